@@ -101,14 +101,15 @@ BENCHMARK = Benchmark(
         "each text behind its first half. Choices: four answers of eight characters behind each first half, "
         "which we read once. Whole texts: the windows of lm-evaluation-harness do not overlap; ours do, and "
         "so read a long text twice, unless told otherwise. `small`: 40 M random weights, a fifth of the "
-        "texts.",
+        "texts; without `auto`, whose search for a batch takes minutes there.",
         "仓库中的冠军模型，每种体裁十篇测试文字，单线程。回答：给出前一半，评后一半。选项：每个前一半之后"
         "四个八字的回答，我们只读一遍前一半。整篇：lm-evaluation-harness 的窗口互不重叠；我们的窗口重叠，"
-        "长文要读两遍，除非另行指定。`small`：4000 万随机权重，五分之一的文字。",
+        "长文要读两遍，除非另行指定。`small`：4000 万随机权重，五分之一的文字；不含 `auto`，"
+        "它在那里找批大小要几分钟。",
     ),
     open=opened,
     packages=("lm-eval==0.4.13", "accelerate==1.15.0"),
     needs_store=True,
     rounds=6,
-    minutes=30,
+    minutes=20,
 )

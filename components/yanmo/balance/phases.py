@@ -127,15 +127,17 @@ def work(run: BalanceRun) -> Result:
     plan = plan_of_classes(options.quotas, task.rows.groups, options.by)
     hand_back()
     picked, wanted, choices = _choose(options, task, plan)
-    hand_back()
-    made = _write_train(run, task, picked)
-    for path in documents.paths("valid-*.parquet"):
-        shutil.copyfile(path, run.attempt.path(path.name))
-        run.attempt.add(path.name)
     genres = _in_noted_order(documents, task.rows.genres)
     by_genre = class_metrics(task.rows, picked, task.rows.genre, task.rows.genres)
     by_genre = {genre: by_genre[genre] for genre in genres}
     report = _report(options, task, plan, picked, wanted, choices, by_genre)
+    arranged = _arranged(task, picked, options.shard_characters)
+    del picked
+    hand_back()
+    made = _write_train(run, task, arranged)
+    for path in documents.paths("valid-*.parquet"):
+        shutil.copyfile(path, run.attempt.path(path.name))
+        run.attempt.add(path.name)
     _write_report(run, task, {**report, "augmentation": _augmentation(options, task, made)})
     _export(run, by_genre)
     return Result(
@@ -200,13 +202,29 @@ def _counts(by_genre: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _write_train(run: BalanceRun, task: Task, picked: Picked) -> dict[str, int]:
-    """Write the chosen documents in the order of their ids; returns rule -> number of copies it made."""
+@dataclass(frozen=True, kw_only=True)
+class Arranged:
+    """The documents of the output in the order of their ids."""
+
+    position: Ints
+    """Index into `Rows`."""
+    copy: npt.NDArray[np.unsignedinteger[Any]]
+    """Number of the copy, as in `Picked`."""
+    bounds: list[tuple[int, int]]
+    """Which of them each file holds."""
+
+
+def _arranged(task: Task, picked: Picked, shard_characters: int) -> Arranged:
     order = order_of(picked.first, functools.partial(whole_ids, task, picked))
+    bounds = shard_bounds(picked.characters[order].astype(np.int64), shard_characters)
+    return Arranged(position=picked.position[order], copy=picked.copy[order], bounds=bounds)
+
+
+def _write_train(run: BalanceRun, task: Task, arranged: Arranged) -> dict[str, int]:
+    """Write the chosen documents; returns rule -> number of copies it made."""
     if task.augmenter:
         task.augmenter.shared = 0  # counts copies that are written, not those that were only measured
-    position, copy = picked.position[order], picked.copy[order]
-    bounds = shard_bounds(picked.characters[order].astype(np.int64), run.options.shard_characters)
+    position, copy, bounds = arranged.position, arranged.copy, arranged.bounds
     scratch = run.attempt.path("scratch/pieces").parent
     layout = Layout(
         paths=task.files.paths, starts=task.rows.starts, index=position, bounds=bounds, scratch=scratch

@@ -116,7 +116,7 @@ def cut_file(task: Cut) -> None:
         with pa.OSFile(str(task.out), "wb") as out, pa.ipc.new_file(out, schema) as writer:
             first = 0
             for number, size in enumerate(sizes):
-                table = file.read_row_group(number, columns=names).combine_chunks()
+                table = file.read_row_group(number, columns=names, use_threads=False).combine_chunks()
                 table = table.select(names).replace_schema_metadata(None)
                 for start, stop in pairwise(task.bounds):
                     rows = task.rows[start:stop]

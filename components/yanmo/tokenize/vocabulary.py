@@ -60,7 +60,8 @@ class Counts:
         self._add_words(np.bincount(ids, minlength=segmenter.vocab_size))
         text, _ = text_and_offsets(batch["text"])
         codes = np.frombuffer(text.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
-        self.characters += np.bincount(codes, minlength=len(self.characters))
+        found = np.bincount(codes)  # not of all 1.1 million code points for each batch
+        self.characters[: len(found)] += found
         for value in batch["text"].filter(pc.match_substring_regex(batch["text"], "[A-Za-z]{2}")).to_pylist():
             self.latin.update(_LATIN.findall(value))
         self.genres.update(batch["genre"].unique().to_pylist())
@@ -73,8 +74,10 @@ class Counts:
         self.genres |= other.genres
 
     def _add_words(self, words: Array) -> None:
-        if len(words):
-            self.words = words if not len(self.words) else self.words + words
+        if not len(self.words):
+            self.words = words
+        elif len(words):
+            self.words += words
 
 
 @dataclass(frozen=True)
