@@ -17,8 +17,11 @@ from yanmo.store.file_store import FileStore
 
 def die_at_write(moment: int, how: signal.Signals = signal.SIGKILL) -> None:
     """End this process with SIGKILL before its write number `moment` to a store; with SIGSTOP, halt it."""
-    from yanmo.store.s3.store import S3Store
+    stores: list[Any] = [FileStore]
+    if "AWS_ENDPOINT_URL" in os.environ:  # without it no test has an S3 server
+        from yanmo.store.s3.store import S3Store
 
+        stores.append(S3Store)
     count = 0
 
     def counted(real: Any) -> Any:
@@ -35,7 +38,7 @@ def die_at_write(moment: int, how: signal.Signals = signal.SIGKILL) -> None:
 
         return write
 
-    for store in (FileStore, S3Store):
+    for store in stores:
         for name in ("create", "replace", "delete"):
             setattr(store, name, counted(getattr(store, name)))
 
