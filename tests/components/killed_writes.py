@@ -7,10 +7,12 @@ is `yanmo store ARGUMENT...`, which ends before its write number MOMENT to a sto
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from yanmo.store.file_store import FileStore
 
@@ -43,8 +45,22 @@ def die_at_write(moment: int, how: signal.Signals = signal.SIGKILL) -> None:
             setattr(store, name, counted(getattr(store, name)))
 
 
-if __name__ == "__main__":
+def store_command(moment: int, argv: Sequence[str]) -> NoReturn:
+    """`yanmo store ARGUMENT...`, which ends before its write number `moment`."""
     from yanmo.tools.store.command import main
 
-    die_at_write(int(sys.argv[1]))
-    sys.exit(main(sys.argv[2:]))
+    die_at_write(moment)
+    sys.exit(main(argv))
+
+
+def forked_store_command(moment: int, *argv: str) -> int:
+    """Exit code of the same in a fork of this process, which need not import it all again."""
+    process = multiprocessing.get_context("fork").Process(target=store_command, args=(moment, argv))
+    process.start()
+    process.join(120)
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+if __name__ == "__main__":
+    store_command(int(sys.argv[1]), sys.argv[2:])
