@@ -230,6 +230,8 @@ def _output(store: Store, manifest: dict[str, Any], named: set[str]) -> Iterator
 
 def _plain(text: str, store: Store) -> str:
     """`text` with the output's name for `<stage>/<key>`, and without the folder of the run."""
+    if "/" not in text:  # as most texts: the two expressions take as long as all else of a comparison
+        return text
     named = re.sub(r"(\w+/[0-9a-f]{64})(?![0-9a-f])", lambda m: store.names.get(m[1], m[1]), text)
     return _PLACE.sub("RUN", named)
 

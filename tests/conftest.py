@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +25,31 @@ from skips import summary
 hypothesis.settings.register_profile("yanmo", deadline=None)
 hypothesis.settings.register_profile("yanmo-ci", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("yanmo-ci" if os.environ.get("CI") else "yanmo")
+
+_MEMORY, _GIB = Path("/dev/shm"), 1 << 30
+
+
+def temporary_files_in_memory() -> None:
+    """Put temporary files into memory where there is a lot of it and nobody has named a place (TMPDIR).
+
+    A store flushes each file and its folder to the disk: 4 ms here, 0.03 ms in memory. A whole run needs less
+    than 2 GiB (tmp_path_retention_policy in pyproject.toml).
+    """
+    found = re.search(r"MemAvailable: +(\d+) kB", _text_of(Path("/proc/meminfo")))
+    if os.environ.get("TMPDIR") or not found or int(found[1]) << 10 < 12 * _GIB:
+        return
+    if not os.access(_MEMORY, os.W_OK) or shutil.disk_usage(_MEMORY).free < 8 * _GIB:  # Docker gives 64 MiB
+        return
+    place = _MEMORY / f"yanmo-tests-{os.getuid()}"
+    place.mkdir(mode=0o700, exist_ok=True)
+    os.environ["TMPDIR"], tempfile.tempdir = str(place), None
+
+
+def _text_of(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+temporary_files_in_memory()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -204,13 +204,14 @@ def model_bytes(stage: int) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_deepspeed_still_sends_what_the_model_says() -> None:
-    for stage in (1, 2, 3):
-        group = Group(2)
-        try:
-            found = group.ask(do="count", cell=COUNTED[f"ZeRO-{stage}"])[0]
-        finally:
-            group.end()
-        assert counted_bytes(found["sent"]) == pytest.approx(model_bytes(stage), rel=0.03)
+    group = Group(2)  # with an engine for each stage, as processes of their own would import DeepSpeed again
+    try:
+        for stage in (1, 2, 3):
+            # Gradients and weights are sent, so rows may be short: in bf16 a CPU takes long over them.
+            found = group.ask(do="count", cell={**COUNTED[f"ZeRO-{stage}"], "context": 8})[0]
+            assert counted_bytes(found["sent"]) == pytest.approx(model_bytes(stage), rel=0.03)
+    finally:
+        group.end()
 
 
 def run(*flags: str) -> subprocess.CompletedProcess[str]:

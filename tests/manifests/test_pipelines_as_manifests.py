@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from custom_resources import faults_of
 
 from yanmo_pipelines.compile import OTHERS, main
 from yanmo_pipelines.compile import PIPELINES as OF_STAGES
+from yanmo_pipelines.compiled_yaml import documents_of
 
 PIPELINES = (*OF_STAGES, *OTHERS)
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -21,7 +21,7 @@ def written(folder: Path, *flags: str) -> dict[str, list[dict[str, Any]]]:
     """Pipeline -> its documents."""
     assert main([f"--out={folder}", *flags]) == 0
     paths = {name: folder / f"{name}.yaml" for name in PIPELINES}
-    return {name: list(yaml.safe_load_all(path.read_text(encoding="utf-8"))) for name, path in paths.items()}
+    return {name: documents_of(path.read_text(encoding="utf-8")) for name, path in paths.items()}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from full_disk import no_file_above
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,6 +35,7 @@ from yanmo_pipelines.compile import (
     main,
     version_name,
 )
+from yanmo_pipelines.compiled_yaml import documents_of
 from yanmo_pipelines.kfp_adapter import component
 from yanmo_pipelines.parameters import MAX_PARAMETER_BYTES, pipeline_parameters
 from yanmo_pipelines.resources import (
@@ -59,7 +59,7 @@ REAL = [stage for name in PIPELINES for stage in STAGES[name]]
 @functools.cache
 def specs(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The pipeline and the platform document of a compiled YAML."""
-    pipeline, platform = yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    pipeline, platform = documents_of(path.read_text(encoding="utf-8"))
     return pipeline, platform
 
 
@@ -431,7 +431,7 @@ def test_the_guard_of_limits_finds_a_number_in_any_of_them(kind: type, limit: st
 
     pipeline.__annotations__["amount"] = kind
     compiler.Compiler().compile(dsl.pipeline(name="p")(pipeline), str(tmp_path / "p.yaml"))
-    count, wrong = wrong_limits(next(yaml.safe_load_all((tmp_path / "p.yaml").read_text(encoding="utf-8"))))
+    count, wrong = wrong_limits(documents_of((tmp_path / "p.yaml").read_text(encoding="utf-8"))[0])
     assert count == 1 and bool(wrong) == (kind is not str)
 
 

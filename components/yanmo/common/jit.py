@@ -28,13 +28,16 @@ NO_NUMBA = "YANMO_NO_NUMBA"
 class Compiled(Generic[P, T]):
     """A function that is compiled at its first call; the same results without numba, only slower."""
 
-    def __init__(self, function: Callable[P, T]) -> None:
-        self.python = function
+    def __init__(self, function: Callable[P, T], after: int = 0) -> None:
+        self.python, self._left = function, after
         functools.update_wrapper(self, function)
         self._ready: Callable[P, T] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         if self._ready is None:
+            if self._left and (items := len(args[0])) <= self._left:  # type: ignore[arg-type]
+                self._left -= items
+                return self.python(*args, **kwargs)
             self._ready = _compile(self.python)
         return self._ready(*args, **kwargs)
 
@@ -45,6 +48,15 @@ def compiled(function: Callable[P, T]) -> Compiled[P, T]:
     It uses arrays, numbers and other compiled functions of its own file, which become part of it.
     """
     return Compiled(function)
+
+
+def compiled_after(items: int) -> Callable[[Callable[P, T]], Compiled[P, T]]:
+    """Decorator: compile a function once the first arguments of its calls have had `items` together.
+
+    For loops that are often short, in processes that need numba for nothing else: plain Python does so many
+    in the time that it takes to import numba.
+    """
+    return lambda function: Compiled(function, items)
 
 
 @functools.cache

@@ -1,9 +1,13 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yanmo.common.errors import UsageError
+from yanmo.common.jit import compiled, has_numba
 from yanmo.formats import packing
 from yanmo.formats import packing_loops as rows
 from yanmo.formats.packing import Packing, PackingPlan, id_numbers, keyed_random, plan_epoch, tagged_documents
@@ -184,11 +188,24 @@ def test_lengths_do_not_drift_along_the_epoch():
 def test_plan_is_the_same_without_numba(monkeypatch):
     lengths = np.concatenate([poems(6000), np.arange(2, 3000, 7)])
     tags = np.arange(len(lengths)) % 2 == 0
-    fast = plan_epoch(lengths, tags, Packing(context=300), 3, 1)
-    for name in ("best_fit", "pour"):
-        monkeypatch.setattr(packing, name, getattr(rows, name).python)
-    monkeypatch.setattr(rows, "_counting_sort", rows._counting_sort.python)
-    assert plan_epoch(lengths, tags, Packing(context=300), 3, 1).digest == fast.digest
+    plain = {name: getattr(rows, name).python for name in ("best_fit", "pour", "_counting_sort")}
+    digests = []
+    for made in (compiled, lambda function: function):  # at once, not after the first pieces
+        for name in ("best_fit", "pour"):
+            monkeypatch.setattr(packing, name, made(plain[name]))
+        monkeypatch.setattr(rows, "_counting_sort", made(plain["_counting_sort"]))
+        digests.append(plan_epoch(lengths, tags, Packing(context=300), 3, 1).digest)
+    assert digests[0] == digests[1]
+
+
+def test_numba_is_imported_once_it_is_worth_it():
+    """0.7 CPU-seconds in every rank; a small training needs it for nothing else."""
+    code = "import sys, numpy as np; from yanmo.formats.packing_loops import longest_first\n"
+    code += "sizes = np.arange(30_000) % 64 + 1; found = []\n"
+    code += "for _ in range(3): found += [longest_first(sizes, 64).tolist()]; print('numba' in sys.modules)\n"
+    code += "assert found[0] == found[1] == found[2] and found[0][0] == 63"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["False", str(has_numba()), str(has_numba())], done.stderr
 
 
 def test_plan_of_today_is_the_plan_of_tomorrow():

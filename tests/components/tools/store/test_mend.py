@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from ground import RAW, Ground, folder_of
+from killed_writes import forked_store_command
 
 from yanmo.store.channel.held import Entry, days_from, put, read_held
 from yanmo.store.output import Output
@@ -21,8 +18,6 @@ from yanmo.store.runs.in_use import lease_name
 from yanmo.store.runs.lease import Lease
 from yanmo.store.runs.run_record import add_to_run
 from yanmo.store.schema import utc_now
-
-ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
@@ -186,18 +181,15 @@ def test_while_a_run_is_at_work_nothing_is_done(
 
 def test_killed_at_any_write_the_same_command_finishes_it(ground: Ground, nights: list[Output]) -> None:
     lose(ground, *nights[3:])  # two champions: their records go one after the other
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "components")}
-    script = str(Path(__file__).parents[2] / "killed_writes.py")
     moments = itertools.chain((0, 1), itertools.repeat(2))  # a step is two writes
     kills = 0
     for moment in moments:
-        command = [sys.executable, script, str(moment), "mend", "--write", "--store", ground.uri]
-        ended = subprocess.run(command, env=env, capture_output=True, text=True)
+        code = forked_store_command(moment, "mend", "--write", "--store", ground.uri)
         numbers = [name[-11:-5] for name in ground.names("pointers/main/history")]
         assert numbers == [f"{n:06d}" for n in range(1, len(numbers) + 1)], "no gap at any moment"
-        if not ended.returncode:
+        if not code:
             break
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        assert code == -signal.SIGKILL
         kills += 1
     assert kills > 6 and named(ground, "champion") == nights[0].manifest.key
     assert ground.tool("verify").code == 0

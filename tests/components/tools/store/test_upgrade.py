@@ -22,6 +22,7 @@ from typing import Any
 import next_version
 import pytest
 from ground import Ground
+from killed_writes import forked_store_command
 from old_store import CHANNEL, roll_back, unpack
 
 from yanmo.promote.command import main as promote
@@ -285,17 +286,14 @@ def test_records_of_the_old_schema_are_read_and_brought_forward(
 def test_a_migration_of_today_that_is_killed_at_any_write_is_finished_by_the_next(
     rolled_back: Ground, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "components")}
-    script = str(Path(__file__).parents[2] / "killed_writes.py")
     halves = 0
     for moment in itertools.count():
-        command = [sys.executable, script, str(moment), "migrate", "--write", "--store", rolled_back.uri]
-        ended = subprocess.run(command, env=env, capture_output=True, text=True)
+        code = forked_store_command(moment, "migrate", "--write", "--store", rolled_back.uri)
         check_history(rolled_back, capsys)
         assert rolled_back.tool("verify").code == 0
-        if not ended.returncode:
+        if not code:
             break
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        assert code == -signal.SIGKILL
         if re.search(r" [12] to be rewritten", rolled_back.tool("migrate").out):
             halves += 1
             assert rolled_back.gc().code == 0
