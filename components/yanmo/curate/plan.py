@@ -113,7 +113,7 @@ def read_candidates(
     """
     starts = starts_of(mapped)
     count = int(starts[-1])
-    ids = _places_of_ids(mapped, count)
+    ids = places_of_ids(mapped, count)
     signs = _read_columns(signed, ["han", "lacunae"], count)
     best = order_of_copies(
         ids=ids,
@@ -151,7 +151,7 @@ def starts_of(mapped: Sequence[Path]) -> Ints:
     return np.cumsum([0, *rows], dtype=np.int64)
 
 
-def _places_of_ids(mapped: Sequence[Path], count: int) -> Ints32:
+def places_of_ids(mapped: Sequence[Path], count: int) -> Ints32:
     """`Candidates.ids`, by the first half of each id: its first eight bytes, then the others where they tie.
 
     Sorting whole halves takes twice the memory.

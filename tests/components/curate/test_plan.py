@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from yanmo.curate.plan import (
     hold_out,
     name_digests,
     order_of_copies,
+    places_of_ids,
     raw_digests,
 )
 
@@ -70,6 +73,45 @@ def test_copies_are_ordered_by_punctuation_then_lacunae_then_length_then_marks_t
     ]
     found = [rows[i]["id"] for i in np.argsort(numbered(rows)[1])]
     assert found == ["also longer", "longer marked", "long", "short", "torn", "bare"]
+
+
+WORDS = st.sampled_from([b"\0" * 8, b"a" * 7 + b"\0", b"a" * 8, b"b" * 8])
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(files=st.lists(st.lists(st.tuples(WORDS, WORDS), max_size=12), min_size=1, max_size=3))
+def test_ids_are_numbered_in_their_order_and_equal_ones_alike(
+    tmp_path: Path, files: list[list[tuple[bytes, bytes]]]
+) -> None:
+    paths = [tmp_path / f"{number}.parquet" for number in range(len(files))]
+    for path, halves in zip(paths, files, strict=True):
+        ids = pa.array([(first + second).hex() + "0" * 32 for first, second in halves], pa.string())
+        pq.write_table(pa.table({"id": ids}), path)
+    halves = [first + second for of_file in files for first, second in of_file]
+    ordered = sorted(set(halves))
+    assert places_of_ids(paths, len(halves)).tolist() == [ordered.index(half) for half in halves]
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 3)] * 6), max_size=60))
+def test_the_order_of_copies_is_that_of_all_keys_in_turn(rows: list[tuple[int, ...]]) -> None:
+    ids, whole, marks, han, lacunae, forbidden = (
+        np.array([row[i] for row in rows], np.int32) for i in range(6)
+    )
+    digests = np.array([b"%d" % number for number in whole], "S16")
+    order = order_of_copies(
+        ids=ids,
+        whole=lambda index: digests[index],
+        marks=marks,
+        han=han * 30,
+        lacunae=lacunae,
+        forbidden=forbidden > 1,
+    )
+
+    def key(i: int) -> tuple[Any, ...]:
+        is_bare = marks[i] * 40 < han[i] * 30
+        return (forbidden[i] > 1, is_bare, lacunae[i], -han[i], -marks[i], ids[i], whole[i], i)
+
+    assert order.tolist() == sorted(range(len(rows)), key=key)
 
 
 def test_digests_with_zeros_at_the_end_stay_apart() -> None:
