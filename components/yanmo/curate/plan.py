@@ -366,8 +366,10 @@ def hold_out(genre: Ints32, characters: Ints32, group: Ints, sizes: Sequence[Spl
         unit = _numbered(group[documents])
         length = np.zeros(int(unit.max()) + 1, np.int64)
         np.add.at(length, unit, characters[documents])
-        left = np.arange(len(length))
         total = int(length.sum())
+        if int(length.max()) < 1 << 31:
+            length = length.astype(np.int32)
+        left = np.arange(len(length), dtype=np.int32)
         for found, size in zip(result, sizes, strict=True):
             budget = min(size.characters, int(size.share * total))
             taken = _fill(length[left], budget, min(size.min_documents, len(length) // 5))
