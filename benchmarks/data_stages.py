@@ -16,6 +16,7 @@ and by how much memory grows at its peak and after it, in bytes per document.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -62,12 +63,11 @@ class Peaks(threading.Thread):
 
 
 def _below(parent: int) -> Iterator[int]:
-    children = Path(f"/proc/{parent}/task/{parent}/children")
-    try:
-        found = [int(pid) for pid in children.read_text().split()]
-    except OSError:
-        return
-    for pid in found:
+    found: list[str] = []
+    for children in Path(f"/proc/{parent}/task").glob("*/children"):  # a thread may have started them
+        with contextlib.suppress(OSError):
+            found += children.read_text().split()
+    for pid in map(int, found):
         yield pid
         yield from _below(pid)
 
