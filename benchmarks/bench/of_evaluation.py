@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _DOCUMENTS = 10
 _BATCHES = ("1", "16", "auto")
 _OF_SMALL = ("1", "16")
-"""Its search for a batch, which it does before each question, takes minutes there and gives no other rank."""
+"""Without `auto`: the harness searches for a batch before each question, which takes minutes with `small`."""
 _SMALL = (512, 10, 512)
 """Width, layers and context of `small`."""
 _FEWER = 5

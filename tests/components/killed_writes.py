@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from yanmo.store.file_store import FileStore
@@ -55,7 +55,12 @@ def store_command(moment: int, argv: Sequence[str]) -> NoReturn:
 
 def forked_store_command(moment: int, *argv: str) -> int:
     """Exit code of the same in a fork of this process, which need not import it all again."""
-    process = multiprocessing.get_context("fork").Process(target=store_command, args=(moment, argv))
+    return forked(store_command, moment, argv)
+
+
+def forked(command: Callable[..., NoReturn], *arguments: Any) -> int:
+    """Exit code of a function in a fork of this process."""
+    process = multiprocessing.get_context("fork").Process(target=command, args=arguments)
     process.start()
     process.join(120)
     assert process.exitcode is not None

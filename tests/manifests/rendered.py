@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from yanmo_pipelines.compiled_yaml import documents_of
+
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
 OVERLAYS = sorted(path.parent.name for path in MANIFESTS.glob("overlays/*/kustomization.yaml"))
@@ -37,15 +39,10 @@ def _rendered(client: str, folder: Path) -> str:
     return done.stdout
 
 
-def _documents(text: str) -> Iterator[Any]:
-    """By libyaml where PyYAML has it: ten times as fast, and nearly every test here reads an overlay."""
-    yield from yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-
-
 def objects(overlay: str) -> list[dict[str, Any]]:
     """What the overlay consists of; `base` is the base."""
     folder = MANIFESTS / ("base" if overlay == "base" else f"overlays/{overlay}")
-    return [each for each in _documents(_rendered(kubectl(), folder)) if each]
+    return [each for each in documents_of(_rendered(kubectl(), folder)) if each]
 
 
 def with_components(folder: Path, *names: str) -> list[dict[str, Any]]:
@@ -57,7 +54,7 @@ def with_components(folder: Path, *names: str) -> list[dict[str, Any]]:
     components = [f"../../components/{name}" for name in names]
     text = {"namespace": "kubeflow", "resources": ["../../base"], "components": components}
     (overlay / "kustomization.yaml").write_text(yaml.safe_dump(text), encoding="utf-8")
-    return [each for each in _documents(_rendered(kubectl(), overlay)) if each]
+    return [each for each in documents_of(_rendered(kubectl(), overlay)) if each]
 
 
 def named(overlay: str, kind: str) -> dict[str, dict[str, Any]]:

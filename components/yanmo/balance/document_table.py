@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from yanmo.balance.quotas.exact import drawn_order
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError
 from yanmo.formats.documents import count_characters, document_batches
-from yanmo.formats.row_pieces import AT_A_TIME
+from yanmo.formats.row_numbers import by_file, slices
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Codes = npt.NDArray[np.unsignedinteger[Any]]
@@ -60,7 +59,7 @@ class Rows:
 
     def ids(self, positions: Ints) -> Iterator[Ids]:
         """Ids of the documents at `positions`, some at a time."""
-        return (self.id.at(positions[i : i + AT_A_TIME]) for i in range(0, len(positions), AT_A_TIME))
+        return (self.id.at(positions[some]) for some in slices(len(positions)))
 
     def hex_ids(self, positions: Ints) -> Iterator[str]:
         """Ids of the documents at `positions`, as 64 hexadecimal digits, one at a time."""
@@ -87,12 +86,9 @@ class TrainFiles:
 
     def chosen(self, rows: Rows, positions: Ints, columns: Sequence[str]) -> Iterator[tuple[Ints, pa.Table]]:
         """The documents at `positions`, in the order of files: their indexes in `positions`, their rows."""
-        order = np.argsort(positions, kind="stable")
-        bounds = np.searchsorted(positions, rows.starts, sorter=order).tolist()
-        for number, (path, (first, last)) in enumerate(zip(self.paths, pairwise(bounds), strict=True)):
-            places, start = order[first:last], 0
-            row = positions[places] - rows.starts[number]
-            for table in document_batches(path, columns, _BATCH) if first < last else ():
+        for number, places, row in by_file(rows.starts, positions):
+            start = 0
+            for table in document_batches(self.paths[number], columns, _BATCH):
                 low, high = np.searchsorted(row, (start, start + table.num_rows)).tolist()
                 if low < high:
                     yield places[low:high], table.take(pa.array(row[low:high] - start))

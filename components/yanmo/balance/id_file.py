@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.common.errors import naming
+from yanmo.common.freed_memory import let_go
 
 Ids = npt.NDArray[np.uint8]
 """(n, 32): document ids as bytes, not as 64 hexadecimal digits."""
@@ -48,6 +49,5 @@ class IdFile:
         if self._pages is None:
             self._pages = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         found: Ids = np.frombuffer(self._pages, np.uint8).reshape(-1, _BYTES)[positions]
-        if hasattr(mmap, "MADV_DONTNEED"):  # what was read counts as this process's memory until it is let go
-            self._pages.madvise(mmap.MADV_DONTNEED)
+        let_go(self._pages)
         return found

@@ -39,7 +39,7 @@ from yanmo.balance.report import (
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.answers import answer
 from yanmo.common.errors import UsageError
-from yanmo.common.freed import hand_back
+from yanmo.common.freed_memory import hand_back
 from yanmo.formats.documents import shard_bounds, text_form, write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.options.nearest import did_you_mean

@@ -14,7 +14,7 @@ from yanmo.balance.quotas.choice import Picked
 from yanmo.balance.quotas.exact import Choice
 from yanmo.balance.quotas.targets import OTHERS, QuotaPlan, Target
 from yanmo.common.aligned_table import text_table
-from yanmo.formats.row_pieces import AT_A_TIME
+from yanmo.formats.row_numbers import slices
 
 log = logging.getLogger(__name__)
 WHAT = ("documents", "characters", "tokens")
@@ -43,8 +43,7 @@ def class_metrics(rows: Rows, picked: Picked, codes: Codes, names: list[str]) ->
 
 def _sums(codes: Codes, characters: Sizes, tokens: Sizes, number: int) -> dict[str, npt.NDArray[np.int64]]:
     found = {what: np.zeros(number, np.int64) for what in WHAT}
-    for start in range(0, len(codes), AT_A_TIME):
-        some = slice(start, start + AT_A_TIME)
+    for some in slices(len(codes)):
         np.add.at(found["documents"], codes[some], 1)
         np.add.at(found["characters"], codes[some], characters[some])
         np.add.at(found["tokens"], codes[some], tokens[some])

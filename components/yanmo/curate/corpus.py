@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from yanmo.curate.text.filter_sets import REASONS
 from yanmo.curate.text.plugin_filters import PREFIX
 from yanmo.curate.text.record_rules import allowed_shares
 from yanmo.formats.documents import take_rows
-from yanmo.formats.row_pieces import AT_A_TIME
+from yanmo.formats.row_numbers import by_file, slices
 from yanmo.options.nearest import did_you_mean
 from yanmo.store.channel.licenses import UNKNOWN, Allowed
 from yanmo.store.output import Output
@@ -209,8 +208,8 @@ class Corpus:
     def cluster_sizes(self) -> Ints:
         """For each position, how many documents it was kept for, itself included; 0 where it was dropped."""
         sizes, position = np.zeros(len(self.kept_for), np.int32), self.copies.position
-        for start in range(0, len(position), AT_A_TIME):
-            np.add.at(sizes, self.kept_for[position[start : start + AT_A_TIME]], 1)
+        for some in slices(len(position)):
+            np.add.at(sizes, self.kept_for[position[some]], 1)
         return sizes
 
     def digests(self, positions: Ints) -> Digests:
@@ -250,8 +249,7 @@ class Corpus:
         """The mapped rows of the candidates `chosen`, in that order."""
         if not len(chosen):
             return pq.read_schema(self.paths[0]).empty_table().select(columns or MAPPED.names)
-        file, row = self.candidates.places(chosen)
-        return take_rows(self.paths, file.astype(np.int64), row.astype(np.int64), columns)
+        return take_rows(self.paths, *self.candidates.places(chosen), columns)
 
     def first_by_id(self, chosen: Ints, number: int) -> Ints:
         """The `number` candidates of `chosen` with the smallest ids, in their order."""
@@ -259,12 +257,8 @@ class Corpus:
 
     def by_file(self, chosen: Ints) -> Iterator[tuple[Path, npt.NDArray[np.int32]]]:
         """Each mapped file that holds some of the candidates `chosen`, and their rows in it, rising."""
-        ordered = np.sort(chosen)  # candidates are in the order of files and rows
-        firsts = self.candidates.starts
-        bounds = np.searchsorted(ordered, firsts).tolist()
-        for path, first, (start, stop) in zip(self.paths, firsts.tolist(), pairwise(bounds), strict=False):
-            if start < stop:
-                yield path, (ordered[start:stop] - first).astype(np.int32)
+        for number, _, rows in by_file(self.candidates.starts, chosen):
+            yield self.paths[number], rows
 
     def licenses(self, chosen: Ints) -> dict[str, int]:
         """Of the candidates `chosen`, how many are under each licence."""

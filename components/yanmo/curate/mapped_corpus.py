@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from yanmo.common.freed import hand_back
+from yanmo.common.freed_memory import hand_back
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.curate import mapping
 from yanmo.curate.config import CurateOptions

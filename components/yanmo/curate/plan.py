@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import pyarrow.parquet as pq
 
 from yanmo.curate.duplicates.shingles import SHINGLE
 from yanmo.formats.records import UNKNOWN_AUTHORS
-from yanmo.formats.row_pieces import AT_A_TIME, places_of
+from yanmo.formats.row_numbers import by_file, places_of, slices
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Ints32 = npt.NDArray[np.int32]
@@ -65,8 +64,8 @@ class Candidates:
     def totals(self, index: Ints) -> tuple[list[int], list[int]]:
         """Of some documents their number and their characters, each by genre."""
         documents, characters = (np.zeros(len(self.genres), np.int64) for _ in range(2))
-        for start in range(0, len(index), AT_A_TIME):
-            here = index[start : start + AT_A_TIME]
+        for some in slices(len(index)):
+            here = index[some]
             genre, size = self.genre[here], self.characters[here]
             documents += np.bincount(genre, minlength=len(documents))
             characters += np.bincount(genre, size, len(documents)).astype(np.int64)  # exact below 2^53
@@ -185,10 +184,10 @@ def _is_new(keys: Sequence[npt.NDArray[Any]], order: Ints) -> Bools:
     """For each document, in this order, whether a key differs from the one before; and True behind them."""
     is_new = np.zeros(len(order) + 1, np.bool_)
     is_new[[0, -1]] = True
-    for start in range(1, len(order), AT_A_TIME):
-        here = order[start - 1 : start + AT_A_TIME]
+    for some in slices(len(order) - 1):
+        before, here = order[:-1][some], order[1:][some]
         for key in keys:
-            is_new[start : start + len(here) - 1] |= key[here[1:]] != key[here[:-1]]
+            is_new[1:-1][some] |= key[here] != key[before]
     return is_new
 
 
@@ -203,10 +202,7 @@ def read_each(mapped: Sequence[Path], column: str) -> Iterator[tuple[int, Digest
 
 def read_clusters(mapped: Sequence[Path], count: int) -> Digests:
     """The digest of the Han characters of each of the `count` documents."""
-    found = np.empty(count, "S16")
-    for start, digests in read_each(mapped, "cluster"):
-        found[start : start + len(digests)] = digests
-    return found
+    return np.asarray(_read_columns(mapped, ["cluster"], count)["cluster"])
 
 
 def read_digests(mapped: Sequence[Path], starts: Ints, index: Ints, column: str) -> Digests:
@@ -215,13 +211,10 @@ def read_digests(mapped: Sequence[Path], starts: Ints, index: Ints, column: str)
     Args:
         starts: `Candidates.starts`.
     """
-    found, order = np.empty(len(index), "S16"), np.argsort(index, kind="stable")
-    bounds = np.searchsorted(index[order], starts).tolist()
-    for path, first, (low, high) in zip(mapped, starts.tolist(), pairwise(bounds), strict=False):
-        if low < high:
-            here = order[low:high]
-            table = pq.read_table(path, columns=[column], partitioning=None)
-            found[here] = _values(column, table[column], {})[index[here] - first]
+    found = np.empty(len(index), "S16")
+    for number, here, rows in by_file(starts, index):
+        table = pq.read_table(mapped[number], columns=[column], partitioning=None)
+        found[here] = _values(column, table[column], {})[rows]
     return found
 
 
@@ -259,8 +252,7 @@ def _values(name: str, column: pa.ChunkedArray, codes: dict[str, int]) -> npt.ND
 def is_among(digests: Digests, few: Digests) -> Bools:
     """Which of many digests are among a few; `numpy.isin` takes 80 bytes of memory for each of the many."""
     found = np.zeros(len(digests), np.bool_)
-    for start in range(0, len(digests) if len(few) else 0, AT_A_TIME):
-        some = slice(start, start + AT_A_TIME)
+    for some in slices(len(digests) if len(few) else 0):
         found[some] = np.isin(digests[some], few)
     return found
 
@@ -367,7 +359,7 @@ def hold_out(genre: Ints32, characters: Ints32, group: Ints, sizes: Sequence[Spl
         length = np.zeros(int(unit.max()) + 1, np.int64)
         np.add.at(length, unit, characters[documents])
         total = int(length.sum())
-        if int(length.max()) < 1 << 31:
+        if int(length.max()) < 1 << 31:  # all but an author of two billion characters
             length = length.astype(np.int32)
         left = np.arange(len(length), dtype=np.int32)
         for found, size in zip(result, sizes, strict=True):

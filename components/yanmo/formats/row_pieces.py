@@ -20,28 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.formats.records import ROW_GROUP
+from yanmo.formats.row_numbers import by_file
 
 Ints = npt.NDArray[np.signedinteger[Any]]
-Ints32 = npt.NDArray[np.int32]
-
-
-AT_A_TIME = 1 << 16
-"""Rows that are looked at together where something is needed of each that is not kept."""
-
-
-def places_of(starts: Ints, index: Ints) -> tuple[Ints32, Ints32]:
-    """The file of some rows, and their row in it.
-
-    Args:
-        starts: as in `Layout`.
-        index: their numbers.
-    """
-    file, row = np.empty(len(index), np.int32), np.empty(len(index), np.int32)
-    for start in range(0, len(index), AT_A_TIME):
-        here = slice(start, start + AT_A_TIME)
-        found = np.searchsorted(starts, index[here], side="right") - 1
-        file[here], row[here] = found, index[here] - starts[found]
-    return file, row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,32 +56,28 @@ class Layout:
 
     def cuts(self) -> Iterator[Cut]:
         """The work of the first pass: a `cut_file` for each."""
-        order = np.argsort(self.index, kind="stable").astype(np.int32)
-        of_files = np.searchsorted(self.index, self.starts, sorter=order)
         ends = [stop for _, stop in self.bounds]
-        for number, (start, stop) in enumerate(pairwise(of_files.tolist())):
-            if start < stop:
-                here = order[start:stop]
-                part = np.searchsorted(ends, here, side="right")
-                by_part = np.argsort(part, kind="stable")
-                bounds = np.searchsorted(part[by_part], np.arange(len(self.bounds) + 1))
-                yield Cut(
-                    path=self.paths[number],
-                    columns=self.columns,
-                    rows=(self.index[here[by_part]] - self.starts[number]).astype(np.int32),
-                    bounds=tuple(bounds.tolist()),
-                    out=self._out(number),
-                )
+        for number, here, rows in by_file(self.starts, self.index):
+            part = np.searchsorted(ends, here, side="right")
+            by_part = np.argsort(part, kind="stable")
+            bounds = np.searchsorted(part[by_part], np.arange(len(self.bounds) + 1))
+            yield Cut(
+                path=self.paths[number],
+                columns=self.columns,
+                rows=rows[by_part],
+                bounds=tuple(bounds.tolist()),
+                out=self._out(number),
+            )
 
     def pieces(self, part: int) -> Pieces:
         """A part, once all files are cut."""
         start, stop = self.bounds[part]
-        order = np.argsort(self.index[start:stop], kind="stable")
-        place = np.empty(stop - start, np.int64)
-        place[order] = np.arange(stop - start)
-        bounds = np.searchsorted(self.index[start:stop], self.starts, sorter=order)
-        paths = tuple(self._out(number) for number in np.flatnonzero(np.diff(bounds)).tolist())
-        return Pieces(paths=paths, part=part, parts=len(self.bounds), place=place)
+        place, paths, known = np.empty(stop - start, np.int64), [], 0
+        for number, here, _ in by_file(self.starts, self.index[start:stop]):
+            place[here] = np.arange(known, known + len(here))
+            paths.append(self._out(number))
+            known += len(here)
+        return Pieces(paths=tuple(paths), part=part, parts=len(self.bounds), place=place)
 
     def _out(self, number: int) -> Path:
         return self.scratch / f"{number:06d}.arrow"

@@ -12,7 +12,7 @@ from yanmo.common.fork_server import preload
 from yanmo.common.workers import Workers
 from yanmo.tokenize.lexicon import dictionary_path, read_lexicon, with_user_words
 from yanmo.tokenize.segmenter import Segmenter
-from yanmo.tokenize.shards import read_documents
+from yanmo.tokenize.shards import LESS, read_documents
 from yanmo.tokenize.vocabulary import Counts, dictionary_segmenter
 
 
@@ -38,7 +38,7 @@ def count(paths: Sequence[Path], words: Segmenter, user: bytes, workers: int) ->
             _add(counts, path, words)
         return counts
     preload(count_file.__module__)
-    with Workers(workers, "fewer --workers or smaller document files") as pool:
+    with Workers(workers, LESS) as pool:
 
         def add(path: Path) -> None:
             found = pool.call(count_file, CountTask(path, user), about=f"{path}")

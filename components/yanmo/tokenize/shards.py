@@ -32,6 +32,8 @@ from yanmo.tokenize.segmenter import Segmenter
 Array = np.ndarray[Any, np.dtype[Any]]
 FILE_BYTES = 1 << 28
 """Where a token file ends and the next begins (it may grow to 1 GiB for one huge document)."""
+LESS = "fewer --workers or smaller document files"
+"""What needs less memory."""
 _BATCH_DOCUMENTS = 1024
 _JUDGED_FIRST = 16
 _JUDGED_CHARACTERS = 1 << 17

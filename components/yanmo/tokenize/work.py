@@ -15,7 +15,7 @@ import numpy as np
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import DataError
 from yanmo.common.fork_server import preload
-from yanmo.common.freed import hand_back
+from yanmo.common.freed_memory import hand_back
 from yanmo.common.given_file import MIB, read_given
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.workers import Workers
@@ -43,7 +43,7 @@ from yanmo.tokenize.lexicon import (
 )
 from yanmo.tokenize.reuse import Encode, Shard, TokenizeRun, done_of, find_parts, make_part, take_over
 from yanmo.tokenize.segmenter import Segmenter
-from yanmo.tokenize.shards import Done, FileTask, read_documents, tokenize_file
+from yanmo.tokenize.shards import LESS, Done, FileTask, read_documents, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer
 from yanmo.tokenize.vocabulary import TAGS, Counts, Vocabulary, choose, dictionary_segmenter
 
@@ -252,7 +252,7 @@ def _made(
         return made
     log.info("%d files in %d processes", len(shards), workers)
     preload(tokenize_file.__module__)
-    with Workers(workers, "fewer --workers or smaller document files") as pool:
+    with Workers(workers, LESS) as pool:
 
         def encode(job: FileTask) -> Done:
             return pool.call(tokenize_file, job, about=f"{job.documents}")

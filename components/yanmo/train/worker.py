@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from yanmo.common.freed_memory import keep_freed_memory
 from yanmo.common.logs import setup
 from yanmo.common.parent import end_with_parent
 from yanmo.train import job
@@ -20,7 +21,6 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.health.stacks import answer_requests
 from yanmo.train.health.watchdog import FIRST_WEIGHTS, IMPORTING, JOINING, OPENING, Watchdog, waits_for_others
 from yanmo.train.job import Status, WorkerJob, failure
-from yanmo.train.memory.freed import keep_freed_memory
 from yanmo.train.metrics.rank_figures import RankFigures
 
 log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from yanmo.formats.documents import take_rows, write_document_file
 from yanmo.formats.records import DOCUMENTS, ROW_GROUP, documents_schema, write_parquet, write_tables
-from yanmo.formats.row_pieces import Layout, cut_file, places_of
+from yanmo.formats.row_numbers import places_of
+from yanmo.formats.row_pieces import Layout, cut_file
 
 TURNS = [{"role": "user", "begin": 0, "end": 1}]
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.common.freed_memory import let_go
 from yanmo.common.hash_set import distinct
 from yanmo.common.jit import compiled
 from yanmo.common.ordered_map import ordered_map
@@ -120,8 +121,7 @@ class ShingleSets:
             return
         for start, stop in shard_bounds(2 * _AROUND_BYTES + total * self.hashes.itemsize, self.window_bytes):
             yield slice(start, stop)
-            if hasattr(mmap, "MADV_DONTNEED"):  # else the system decides by itself how much stays
-                self.pages.madvise(mmap.MADV_DONTNEED)
+            let_go(self.pages)
 
 
 _AROUND_BYTES = 64 << 10

@@ -19,6 +19,7 @@ from yanmo.common.logs import Progress
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapped_texts import read_texts
+from yanmo.formats.row_numbers import by_file
 
 log = logging.getLogger(__name__)
 
@@ -73,24 +74,17 @@ def _each_file(
     if not len(runs.hashes) or not len(positions):
         return
     chosen = corpus.copies.unique[positions]
-    file, row = corpus.candidates.places(chosen)
-    by_file = np.argsort(file, kind="stable")
-    groups = np.split(by_file, np.flatnonzero(np.diff(file[by_file])) + 1)
+    groups = list(by_file(corpus.candidates.starts, chosen))
     progress = Progress(log, "looked for runs of held-out text", len(chosen), unit="documents")
     with tempfile.NamedTemporaryFile(suffix=".npy") as saved:
         np.save(saved, runs.hashes)
         saved.flush()
         tasks = (
-            _File(
-                mapped=corpus.paths[file[group[0]]],
-                rows=row[group],
-                runs=Path(saved.name),
-                length=runs.length,
-            )
-            for group in groups
+            _File(mapped=corpus.paths[number], rows=rows, runs=Path(saved.name), length=runs.length)
+            for number, _, rows in groups
         )
         with ordered_map(look, tasks, workers) as results:
-            for group, found in zip(groups, results, strict=True):
+            for (_, group, _), found in zip(groups, results, strict=True):
                 yield group, found
                 progress.add(len(group))
 

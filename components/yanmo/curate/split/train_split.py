@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from yanmo.chinese.han_runs import Runs
 from yanmo.common.errors import DataError
-from yanmo.common.freed import hand_back
+from yanmo.common.freed_memory import hand_back
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus, check_share, genres_above
 from yanmo.curate.document_files import write_duplicates, write_splits

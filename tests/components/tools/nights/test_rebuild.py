@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import re
 import signal
 import sys
 import time
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from killed_writes import die_at_write
+from killed_writes import die_at_write, forked
 from told import Told
 
 from yanmo.nights.changing import change
@@ -156,19 +156,9 @@ def test_a_damaged_list_is_named_and_nothing_is_written(told: Told) -> None:
     assert main(["rebuild", "--store", told.uri, "--channel", "no/channel"]) == 64
 
 
-def rebuild_that_kills_itself(uri: str, moment: int) -> None:
+def rebuild_that_kills_itself(uri: str, moment: int) -> NoReturn:
     die_at_write(moment)
     sys.exit(main(["rebuild", "--store", uri, "--channel", "nightly"]))
-
-
-def killed_rebuild(told: Told, moment: int) -> int:
-    """Exit code of a rebuild in a process of its own, which ends before its write number `moment`."""
-    context = multiprocessing.get_context("fork")
-    process = context.Process(target=rebuild_that_kills_itself, args=(told.uri, moment))
-    process.start()
-    process.join(60)
-    assert process.exitcode is not None
-    return process.exitcode
 
 
 def test_killed_at_any_write_the_same_command_comes_to_the_end(told: Told) -> None:
@@ -180,7 +170,7 @@ def test_killed_at_any_write_the_same_command_comes_to_the_end(told: Told) -> No
         for info in list(told.store.list("nights")):
             if "/runs/" not in info.name and "-r" not in info.name:
                 told.store.delete(info.name)
-        code = killed_rebuild(told, moment)
+        code = forked(rebuild_that_kills_itself, told.uri, moment)
         if code == 0:
             break
         assert code == -signal.SIGKILL

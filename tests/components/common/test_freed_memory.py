@@ -7,7 +7,7 @@ import sys
 STEPS = """
 import resource, sys
 import numpy as np
-from yanmo.train.memory.freed import keep_freed_memory
+from yanmo.common.freed_memory import keep_freed_memory
 kept = keep_freed_memory() if sys.argv[1] == "keep" else None
 def step():
     [np.ones(500_000) for _ in range(20)]  # 20 blocks of 4 MB, freed together
