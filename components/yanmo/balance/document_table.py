@@ -1,7 +1,7 @@
 """The table of all training documents: one row each, in arrays, so that texts need not stay in memory.
 
-10 bytes per document, whatever its length, and 32 in a temporary file. What else grows with their number:
-docs/measurements.md.
+10 bytes per document, whatever its length, and 32 for its id. Where these are many, they lie in temporary
+files (common/disk_arrays.py, id_file.py).
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from yanmo.balance.classes import NONE, columns_of, joined, parts_of, values_by_part
 from yanmo.balance.id_file import IdFile, Ids
 from yanmo.balance.quotas.exact import drawn_order
 from yanmo.balance.token_count import TokenCount
+from yanmo.common.disk_arrays import new_array, numbers_where, slices
 from yanmo.common.errors import DataError
 from yanmo.formats.documents import count_characters, document_batches
-from yanmo.formats.row_numbers import by_file, slices
+from yanmo.formats.row_numbers import by_file
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Codes = npt.NDArray[np.unsignedinteger[Any]]
@@ -55,7 +57,8 @@ class Rows:
 
     def of_group(self, group: str) -> Ints:
         """Positions of the documents of one class."""
-        return np.flatnonzero(self.group == self.groups.index(group)).astype(np.int32)
+        code = self.groups.index(group)
+        return numbers_where(lambda some: self.group[some] == code, len(self))
 
     def ids(self, positions: Ints) -> Iterator[Ids]:
         """Ids of the documents at `positions`, some at a time."""
@@ -107,28 +110,28 @@ class TrainFiles:
         """
         columns = sorted({"id", "genre", "text", *columns_of(by)})
         genres, groups, unlabelled = _Names(), _Names(), parts_of(by)
-        parts: list[dict[str, Any]] = []
-        ids, starts = IdFile(), np.zeros(len(self.paths) + 1, np.int64)
+        count = sum(pq.read_metadata(path).num_rows for path in self.paths)
+        arrays = {name: new_array(count, np.int32) for name in ("genre", "group", "characters", "tokens")}
+        ids, starts, known = IdFile(), np.zeros(len(self.paths) + 1, np.int64), 0
         for index, start, table in self.batches(columns):
             starts[index + 1] = start + table.num_rows
             ids.add(_binary(table["id"], self.paths[index]))
             characters = count_characters(table["text"])
             values = values_by_part(table, characters.tolist(), by, bounds)
             unlabelled = [name for name in unlabelled if not {*values[name]} - {NONE}]
-            parts.append(
-                {
-                    "genre": genres.codes(table["genre"].to_pylist()),
-                    "group": groups.codes(joined(values)),
-                    "characters": characters.astype(np.int32),
-                    "tokens": counting.of(table["text"]),
-                }
-            )
-        if not parts:
+            here = slice(known, known + table.num_rows)
+            arrays["genre"][here] = genres.codes(table["genre"].to_pylist())
+            arrays["group"][here] = groups.codes(joined(values))
+            arrays["characters"][here] = characters
+            arrays["tokens"][here] = counting.of(table["text"])
+            known = here.stop
+        if not known:
             raise DataError("the documents have no train split; look at curate's report")
-        # One column after the other, and what it was made from let go: there is never a second table.
-        arrays = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
         for name, names in (("genre", genres), ("group", groups)):
-            arrays[name] = arrays[name].astype(np.min_scalar_type(len(names.names)))
+            codes = new_array(known, np.min_scalar_type(len(names.names)))
+            for some in slices(known):
+                codes[some] = arrays[name][some]
+            arrays[name] = codes
         return Rows(
             starts=np.cumsum(starts),
             id=ids,

@@ -38,6 +38,7 @@ from yanmo.balance.report import (
 )
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.answers import answer
+from yanmo.common.disk_arrays import taken
 from yanmo.common.errors import UsageError
 from yanmo.common.freed_memory import hand_back
 from yanmo.formats.documents import shard_bounds, text_form, write_document_file
@@ -216,8 +217,8 @@ class Arranged:
 
 def _arranged(task: Task, picked: Picked, shard_characters: int) -> Arranged:
     order = order_of(picked.first, functools.partial(whole_ids, task, picked))
-    bounds = shard_bounds(picked.characters[order].astype(np.int64), shard_characters)
-    return Arranged(position=picked.position[order], copy=picked.copy[order], bounds=bounds)
+    bounds = shard_bounds(taken(picked.characters, order), shard_characters)
+    return Arranged(position=taken(picked.position, order), copy=taken(picked.copy, order), bounds=bounds)
 
 
 def _write_train(run: BalanceRun, task: Task, arranged: Arranged) -> dict[str, int]:

@@ -14,7 +14,7 @@ from yanmo.balance.quotas.choice import Picked
 from yanmo.balance.quotas.exact import Choice
 from yanmo.balance.quotas.targets import OTHERS, QuotaPlan, Target
 from yanmo.common.aligned_table import text_table
-from yanmo.formats.row_numbers import slices
+from yanmo.common.disk_arrays import slices, taken
 
 log = logging.getLogger(__name__)
 WHAT = ("documents", "characters", "tokens")
@@ -30,7 +30,7 @@ def class_metrics(rows: Rows, picked: Picked, codes: Codes, names: list[str]) ->
         names: names of the classes (of the genres, for metrics by genre).
     """
     before = _sums(codes, rows.characters, rows.tokens, len(names))
-    after = _sums(codes[picked.position], picked.characters, picked.tokens, len(names))
+    after = _sums(taken(codes, picked.position), picked.characters, picked.tokens, len(names))
     return {
         name: {
             "before": _side(before, i),
@@ -59,8 +59,8 @@ def _side(sums: Mapping[str, npt.NDArray[np.int64]], index: int) -> dict[str, An
 def add_targets(classes: dict[str, Any], targets: Mapping[str, Target], unit: str) -> None:
     """Add to the metrics of each class its quota, its target, and what is missing of the target."""
     for name, target in targets.items():
-        taken = classes[name]["after"][unit]
-        classes[name] |= {"quota": target.quota, "wanted": target.wanted, "missing": target.wanted - taken}
+        missing = target.wanted - classes[name]["after"][unit]
+        classes[name] |= {"quota": target.quota, "wanted": target.wanted, "missing": missing}
 
 
 def find_warnings(
@@ -89,7 +89,7 @@ def _about(
     unit: str,
     max_repeats: int,
 ) -> list[str]:
-    available, taken = figures["before"][unit], figures["after"][unit]
+    available, held = figures["before"][unit], figures["after"][unit]
     if target.units < target.wanted:
         return [
             f"{name}: {target.quota} is not reached: it asks for {target.wanted:,} {unit}, there are "
@@ -97,17 +97,17 @@ def _about(
         ]
     if target.quota and not plan.is_relative and target.units == available:
         return [f"{name}: {target.quota} changes nothing: it is what there is"]
-    if taken != target.units:
-        return [f"{name}: the quota of {target.units:,} {unit} {_why(choice, taken, unit)}"]
+    if held != target.units:
+        return [f"{name}: the quota of {target.units:,} {unit} {_why(choice, held, unit)}"]
     return []
 
 
-def _why(choice: Choice, taken: int, unit: str) -> str:
+def _why(choice: Choice, held: int, unit: str) -> str:
     if not choice.is_best:
-        return f"was not met; {taken:,} taken. Whether another choice comes nearer was not decided"
+        return f"was not met; {held:,} taken. Whether another choice comes nearer was not decided"
     above = "" if choice.above is None else f"; the nearest sum above is {choice.above:,}"
     kept = " with every document kept at least once" if choice.keeps_all else ""
-    return f"is no sum of its documents' {unit}{kept}; {taken:,} taken, the nearest sum below{above}"
+    return f"is no sum of its documents' {unit}{kept}; {held:,} taken, the nearest sum below{above}"
 
 
 def _about_shares(classes: Mapping[str, Any]) -> list[str]:

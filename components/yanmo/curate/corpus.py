@@ -15,6 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from yanmo.common.disk_arrays import (
+    group_starts,
+    groups_of,
+    new_array,
+    numbers_where,
+    picked,
+    row_numbers,
+    slices,
+    sorted_order,
+    taken,
+)
 from yanmo.common.errors import DataError
 from yanmo.common.plain_json import json_value
 from yanmo.curate.config import CurateOptions
@@ -38,7 +49,7 @@ from yanmo.curate.text.filter_sets import REASONS
 from yanmo.curate.text.plugin_filters import PREFIX
 from yanmo.curate.text.record_rules import allowed_shares
 from yanmo.formats.documents import take_rows
-from yanmo.formats.row_numbers import by_file, slices
+from yanmo.formats.row_numbers import by_file
 from yanmo.options.nearest import did_you_mean
 from yanmo.store.channel.licenses import UNKNOWN, Allowed
 from yanmo.store.output import Output
@@ -125,7 +136,7 @@ class Corpus:
                 "filters)"
             )
         copies = find_exact_copies(read_clusters(paths, len(candidates)), candidates.ranks)
-        whole = np.arange(len(copies.unique), dtype=np.int32)
+        whole = row_numbers(len(copies.unique))
         corpus = cls(
             paths=paths,
             signed=columns,
@@ -138,7 +149,8 @@ class Corpus:
             report=report,
         )
         corpus.count(
-            "duplicate", np.flatnonzero(copies.unique[copies.position] != np.arange(len(candidates)))
+            "duplicate",
+            numbers_where(lambda some: copies.unique[copies.position[some]] != _all(some), len(candidates)),
         )
         return corpus
 
@@ -146,11 +158,12 @@ class Corpus:
         """Join similar documents in clusters and keep the best of them."""
         count = len(self.copies.unique)
         self.cluster = components(count, edges)
-        self.kept_for = keep_best(self.candidates.ranks[self.copies.unique], edges)
-        stays = self.kept_for == np.arange(count, dtype=np.int32)
-        kept = np.flatnonzero(stays).astype(np.int32)
-        self.kept = kept[np.argsort(self.cluster[stays], kind="stable")]
-        self.count("near_duplicate", self.copies.unique[~stays])
+        self.kept_for = keep_best(taken(self.candidates.ranks, self.copies.unique), edges)
+        kept = numbers_where(lambda some: self.kept_for[some] == _all(some), count)
+        order = sorted_order(lambda some: [self.cluster[kept[some]]], len(kept))
+        self.kept = taken(kept, order)
+        dropped = numbers_where(lambda some: self.kept_for[some] != _all(some), count)
+        self.count("near_duplicate", taken(self.copies.unique, dropped))
 
     def take_down(self, excluded: Set[str]) -> None:
         """Drop every cluster that holds an excluded id."""
@@ -159,11 +172,12 @@ class Corpus:
         unknown = len(listed) - len(found)
         if unknown:
             log.warning("%d of %d ids of --exclude are not in this text", unknown, len(listed))
-        hit = np.zeros(len(self.cluster), np.bool_)
-        hit[self.cluster[self.copies.position[is_listed]]] = True
-        self.is_excluded, self.excluded_ids = hit[self.cluster], frozenset(excluded)
-        self.count("excluded", self.copies.unique[self.kept[self.is_excluded[self.kept]]])
-        self.kept = self.kept[~self.is_excluded[self.kept]]
+        hit = new_array(len(self.cluster), np.bool_)
+        hit[self.cluster[self.copies.position[np.flatnonzero(is_listed)]]] = True
+        self.is_excluded, self.excluded_ids = taken(hit, self.cluster), frozenset(excluded)
+        is_excluded = taken(self.is_excluded, self.kept)
+        self.count("excluded", self.copies.unique[self.kept[np.flatnonzero(is_excluded)]])
+        self.kept = without(self.kept, is_excluded)
 
     def drop_forbidden(self, allowed: Allowed) -> None:
         """Drop what is under no allowed licence.
@@ -172,11 +186,12 @@ class Corpus:
             DataError: nothing else is there.
         """
         assert self.candidates.forbidden is not None
-        hit = self.candidates.forbidden[self.chosen]
+        hit = taken(self.candidates.forbidden, self.chosen)
         if not hit.any():
             return
-        self.count("license", self.chosen[hit])
-        counts = self.licenses(self.chosen[hit])
+        dropped = picked(self.chosen, hit)
+        self.count("license", dropped)
+        counts = self.licenses(dropped)
         shown = ", ".join(f"{name or UNKNOWN} {number}" for name, number in counts.items())
         if hit.all():
             raise DataError(
@@ -184,12 +199,11 @@ class Corpus:
                 "Change --sources, or the list: yanmo channel licenses --set"
             )
         log.warning("left out, as the channel allows only %s: %s", allowed.shown, shown)
-        self.kept = self.kept[~hit]
+        self.kept = without(self.kept, hit)
 
     def check_genres(self, options: CurateOptions) -> None:
         """Raise `DataError` when no document of a required genre is left."""
-        codes = np.unique(self.candidates.genre[self.chosen])
-        have = {self.candidates.genres[code] for code in codes.tolist()}
+        have = self.genres_of(self.kept)
         for name in filter(None, map(genre_name, options.genres.split(","))):
             if name not in have:
                 raise DataError(
@@ -202,12 +216,17 @@ class Corpus:
     @property
     def chosen(self) -> Ints:
         """Indexes into the candidates of the documents that stay, ordered by cluster."""
-        return self.copies.unique[self.kept]
+        return taken(self.copies.unique, self.kept)
+
+    def genres_of(self, positions: Ints) -> set[str]:
+        """The genres of some documents."""
+        documents, _ = self.candidates.totals(taken(self.copies.unique, positions))
+        return {name for name, number in zip(self.candidates.genres, documents, strict=True) if number}
 
     @property
     def cluster_sizes(self) -> Ints:
         """For each position, how many documents it was kept for, itself included; 0 where it was dropped."""
-        sizes, position = np.zeros(len(self.kept_for), np.int32), self.copies.position
+        sizes, position = new_array(len(self.kept_for), np.int32), self.copies.position
         for some in slices(len(position)):
             np.add.at(sizes, self.kept_for[position[some]], 1)
         return sizes
@@ -219,13 +238,13 @@ class Corpus:
 
     def holding(self, digests: Digests) -> Bools:
         """For each position, whether the digest of its Han characters is one of a few."""
-        found = np.zeros(len(self.copies.unique), np.bool_)
-        found[self.copies.position[self._among(digests, "cluster")[0]]] = True
+        found = new_array(len(self.copies.unique), np.bool_)
+        found[self.copies.position[np.flatnonzero(self._among(digests, "cluster")[0])]] = True
         return found
 
     def _among(self, few: Digests, column: str) -> tuple[Bools, Digests]:
         """Which candidates have one of a few ids or digests, and those that one has."""
-        is_among_few, found = np.zeros(len(self.candidates), np.bool_), [few[:0]]
+        is_among_few, found = new_array(len(self.candidates), np.bool_), [few[:0]]
         for start, digests in read_each(self.paths, column) if len(few) else ():
             here = is_among(digests, few)
             is_among_few[start : start + len(here)] = here
@@ -235,8 +254,8 @@ class Corpus:
     def groups(self) -> Ints:
         """For each kept document the number of its cluster, author or source, ordered by digest."""
         if self.candidates.group is None:  # clusters are named in the order of digests, and so is `kept`
-            clusters = self.cluster[self.kept]
-            return np.cumsum(np.diff(clusters, prepend=clusters[:1]) != 0, dtype=np.int32)
+            clusters, order = taken(self.cluster, self.kept), row_numbers(len(self.kept))
+            return groups_of(order, group_starts(lambda some: [clusters[some]], order))
         own = self.digests(self.cluster[self.kept])
         group = self.candidates.group[self.chosen]
         return np.unique(np.where(group == b"", own, group), return_inverse=True)[1]
@@ -253,7 +272,11 @@ class Corpus:
 
     def first_by_id(self, chosen: Ints, number: int) -> Ints:
         """The `number` candidates of `chosen` with the smallest ids, in their order."""
-        return chosen[np.argsort(self.candidates.ids[chosen], kind="stable")[:number]]
+        found = chosen[:0]
+        for some in slices(len(chosen)):
+            both = np.concatenate((found, chosen[some]))
+            found = both[np.argsort(self.candidates.ids[both], kind="stable")[:number]]
+        return found
 
     def by_file(self, chosen: Ints) -> Iterator[tuple[Path, npt.NDArray[np.int32]]]:
         """Each mapped file that holds some of the candidates `chosen`, and their rows in it, rising."""
@@ -288,6 +311,17 @@ class Corpus:
         for name, row in zip(names, rows, strict=True):
             self.report.tally.show(name, [{**row, "text": row["text"][:80]}])
         self.examples.clear()
+
+
+def without(positions: Ints, is_dropped: Bools) -> Ints:
+    """`positions[~is_dropped]`."""
+    kept = numbers_where(lambda some: ~is_dropped[some], len(positions))
+    return taken(positions, kept)
+
+
+def _all(some: slice) -> Ints:
+    """The numbers of some rows."""
+    return np.arange(some.start, some.stop, dtype=np.int32)
 
 
 def _forbidden(paths: Sequence[Path], allowed: Allowed) -> Bools:

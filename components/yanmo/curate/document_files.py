@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from yanmo.common.disk_arrays import new_array, numbers_where, sorted_order, taken
 from yanmo.common.logs import Progress
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
@@ -98,20 +99,23 @@ def write_splits(
             attempt.add(file.name)
             progress.add(rows)
     shutil.rmtree(layout.scratch)
-    counts = {name: count_by_genre(corpus, corpus.copies.unique[held]) for name, held in splits.items()}
+    counts = {
+        name: count_by_genre(corpus, taken(corpus.copies.unique, held)) for name, held in splits.items()
+    }
     return {what: {name: counts[name][what] for name in splits} for what in ("documents", "characters")}
 
 
 def files_of(corpus: Corpus, split: str, positions: Ints, shard_characters: int, suffix: str) -> list[_File]:
     """The output files of a split: which documents are in which, in the order of ids."""
-    chosen = corpus.copies.unique[positions]
-    order = np.argsort(corpus.candidates.ids[chosen], kind="stable").astype(np.int32)
-    bounds = shard_bounds(corpus.candidates.characters[chosen[order]].astype(np.int64), shard_characters)
+    chosen = taken(corpus.copies.unique, positions)
+    order = sorted_order(lambda some: [corpus.candidates.ids[chosen[some]]], len(chosen))
+    bounds = shard_bounds(taken(corpus.candidates.characters, taken(chosen, order)), shard_characters)
+    ordered = taken(positions, order)
     return [
         _File(
             name=f"{split}{suffix}-{i:05d}-of-{len(bounds):05d}.parquet",
             split=split,
-            positions=positions[order[start:stop]],
+            positions=ordered[start:stop],
         )
         for i, (start, stop) in enumerate(bounds)
     ]
@@ -119,8 +123,10 @@ def files_of(corpus: Corpus, split: str, positions: Ints, shard_characters: int,
 
 def layout_of(corpus: Corpus, files: Sequence[_File], scratch: Path) -> Layout:
     """How their documents are gathered from the mapped files."""
-    chosen = corpus.copies.unique[np.concatenate([f.positions for f in files])]
     ends = np.cumsum([len(f.positions) for f in files]).tolist()
+    chosen = new_array(ends[-1], np.int32)
+    for file, (start, stop) in zip(files, pairwise([0, *ends]), strict=True):
+        chosen[start:stop] = corpus.copies.unique[file.positions]
     return Layout(
         paths=corpus.paths,
         starts=corpus.candidates.starts,
@@ -197,11 +203,22 @@ _DUPLICATES_AT_A_TIME = 4 * ROW_GROUP
 def write_duplicates(attempt: Attempt, corpus: Corpus) -> None:
     """Write `duplicates.parquet`: every copy that was dropped, and the document that was kept for it."""
     best, position, ids = corpus.copies.unique, corpus.copies.position, corpus.candidates.ids
-    stays = best[corpus.kept_for[position]]
-    dropped = np.flatnonzero(stays != np.arange(len(stays), dtype=np.int32)).astype(np.int32)
-    dropped = dropped[np.lexsort((ids[dropped], ids[stays[dropped]]))]
+
+    def kept_for(copies: Any) -> Ints:
+        found: Ints = best[corpus.kept_for[position[copies]]]
+        return found
+
+    dropped = numbers_where(
+        lambda some: kept_for(some) != np.arange(some.start, some.stop, dtype=np.int32), len(position)
+    )
+    order = sorted_order(lambda at: (ids[dropped[at]], ids[kept_for(dropped[at])]), len(dropped))
+    dropped = taken(dropped, order)
     some = [dropped[i : i + _DUPLICATES_AT_A_TIME] for i in range(0, len(dropped), _DUPLICATES_AT_A_TIME)]
-    chosen = np.concatenate([dropped[:0], *(each for copies in some for each in (copies, stays[copies]))])
+    chosen, start = new_array(2 * len(dropped), np.int32), 0
+    for copies in some:
+        for each in (copies, kept_for(copies)):
+            chosen[start : start + len(each)] = each
+            start += len(each)
     layout = Layout(
         paths=corpus.paths,
         starts=corpus.candidates.starts,

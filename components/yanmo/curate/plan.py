@@ -2,7 +2,8 @@
 
 Nothing depends on the order of files or rows: copies are ordered by their content, documents by the digest of
 their Han characters. The table is numpy columns, 17 bytes per document, without Python objects. What is
-longer, ids and digests, is read from the mapped files where it is needed, if possible a file at a time.
+longer, ids and digests, is read from the mapped files where it is needed, if possible a file at a time. Large
+columns lie in temporary files (common/disk_arrays.py).
 """
 
 from __future__ import annotations
@@ -19,9 +20,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from yanmo.common.disk_arrays import (
+    group_starts,
+    groups_of,
+    new_array,
+    numbers_where,
+    picked,
+    rest,
+    slices,
+    sorted_order,
+    taken,
+    tied,
+)
 from yanmo.curate.duplicates.shingles import SHINGLE
 from yanmo.formats.records import UNKNOWN_AUTHORS
-from yanmo.formats.row_numbers import by_file, places_of, slices
+from yanmo.formats.row_numbers import by_file, places_of
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Ints32 = npt.NDArray[np.int32]
@@ -90,14 +103,18 @@ def order_of_copies(
         ids: as in `Candidates`.
         whole: gives the digests of all fields of some documents: of those that are equal in all else.
     """
-    is_bare = marks * _MARKED < han
-    worse = (ids, -marks, -han, lacunae, is_bare, *(() if forbidden is None else (forbidden,)))
-    order = np.lexsort(worse).astype(np.int32)
-    is_new = _is_new(worse, order)
-    places = np.flatnonzero(~is_new[1:] | ~is_new[:-1])
+
+    def worse(some: Any) -> tuple[npt.NDArray[Any], ...]:
+        is_bare = marks[some] * _MARKED < han[some]
+        found = (ids[some], -marks[some], -han[some], lacunae[some], is_bare)
+        return found if forbidden is None else (*found, forbidden[some])
+
+    order = sorted_order(worse, len(ids))
+    is_new = group_starts(worse, order)
+    places = tied(is_new)
     if len(places):
-        tied = order[places]
-        order[places] = tied[np.lexsort((whole(tied), np.cumsum(is_new[places])))]
+        equal = order[places]
+        order[places] = equal[np.lexsort((whole(equal), np.cumsum(is_new[places])))]
     return order
 
 
@@ -122,19 +139,22 @@ def read_candidates(
         lacunae=signs["lacunae"],
         forbidden=forbidden,
     )
-    ranks = np.empty(count, dtype=np.int32)
-    ranks[best] = np.arange(count, dtype=np.int32)
-    is_long = signs.pop("han") >= SHINGLE
+    ranks, is_long = new_array(count, np.int32), new_array(count, np.bool_)
+    for some in slices(count):
+        ranks[best[some]] = np.arange(some.start, some.stop, dtype=np.int32)
+        is_long[some] = signs["han"][some] >= SHINGLE
     del signs, best
     columns = _read_columns(mapped, ["genre", "characters", *([group] if group else [])], count)
     names: list[str] = columns.pop("genres")
     order = np.argsort(np.array(names, dtype=object), kind="stable")
     code = np.empty(len(names), np.int32)
     code[order] = np.arange(len(names), dtype=np.int32)
+    for some in slices(count):
+        columns["genre"][some] = code[columns["genre"][some]]
     return Candidates(
         starts=starts,
         ids=ids,
-        genre=code[columns["genre"]] if count else columns["genre"],
+        genre=columns["genre"],
         genres=tuple(sorted(names)),
         group=columns[group] if group else None,
         characters=columns["characters"],
@@ -156,39 +176,26 @@ def places_of_ids(mapped: Sequence[Path], count: int) -> Ints32:
     Sorting whole halves takes twice the memory.
     """
     words = _words_of_ids(mapped, count, 0)
-    order = np.argsort(words, kind="stable").astype(np.int32)
-    is_new = _is_new([words], order)
+    order = sorted_order(lambda some: [words[some]], count)
+    is_new = group_starts(lambda some: [words[some]], order)
     del words
-    places = np.flatnonzero(~is_new[1:] | ~is_new[:-1])
+    places = tied(is_new)
     if len(places):  # a document that is there again; two others are once in 2 million corpora of 4 million
         words = _words_of_ids(mapped, count, 1)
-        tied = order[places]
-        tied = tied[np.lexsort((words[tied], np.cumsum(is_new[places])))]
-        order[places] = tied
-        is_new[places[1:]] |= words[tied[1:]] != words[tied[:-1]]
+        equal = order[places]
+        equal = equal[np.lexsort((words[equal], np.cumsum(is_new[places])))]
+        order[places] = equal
+        is_new[places[1:]] |= words[equal[1:]] != words[equal[:-1]]
         del words
-    found = np.empty(count, np.int32)
-    found[order] = np.cumsum(is_new[:-1], dtype=np.int32) - np.int32(1)
-    return found
+    return groups_of(order, is_new)
 
 
 def _words_of_ids(mapped: Sequence[Path], count: int, which: int) -> npt.NDArray[np.uint64]:
     """The first or the second eight bytes of each id, as a number."""
-    words = np.empty(count, np.uint64)
+    words = new_array(count, np.uint64)
     for start, halves in read_each(mapped, "id"):
         words[start : start + len(halves)] = halves.view(">u8")[which::2]
     return words
-
-
-def _is_new(keys: Sequence[npt.NDArray[Any]], order: Ints) -> Bools:
-    """For each document, in this order, whether a key differs from the one before; and True behind them."""
-    is_new = np.zeros(len(order) + 1, np.bool_)
-    is_new[[0, -1]] = True
-    for some in slices(len(order) - 1):
-        before, here = order[:-1][some], order[1:][some]
-        for key in keys:
-            is_new[1:-1][some] |= key[here] != key[before]
-    return is_new
 
 
 def read_each(mapped: Sequence[Path], column: str) -> Iterator[tuple[int, Digests]]:
@@ -202,7 +209,8 @@ def read_each(mapped: Sequence[Path], column: str) -> Iterator[tuple[int, Digest
 
 def read_clusters(mapped: Sequence[Path], count: int) -> Digests:
     """The digest of the Han characters of each of the `count` documents."""
-    return np.asarray(_read_columns(mapped, ["cluster"], count)["cluster"])
+    digests: Digests = _read_columns(mapped, ["cluster"], count)["cluster"]
+    return digests
 
 
 def read_digests(mapped: Sequence[Path], starts: Ints, index: Ints, column: str) -> Digests:
@@ -221,7 +229,7 @@ def read_digests(mapped: Sequence[Path], starts: Ints, index: Ints, column: str)
 def _read_columns(paths: Sequence[Path], columns: Sequence[str], count: int) -> dict[str, Any]:
     """Columns of all files, each as one array; `genre` as codes, for the names in `genres`."""
     found: dict[str, Any] = {
-        name: np.empty(count, np.int32 if name in _NUMBERS else "S16") for name in columns
+        name: new_array(count, np.int32 if name in _NUMBERS else "S16") for name in columns
     }
     codes: dict[str, int] = {}
     start = 0
@@ -230,6 +238,7 @@ def _read_columns(paths: Sequence[Path], columns: Sequence[str], count: int) -> 
         for name in columns:
             found[name][start : start + len(table)] = _values(name, table[name], codes)
         start += len(table)
+        rest()
     return found | ({"genres": list(codes)} if "genre" in columns else {})
 
 
@@ -318,11 +327,10 @@ def find_exact_copies(cluster: Digests, ranks: Ints32) -> ExactCopies:
         cluster: of each document the digest of its Han characters.
         ranks: as in `Candidates`.
     """
-    order = np.lexsort((ranks, cluster)).astype(np.int32)
-    is_first = _is_new([cluster], order)[:-1]
-    position = np.empty(len(order), dtype=np.int32)
-    position[order] = np.cumsum(is_first, dtype=np.int32) - np.int32(1)
-    return ExactCopies(unique=order[is_first], position=position)
+    order = sorted_order(lambda some: (ranks[some], cluster[some]), len(ranks))
+    is_first = group_starts(lambda some: [cluster[some]], order)
+    first = numbers_where(lambda some: is_first[:-1][some], len(order))
+    return ExactCopies(unique=taken(order, first), position=groups_of(order, is_first))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,37 +361,63 @@ def hold_out(genre: Ints32, characters: Ints32, group: Ints, sizes: Sequence[Spl
         sizes: size of each split; the first one is filled first.
     """
     result: list[list[Ints]] = [[] for _ in sizes]
-    for number in np.unique(genre):
-        documents = np.flatnonzero(genre == number).astype(np.int32)
-        unit = _numbered(group[documents])
-        length = np.zeros(int(unit.max()) + 1, np.int64)
-        np.add.at(length, unit, characters[documents])
-        total = int(length.sum())
-        if int(length.max()) < 1 << 31:  # all but an author of two billion characters
-            length = length.astype(np.int32)
-        left = np.arange(len(length), dtype=np.int32)
+    for number in range(int(genre.max(initial=-1)) + 1):
+        documents = _of_genre(genre, number)
+        if not len(documents):
+            continue
+        unit = _numbered(taken(group, documents))
+        length = new_array(int(unit.max()) + 1, np.int64)
+        for some in slices(len(unit)):
+            np.add.at(length, unit[some], characters[documents[some]])
+        total, is_left = int(length.sum()), np.ones(len(length), np.bool_)
         for found, size in zip(result, sizes, strict=True):
             budget = min(size.characters, int(size.share * total))
-            taken = _fill(length[left], budget, min(size.min_documents, len(length) // 5))
-            found.append(documents[np.isin(unit, left[taken])])
-            left = np.delete(left, taken)
+            held = _fill(length, is_left, budget, min(size.min_documents, len(length) // 5))
+            is_held = np.zeros(len(length), np.bool_)
+            is_held[held], is_left[held] = True, False
+            found.append(taken(documents, _of_units(unit, is_held)))
     return [np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64) for found in result]
+
+
+def _of_genre(genre: Ints32, number: int) -> Ints32:
+    """The documents of a genre."""
+    return numbers_where(lambda some: genre[some] == number, len(genre))
+
+
+def _of_units(unit: Ints32, is_held: Bools) -> Ints32:
+    """The documents whose unit is held."""
+    return numbers_where(lambda some: is_held[unit[some]], len(unit))
 
 
 def _numbered(groups: Ints) -> Ints32:
     """`groups` with the numbers from 0 on, in the same order."""
-    if (groups[1:] >= groups[:-1]).all():
-        is_new = np.zeros(len(groups), np.bool_)
-        is_new[1:] = groups[1:] != groups[:-1]
-        return np.cumsum(is_new, dtype=np.int32)
-    return np.unique(groups, return_inverse=True)[1].astype(np.int32)
+    order = sorted_order(lambda some: [groups[some]], len(groups))
+    is_new = group_starts(lambda some: [groups[some]], order)
+    return groups_of(order, is_new)
 
 
-def _fill(characters: Ints, budget: int, min_units: int) -> Ints:
-    """The first units that hold `budget` characters together, at least `min_units`."""
-    if not len(characters):
-        return np.zeros(0, dtype=np.int64)
-    longest = max(budget * _LONGEST_SHARE, float(np.median(characters)))
-    fits = np.flatnonzero(characters <= longest)
-    number = int(np.searchsorted(np.cumsum(characters[fits]), budget, side="right"))
-    return fits[: max(number, min_units)]
+def _fill(characters: Ints, is_left: Bools, budget: int, min_units: int) -> Ints:
+    """The first units that are left and hold `budget` characters together, at least `min_units`."""
+    found, held, is_full = [np.zeros(0, np.int64)], 0, False
+    if not is_left.any():
+        return found[0]
+    longest = max(budget * _LONGEST_SHARE, _median(characters, is_left))
+    for some in slices(len(characters)):
+        fits = np.flatnonzero(is_left[some] & (characters[some] <= longest))
+        ends = held + np.cumsum(characters[some][fits])
+        number = 0 if is_full else int(np.searchsorted(ends, budget, side="right"))
+        is_full |= number < len(fits)
+        held = int(ends[number - 1]) if number else held
+        number = max(number, min_units - sum(map(len, found)))
+        found.append(fits[:number] + some.start)
+        if is_full and sum(map(len, found)) >= min_units:
+            break
+    return np.concatenate(found)
+
+
+def _median(values: Ints, is_counted: Bools) -> float:
+    """`numpy.median` of those that count, which copies them once more."""
+    found = picked(values, is_counted)
+    middle = [(len(found) - 1) // 2, len(found) // 2]
+    found.partition(middle)
+    return float(found[middle].mean())

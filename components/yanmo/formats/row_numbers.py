@@ -9,15 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.common.disk_arrays import new_array, rest, slices, sorted_order
+
 Ints = npt.NDArray[np.signedinteger[Any]]
 Ints32 = npt.NDArray[np.int32]
-
-_AT_A_TIME = 1 << 16
-
-
-def slices(count: int) -> Iterator[slice]:
-    """The parts of an array of `count` rows, where something is needed of each row that is not kept."""
-    return (slice(start, start + _AT_A_TIME) for start in range(0, count, _AT_A_TIME))
 
 
 def places_of(starts: Ints, index: Ints) -> tuple[Ints32, Ints32]:
@@ -27,7 +22,7 @@ def places_of(starts: Ints, index: Ints) -> tuple[Ints32, Ints32]:
         starts: the number of the first row of each file, and the number of all rows.
         index: the numbers of the rows.
     """
-    file, row = np.empty(len(index), np.int32), np.empty(len(index), np.int32)
+    file, row = new_array(len(index), np.int32), new_array(len(index), np.int32)
     for some in slices(len(index)):
         found = np.searchsorted(starts, index[some], side="right") - 1
         file[some], row[some] = found, index[some] - starts[found]
@@ -41,9 +36,10 @@ def by_file(starts: Ints, index: Ints) -> Iterator[tuple[int, Ints32, Ints32]]:
         starts: as for `places_of`.
         index: the numbers of the rows; one may be there several times.
     """
-    order = np.argsort(index, kind="stable").astype(np.int32)
+    order = sorted_order(lambda some: [index[some]], len(index))
     bounds = np.searchsorted(index, starts, sorter=order)
     for number, (low, high) in enumerate(pairwise(bounds.tolist())):
         if low < high:
             here = order[low:high]
             yield number, here, (index[here] - starts[number]).astype(np.int32)
+            rest()

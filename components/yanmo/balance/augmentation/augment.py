@@ -25,6 +25,7 @@ from yanmo.balance.augmentation.synonyms import Synonyms
 from yanmo.balance.document_table import Ints, Rows, TrainFiles
 from yanmo.balance.id_file import Ids
 from yanmo.balance.token_count import TokenCount
+from yanmo.common.disk_arrays import new_array, taken
 
 REPEAT = "repeat"
 """The rule of a copy that is its parent's text unchanged."""
@@ -95,8 +96,8 @@ class Augmenter:
         self, files: TrainFiles, rows: Rows, positions: Ints, copy: int, counting: TokenCount
     ) -> Measured:
         """The sizes of copy number `copy` of these documents, in the order of `positions`."""
-        first = np.empty(len(positions), np.uint64)
-        characters, tokens = rows.characters[positions], rows.tokens[positions]
+        first = new_array(len(positions), np.uint64)
+        characters, tokens = taken(rows.characters, positions), taken(rows.tokens, positions)
         for places, table in files.chosen(rows, positions, _COLUMNS):
             named = table["id"].to_pylist()
             made = self.of_table(table, [copy] * len(named))

@@ -20,6 +20,7 @@ from yanmo.balance.document_table import Ints, Rows, TrainFiles
 from yanmo.balance.quotas.exact import Choice, Words, choose, first_words
 from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
 from yanmo.balance.token_count import TokenCount
+from yanmo.common.disk_arrays import joined_arrays, new_array, picked, row_numbers, slices, taken
 from yanmo.common.errors import DataError, UsageError
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.options.nearest import did_you_mean
@@ -47,7 +48,7 @@ class Picked:
 
     def take(self, rows: Ints) -> Picked:
         """Some of the rows."""
-        return Picked(**{name: getattr(self, name)[rows] for name in _COLUMNS})
+        return Picked(**{name: taken(getattr(self, name), rows) for name in _COLUMNS})
 
 
 def _joined(parts: list[Picked]) -> Picked:
@@ -56,7 +57,7 @@ def _joined(parts: list[Picked]) -> Picked:
         return parts.pop()
     columns = {name: [getattr(part, name) for part in parts] for name in _COLUMNS}
     parts.clear()
-    return Picked(**{name: np.concatenate(columns.pop(name)) for name in _COLUMNS})
+    return Picked(**{name: joined_arrays(columns.pop(name)) for name in _COLUMNS})
 
 
 def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> QuotaPlan:
@@ -131,31 +132,34 @@ class Picker:
 
     def units(self, positions: Ints) -> Ints:
         """Units of each of these documents, unchanged by augmentation."""
-        return self._units(self.rows.characters[positions], self.rows.tokens[positions])
+        return self._units(taken(self.rows.characters, positions), taken(self.rows.tokens, positions))
 
     def _units(self, characters: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> Ints:
-        sizes = {"characters": characters, "tokens": tokens, "documents": np.ones_like(characters)}
-        return sizes[self.unit].astype(np.int64)
+        sizes = {"characters": characters, "tokens": tokens, "documents": None}[self.unit]
+        found = new_array(len(characters), np.int64)
+        for some in slices(len(found)):
+            found[some] = 1 if sizes is None else sizes[some]
+        return found
 
     def _of_class(self, name: str, target: int) -> tuple[Picked, Choice]:
         positions, left = self.rows.of_group(name), target
         copies: list[Measured] = []
-        parts: list[Picked] = []
+        found: list[Picked] = []
         choice = Choice(np.arange(0), 0, is_best=True)
         for copy in range(self.max_repeats):
-            if left <= 0 and parts:
+            if left <= 0 and found:
                 break
             copies.append(self._measure(positions, copy, copies))
             sizes = self._units(copies[-1].characters, copies[-1].tokens)
-            chosen: Ints = np.arange(len(positions), dtype=np.int32) if left else choice.positions
+            chosen: Ints = row_numbers(len(positions)) if left else choice.positions
             if 0 < left < int(sizes.sum()):
                 chosen, choice = self._draw(positions, sizes, left)
-            left -= int(sizes[chosen].sum())
-            parts.append(self._part(positions, copies[-1], chosen, copy))
+            left -= int(taken(sizes, chosen).sum())
+            found.append(self._part(positions, copies[-1], chosen, copy))
             if len(chosen) < len(positions):
                 break
-        is_short = left > 0 and len(parts[-1]) < len(positions)
-        even = _joined(parts)
+        is_short = left > 0 and len(found[-1]) < len(positions)
+        even = _joined(found)
         if is_short and self.max_repeats > 1:
             return self._of_any_copies(positions, target, even, copies)
         return even, Choice(np.arange(0), target - left, choice.is_best, choice.above)
@@ -163,9 +167,9 @@ class Picker:
     def _draw(self, positions: Ints, sizes: Ints, target: int) -> tuple[Ints, Choice]:
         """Indexes of `positions` that hold `target` units together, and the choice among those with units."""
         order = self.rows.drawn(positions, self.seed)
-        order = order[sizes[order] > 0]
-        choice = choose(sizes[order], target)
-        return order[choice.positions], choice
+        order = picked(order, taken(sizes, order) > 0)
+        choice = choose(taken(sizes, order), target)
+        return taken(order, choice.positions), choice
 
     def _of_any_copies(
         self, positions: Ints, target: int, even: Picked, copies: list[Measured]
@@ -214,17 +218,24 @@ class Picker:
         if copy and self.augmenter:
             return self.augmenter.measure(self.files, rows, positions, copy, self.counting)
         if copy:
-            firsts = (int.from_bytes(copy_digest(id, copy)[:8]) for id in rows.hex_ids(positions))
-            first = np.fromiter(firsts, np.uint64, len(positions))
+            first = new_array(len(positions), np.uint64)
+            for some in slices(len(positions)):
+                ids = rows.hex_ids(positions[some])
+                each = (int.from_bytes(copy_digest(id, copy)[:8]) for id in ids)
+                first[some] = np.fromiter(each, np.uint64, len(positions[some]))
             return Measured(first, before[0].characters, before[0].tokens)
-        first = np.concatenate([np.zeros(0, np.uint64), *map(first_words, rows.ids(positions))])
-        return Measured(first, rows.characters[positions], rows.tokens[positions])
+        first = new_array(len(positions), np.uint64)
+        for some in slices(len(positions)):
+            first[some] = first_words(rows.id.at(positions[some]))
+        return Measured(first, taken(rows.characters, positions), taken(rows.tokens, positions))
 
     def _part(self, positions: Ints, measured: Measured, chosen: Ints, copy: int) -> Picked:
+        copies = new_array(len(chosen), np.min_scalar_type(self.max_repeats))
+        copies[:] = copy
         return Picked(
-            position=positions[chosen],
-            copy=np.full(len(chosen), copy, np.min_scalar_type(self.max_repeats)),
-            first=measured.first[chosen],
-            characters=measured.characters[chosen],
-            tokens=measured.tokens[chosen],
+            position=taken(positions, chosen),
+            copy=copies,
+            first=taken(measured.first, chosen),
+            characters=taken(measured.characters, chosen),
+            tokens=taken(measured.tokens, chosen),
         )

@@ -28,6 +28,15 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.balance.quotas.few_sizes import counts_near, number_bounds
+from yanmo.common.disk_arrays import (
+    group_starts,
+    new_array,
+    numbers_where,
+    row_numbers,
+    slices,
+    sorted_order,
+    tied,
+)
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Mask = npt.NDArray[np.bool_]
@@ -65,8 +74,12 @@ def drawn_order(ids: Callable[[Ints], Iterable[str]], count: int, seed: int) -> 
     def whole(numbers: Ints) -> npt.NDArray[np.uint8]:
         return np.frombuffer(b"".join(digests(numbers)), np.uint8).reshape(-1, 32)
 
-    words = (int.from_bytes(digest[:8]) for digest in digests(np.arange(count, dtype=np.int32)))
-    return order_of(np.fromiter(words, np.uint64, count), whole)
+    words = new_array(count, np.uint64)
+    for some in slices(count):
+        numbers = np.arange(some.start, some.stop, dtype=np.int32)
+        each = (int.from_bytes(digest[:8]) for digest in digests(numbers))
+        words[some] = np.fromiter(each, np.uint64, len(numbers))
+    return order_of(words, whole)
 
 
 def first_words(digests: npt.NDArray[np.uint8]) -> Words:
@@ -82,14 +95,12 @@ def order_of(first: Words, whole: Callable[[Ints], npt.NDArray[np.uint8]]) -> In
         whole: gives the digests at some positions, (n, 32). It is called for those whose first bytes are
             equal: two of 4 million documents once in 2 million corpora.
     """
-    order = np.argsort(first, kind="stable").astype(np.int32)
-    is_tied = np.zeros(len(order) + 1, np.bool_)
-    is_tied[1:-1] = first[order[1:]] == first[order[:-1]]
-    places = np.flatnonzero(is_tied[1:] | is_tied[:-1])
+    order = sorted_order(lambda some: [first[some]], len(first))
+    places = tied(group_starts(lambda some: [first[some]], order))
     if len(places):
-        tied = order[places]
-        words = np.ascontiguousarray(whole(tied)).view(">u8").astype(np.uint64)
-        order[places] = tied[np.lexsort(words.T[::-1])]
+        equal = order[places]
+        words = np.ascontiguousarray(whole(equal)).view(">u8").astype(np.uint64)
+        order[places] = equal[np.lexsort(words.T[::-1])]
     return order
 
 
@@ -137,39 +148,57 @@ def choose(sizes: Ints, target: int) -> Choice:
 def _choose(sizes: Ints, target: int) -> Choice:
     """As `choose`, with the nearest sum above only if it is found on the way."""
     if target >= int(sizes.sum()):
-        return Choice(np.arange(len(sizes)), int(sizes.sum()), is_best=True)
+        return Choice(row_numbers(len(sizes)), int(sizes.sum()), is_best=True)
     unit = int(np.gcd.reduce(sizes))
     small, goal = sizes if unit == 1 else sizes // unit, target // unit
     if int(small.max()) == 1:  # all are equal
-        return Choice(np.arange(goal), goal * unit, is_best=True, above=(goal + 1) * unit)
+        return Choice(row_numbers(goal), goal * unit, is_best=True, above=(goal + 1) * unit)
     taken = _with_pool(sizes, target)
-    if int(sizes[taken].sum()) // unit == goal:
+    if _sum(sizes, taken) // unit == goal:
         return Choice(taken, goal * unit, is_best=True)
     different = np.unique(small)
     if len(different) == 2:
         taken, is_best, above = _of_two_sizes(small, different.tolist(), goal)
     else:
         taken, is_best, above = _exchanged(small, goal, taken)
-    return Choice(taken, int(sizes[taken].sum()), is_best, None if above is None else above * unit)
+    return Choice(taken, _sum(sizes, taken), is_best, None if above is None else above * unit)
+
+
+def _sum(sizes: Ints, chosen: Ints) -> int:
+    """The units of some documents."""
+    return sum(int(sizes[chosen[some]].sum()) for some in slices(len(chosen)))
 
 
 def _with_pool(sizes: Ints, target: int) -> Ints:
-    ends = np.cumsum(sizes)
-    taken = int(np.searchsorted(ends, max(target - _ROOM, 0), side="right"))
-    taken = max(0, min(taken, len(sizes) - _TAIL))
-    left = target - (int(ends[taken - 1]) if taken else 0)
-    rest = taken + np.flatnonzero(sizes[taken:] <= left)
+    taken = max(0, min(_within(sizes, max(target - _ROOM, 0)), len(sizes) - _TAIL))
+    left = target - int(sizes[:taken].sum())
+    behind = sizes[taken:]
+    rest = numbers_where(lambda some: behind[some] <= left, len(behind))
     least = min(_TAIL, _EXCHANGE_BITS * 4 // (left + 1))
-    pool = _pool(sizes, rest, min(_POOL, max(least, _POOL_BITS // (left + 1))))
-    some = pool[best_subset(sizes[pool].tolist(), left)]  # all of them behind the first `taken`
-    return np.concatenate((np.arange(taken), np.sort(some)))
+    pool = _pool(behind, rest, min(_POOL, max(least, _POOL_BITS // (left + 1))))
+    chosen = pool[best_subset(behind[pool].tolist(), left)]
+    found = new_array(taken + len(chosen), np.int32)
+    found[:taken], found[taken:] = row_numbers(taken), taken + np.sort(chosen)
+    return found
+
+
+def _within(sizes: Ints, units: int) -> int:
+    """How many of the first documents hold at most so many units together."""
+    held = 0
+    for some in slices(len(sizes)):
+        ends = held + np.cumsum(sizes[some])
+        if ends[-1] > units:
+            return int(some.start) + int(np.searchsorted(ends, units, side="right"))
+        held = int(ends[-1])
+    return len(sizes)
 
 
 def _pool(sizes: Ints, rest: Ints, size: int) -> Ints:
     """Documents for the subset-sum: half in their order, half the shortest, for large and for small steps."""
     first = rest[: size // 2]
     others = rest[size // 2 :]
-    shortest = others[np.argsort(sizes[others], kind="stable")[: size - len(first)]]
+    order = sorted_order(lambda some: [sizes[others[some]]], len(others))
+    shortest = others[order[: size - len(first)]]
     return np.concatenate((first, shortest))
 
 

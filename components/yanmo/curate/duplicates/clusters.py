@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.common.disk_arrays import new_array, row_numbers, slices, sorted_order, taken
 from yanmo.common.jit import Compiled, compiled
 from yanmo.curate.duplicates.near_duplicates import Edges
 
@@ -21,10 +22,11 @@ Ints32 = npt.NDArray[np.int32]
 
 def components(count: int, edges: Edges) -> Ints32:
     """For each of `count` positions the smallest position it is connected with."""
-    parent = np.arange(count, dtype=np.int32)
+    parent = row_numbers(count)
     _loop(_join, edges)(parent, edges.first, edges.second)
-    while not np.array_equal(root := parent[parent], parent):
-        parent = root
+    for some in slices(count):  # the smaller ones, which a position may name, name their smallest already
+        while not np.array_equal(root := parent[parent[some]], parent[some]):
+            parent[some] = root
     return parent
 
 
@@ -59,11 +61,17 @@ def keep_best(rank: npt.NDArray[Any], edges: Edges) -> Ints32:
     Args:
         rank: of each position, 0 the best; every position is looked at in this order.
     """
-    both = np.concatenate((edges.first, edges.second)), np.concatenate((edges.second, edges.first))
-    order = np.lexsort((rank[both[1]], rank[both[0]]))
-    kept_for = np.full(len(rank), -1, dtype=np.int32)
-    _loop(_take_stars, edges)(both[0][order], both[1][order], kept_for)
-    np.copyto(kept_for, np.arange(len(rank), dtype=np.int32), where=kept_for < 0)
+    number = len(edges.first)
+    source, target = new_array(2 * number, np.int32), new_array(2 * number, np.int32)
+    source[:number], source[number:] = edges.first, edges.second
+    target[:number], target[number:] = edges.second, edges.first
+    order = sorted_order(lambda some: (rank[target[some]], rank[source[some]]), 2 * number)
+    kept_for = new_array(len(rank), np.int32)
+    kept_for[:] = -1
+    _loop(_take_stars, edges)(taken(source, order), taken(target, order), kept_for)
+    for some in slices(len(rank)):
+        own = np.arange(some.start, some.stop, dtype=np.int32)
+        np.copyto(kept_for[some], own, where=kept_for[some] < 0)
     return kept_for
 
 

@@ -6,14 +6,13 @@ join all documents that share a band as most pipelines do, joins texts that have
 
 Documents are named by position, their rank in the order of the digests of their Han characters, so that
 nothing depends on files. Proposed pairs lie in scratch files as sorted runs, and so do the shingle sets of
-the documents in them; what is in memory is a block of either. 13 bytes per document stay in this process:
-which are proposed, where their sets begin and how large they are. A worker holds a bucket of documents.
+the documents in them; what is in memory is a block of either. A worker holds a bucket of documents.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,9 +23,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from yanmo.common.disk_arrays import new_array, rest
 from yanmo.common.hash_set import HashSet, distinct
 from yanmo.common.ordered_map import ordered_map
-from yanmo.curate.duplicates.proposals import FEW, propose
+from yanmo.curate.duplicates.proposals import FEW, compared_positions, propose
 from yanmo.curate.duplicates.shingle_sets import Pairs, ShingleSets, make_pairs, similarities, take_apart
 from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
 from yanmo.curate.duplicates.signing import BAND_COLUMNS
@@ -34,7 +34,7 @@ from yanmo.curate.duplicates.sorted_runs import merged
 from yanmo.curate.mapped_texts import comparable, form_of_file
 from yanmo.curate.plan import Candidates
 from yanmo.formats.documents import take_rows
-from yanmo.formats.records import write_parquet
+from yanmo.formats.records import ROW_GROUP, write_tables
 from yanmo.store.commit import Attempt, Result
 
 Ints = npt.NDArray[np.signedinteger[Any]]
@@ -62,8 +62,15 @@ class Edges:
 
     @classmethod
     def read(cls, path: Path) -> Edges:
-        table = pq.read_table(path, partitioning=None)
-        return cls(first=table["first"].to_numpy(), second=table["second"].to_numpy())
+        with pq.ParquetFile(path) as file:
+            count, start = file.metadata.num_rows, 0
+            first, second = new_array(count, np.int32), new_array(count, np.int32)
+            for batch in file.iter_batches(ROW_GROUP):
+                some = slice(start, start + len(batch))
+                first[some], second[some] = batch["first"].to_numpy(), batch["second"].to_numpy()
+                start += len(batch)
+        rest()
+        return cls(first=first, second=second)
 
 
 def build_edges(
@@ -86,22 +93,39 @@ def build_edges(
     try:
         runs = propose(scratch, signed, candidates, unique, workers)
         sets = ShingleSets.gather(scratch, mapped, candidates, unique, runs, workers)
-        compared, found = _similar_ones(runs, sets, similarity)
+        found = _Similar(runs, sets, similarity)
+        write_tables(found.tables(), EDGES, attempt.path("edges.parquet"))
     finally:
         shutil.rmtree(scratch)
-    columns = [pa.array(positions) for positions in take_apart(found)]
-    write_parquet(pa.table(columns, schema=EDGES), attempt.path("edges.parquet"))
     attempt.add("edges.parquet")
-    return Result(counts={"compared": compared, "similar": len(found)})
+    return Result(counts={"compared": found.compared, "similar": found.similar})
 
 
-def _similar_ones(runs: Sequence[Path], sets: ShingleSets, similarity: float) -> tuple[int, Pairs]:
-    """How many pairs the runs hold, and those that are similar, sorted."""
-    compared, found = 0, [np.zeros(0, np.uint64)]
-    for pairs in merged(runs):
-        compared += len(pairs)
-        found.append(pairs[similarities(pairs, sets) >= similarity])
-    return compared, np.concatenate(found)
+@dataclass
+class _Similar:
+    """The similar ones among the pairs of some runs, and how many there are."""
+
+    runs: Sequence[Path]
+    sets: ShingleSets
+    similarity: float
+    compared: int = 0
+    similar: int = 0
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The similar pairs, sorted, a row group at a time."""
+        left = np.zeros(0, np.uint64)
+        for pairs in merged(self.runs):
+            self.compared += len(pairs)
+            left = np.concatenate((left, pairs[similarities(pairs, self.sets) >= self.similarity]))
+            whole = len(left) - len(left) % ROW_GROUP
+            if whole:
+                yield self._table(left[:whole])
+                left = left[whole:]
+        yield self._table(left)
+
+    def _table(self, pairs: Pairs) -> pa.Table:
+        self.similar += len(pairs)
+        return pa.table([pa.array(positions) for positions in take_apart(pairs)], schema=EDGES)
 
 
 def find_similar(
@@ -150,9 +174,7 @@ def _pairs_with(
     """Pairs of a position and an index into `texts` that share a band, each once."""
     keys, han, _ = band_keys(texts)
     long_enough = np.flatnonzero(han >= SHINGLE)
-    positions = np.flatnonzero(candidates.is_long[unique])
-    position = np.full(len(candidates), -1, np.int32)
-    position[unique[positions]] = positions
+    position = compared_positions(candidates, unique)
     tasks = (
         _Meeting(signed=path, position=position[start:stop], keys=keys[:, long_enough])
         for path, (start, stop) in zip(signed, pairwise(candidates.starts.tolist()), strict=True)

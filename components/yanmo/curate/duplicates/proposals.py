@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from yanmo.common.disk_arrays import new_array, slices
 from yanmo.common.hash_set import HashSet, distinct
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.shingle_sets import Pairs, make_pairs
@@ -70,12 +71,11 @@ def propose(
         scratch: a folder for them, and for what goes between.
         unique: indexes into `candidates`, one per text, in the order of positions.
     """
-    position = np.full(len(candidates), -1, np.int32)
-    long_enough = np.flatnonzero(candidates.is_long[unique]).astype(np.int32)
-    position[unique[long_enough]] = long_enough
+    position = compared_positions(candidates, unique)
+    compared = sum(int(np.count_nonzero(position[some] >= 0)) for some in slices(len(position)))
     write_array(scratch / "position", position)
     write_array(scratch / "rank", candidates.ranks.astype(np.int32, copy=False))
-    wanted = -(-len(long_enough) // per_bucket)
+    wanted = -(-compared // per_bucket)
     tasks = (
         _Bands(
             columns=names,
@@ -90,6 +90,17 @@ def propose(
     )
     with ordered_map(pairs_of_bands, tasks, workers if len(unique) > FEW else 1) as results:
         return list(results)
+
+
+def compared_positions(candidates: Candidates, unique: Ints) -> npt.NDArray[np.int32]:
+    """The position of each candidate, -1 where it is not compared: a copy, or too short."""
+    found = new_array(len(candidates), np.int32)
+    found[:] = -1
+    for some in slices(len(unique)):
+        index = unique[some]
+        is_long = candidates.is_long[index]
+        found[index[is_long]] = np.flatnonzero(is_long) + some.start
+    return found
 
 
 def pairs_of_bands(task: _Bands) -> Path:

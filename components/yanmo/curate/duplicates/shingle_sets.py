@@ -8,6 +8,7 @@ of pairs.
 from __future__ import annotations
 
 import mmap
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.common.disk_arrays import new_array, numbers_where, taken
 from yanmo.common.freed_memory import let_go
 from yanmo.common.hash_set import distinct
 from yanmo.common.jit import compiled
@@ -25,6 +27,7 @@ from yanmo.curate.duplicates.sorted_runs import merged, read_array, write_array
 from yanmo.curate.mapped_texts import read_texts
 from yanmo.curate.plan import Candidates
 from yanmo.formats.documents import shard_bounds
+from yanmo.formats.row_numbers import by_file
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Pairs = npt.NDArray[np.uint64]
@@ -75,21 +78,22 @@ class ShingleSets:
     ) -> ShingleSets:
         """The sets of all documents in the pairs of `runs`; each file is read once."""
         needed = _documents_in(runs, len(unique))
-        file, row = candidates.places(unique[needed])
-        by_file = np.argsort(file, kind="stable")
-        start, size = np.full(len(unique), -1, np.int64), np.zeros(len(unique), np.int32)
-        groups = np.split(by_file, np.flatnonzero(np.diff(file[by_file])) + 1) if len(needed) else []
-        tasks = (
-            _File(mapped=mapped[file[group[0]]], rows=row[group], out=scratch / f"set-{number}")
-            for number, group in enumerate(groups)
-        )
+        start, size = new_array(len(unique), np.int64), new_array(len(unique), np.int32)
+        start[:] = -1
+        groups: deque[Ints] = deque()
+
+        def tasks() -> Iterator[_File]:
+            for number, group, rows in by_file(candidates.starts, taken(unique, needed)):
+                groups.append(group)
+                yield _File(mapped=mapped[number], rows=rows, out=scratch / f"set-{number}")
+
         total, path = 0, scratch / "hashes.bin"
         path.touch()
-        with ordered_map(write_sets, tasks, workers) as results:
-            for group, (sizes, out) in zip(groups, results, strict=True):
+        with ordered_map(write_sets, tasks(), workers) as results:
+            for sizes, out in results:
                 write_array(path, read_array(out, np.uint32), "ab")
                 out.unlink()
-                positions = needed[group]
+                positions = needed[groups.popleft()]
                 size[positions] = sizes
                 start[positions] = total + np.cumsum(sizes) - sizes
                 total += int(sizes.sum())
@@ -130,11 +134,11 @@ _AROUND_BYTES = 64 << 10
 
 def _documents_in(runs: Sequence[Path], count: int) -> Ints:
     """The positions, of `count`, that pairs of `runs` hold, rising."""
-    is_needed = np.zeros(count, np.bool_)
+    is_needed = new_array(count, np.bool_)
     for pairs in merged(runs):
         for positions in take_apart(pairs):
             is_needed[positions] = True
-    return np.flatnonzero(is_needed)
+    return numbers_where(lambda some: is_needed[some], count)
 
 
 def write_sets(task: _File) -> tuple[Ints, Path]:

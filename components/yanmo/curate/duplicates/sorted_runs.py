@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.common.disk_arrays import slices
 from yanmo.common.errors import naming
 from yanmo.common.hash_set import distinct
 
@@ -31,7 +32,8 @@ def write_array(path: Path, values: npt.NDArray[Any], mode: str = "wb") -> None:
         OSError: with its number and the file's name, as of a full disk; `tofile` gives neither.
     """
     with naming(path), path.open(mode) as file:
-        file.write(np.ascontiguousarray(values).view(np.uint8).data)
+        for some in slices(len(values)):
+            file.write(np.ascontiguousarray(values[some]).view(np.uint8).data)
 
 
 def read_array(path: Path, dtype: Any, start: int = 0, count: int = -1) -> npt.NDArray[Any]:

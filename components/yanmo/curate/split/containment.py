@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.chinese.han_runs import Hashes, Runs
+from yanmo.common.disk_arrays import new_array, taken
 from yanmo.common.hash_set import distinct
 from yanmo.common.logs import Progress
 from yanmo.common.ordered_map import ordered_map
@@ -52,7 +54,7 @@ def find_contained(corpus: Corpus, positions: Ints, runs: Runs, workers: int) ->
     Args:
         runs: runs of the other texts.
     """
-    documents, found = np.zeros(len(positions), dtype=np.bool_), [np.zeros(0, np.uint64)]
+    documents, found = new_array(len(positions), np.bool_), [np.zeros(0, np.uint64)]
     for group, (shared, hashes) in _each_file(corpus, positions, runs, workers, look_at_file):
         documents[group] = shared
         found.append(hashes)
@@ -73,18 +75,20 @@ def _each_file(
     """For each mapped file: indexes into `positions` of its documents, and what `look` finds in them."""
     if not len(runs.hashes) or not len(positions):
         return
-    chosen = corpus.copies.unique[positions]
-    groups = list(by_file(corpus.candidates.starts, chosen))
+    chosen, groups = taken(corpus.copies.unique, positions), deque[Ints]()
     progress = Progress(log, "looked for runs of held-out text", len(chosen), unit="documents")
     with tempfile.NamedTemporaryFile(suffix=".npy") as saved:
         np.save(saved, runs.hashes)
         saved.flush()
-        tasks = (
-            _File(mapped=corpus.paths[number], rows=rows, runs=Path(saved.name), length=runs.length)
-            for number, _, rows in groups
-        )
-        with ordered_map(look, tasks, workers) as results:
-            for (_, group, _), found in zip(groups, results, strict=True):
+
+        def tasks() -> Iterator[_File]:
+            for number, group, rows in by_file(corpus.candidates.starts, chosen):
+                groups.append(group)
+                yield _File(mapped=corpus.paths[number], rows=rows, runs=Path(saved.name), length=runs.length)
+
+        with ordered_map(look, tasks(), workers) as results:
+            for found in results:
+                group = groups.popleft()
                 yield group, found
                 progress.add(len(group))
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yanmo.chinese.han_runs import Hashes, Runs
+from yanmo.common.disk_arrays import new_array, picked, slices, taken
 from yanmo.common.errors import DataError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
@@ -48,7 +49,7 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
     candidates, chosen = corpus.candidates, corpus.chosen
     names = ("test", "valid", CONFIRM) if wants_confirmation(options) else ("test", "valid")
     sizes = [split_size(options, name) for name in names]
-    genre, characters = candidates.genre[chosen], candidates.characters[chosen]
+    genre, characters = taken(candidates.genre, chosen), taken(candidates.characters, chosen)
     held_out = hold_out(genre, characters, corpus.groups(), sizes)
     splits = dict(zip(names, held_out, strict=True))
     if CONFIRM in splits and (lacking := what_lacks(genre, characters, splits, sizes[-1])):
@@ -69,8 +70,7 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
 
 
 def _warn_of_small_genres(corpus: Corpus, documents: dict[str, int]) -> None:
-    codes = np.unique(corpus.candidates.genre[corpus.chosen]).tolist()
-    for genre in sort_genres(corpus.candidates.genres[code] for code in codes):
+    for genre in sort_genres(corpus.genres_of(corpus.kept)):
         number = documents.get(genre, 0)
         if number < _FEW:
             log.warning(
@@ -140,11 +140,12 @@ class EvaluationSet:
                 self.texts, corpus.paths, corpus.signed, corpus.candidates, unique, similarity, workers
             )
             held[near] = True
-        in_cluster = np.zeros(len(held), np.bool_)
-        in_cluster[corpus.cluster[held]] = True
-        found = in_cluster[corpus.cluster]
+        in_cluster = new_array(len(held), np.bool_)
+        in_cluster[picked(corpus.cluster, held)] = True
+        found: Bools = taken(in_cluster, corpus.cluster)
         if corpus.candidates.group is not None:
-            found |= is_among(corpus.candidates.group[unique], self.groups)
+            for some in slices(len(found)):
+                found[some] |= is_among(corpus.candidates.group[unique[some]], self.groups)
         return found
 
     @cached_property

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.common.disk_arrays import numbers_where, taken
 from yanmo.common.errors import DataError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
@@ -41,7 +42,7 @@ def add_confirmation(
     """
     wanted = pinned.manifest.counts["documents"]["test"]
     (found,) = _chosen(corpus, is_held, wanted, [CONFIRM], options)
-    if lacking := sort_genres(wanted.keys() - _genres(corpus, found)):
+    if lacking := sort_genres(wanted.keys() - corpus.genres_of(found)):
         raise DataError(
             f"{pinned}: its test split has texts of genre {', '.join(lacking)}, and --sources has too "
             "few for a confirmation split that are neither in the set nor near it; give more text of it, or "
@@ -65,7 +66,7 @@ def add_genres(
     new = new_genres(pinned, corpus)
     found = dict(zip(splits, _chosen(corpus, is_held, new, splits, options), strict=True))
     for split, positions in found.items():
-        if lacking := sort_genres({*new} - _genres(corpus, positions)):
+        if lacking := sort_genres({*new} - corpus.genres_of(positions)):
             raise DataError(
                 f"{pinned}: too few texts of genre {', '.join(lacking)} for the {split} split (about 15 are "
                 f"needed for three); give more of it, or raise --{split}-share"
@@ -77,12 +78,7 @@ def add_genres(
 def new_genres(pinned: Output, corpus: Corpus) -> list[str]:
     """The genres of the corpus that the pinned set's test split does not have."""
     have = pinned.manifest.counts["documents"]["test"]
-    return sort_genres(_genres(corpus, corpus.kept) - have.keys())
-
-
-def _genres(corpus: Corpus, positions: Ints) -> set[str]:
-    codes = corpus.candidates.genre[corpus.copies.unique[positions]]
-    return {corpus.candidates.genres[code] for code in np.unique(codes).tolist()}
+    return sort_genres(corpus.genres_of(corpus.kept) - have.keys())
 
 
 def _chosen(
@@ -91,13 +87,17 @@ def _chosen(
     """The positions of each split, of these genres alone."""
     candidates, wanted = corpus.candidates, set(genres)
     codes = [code for code, name in enumerate(candidates.genres) if name in wanted]
-    free = ~is_held[corpus.kept] & np.isin(candidates.genre[corpus.chosen], codes)
-    rows = np.flatnonzero(free)
-    chosen = corpus.chosen[rows]
+    index = corpus.chosen
+
+    def is_free(some: slice) -> Bools:
+        return np.asarray(~is_held[corpus.kept[some]] & np.isin(candidates.genre[index[some]], codes))
+
+    rows = numbers_where(is_free, len(index))
+    chosen = taken(index, rows)
     found = hold_out(
-        candidates.genre[chosen],
-        candidates.characters[chosen],
-        corpus.groups()[rows],
+        taken(candidates.genre, chosen),
+        taken(candidates.characters, chosen),
+        taken(corpus.groups(), rows),
         [split_size(options, split) for split in splits],
     )
     return [corpus.kept[rows[held]] for held in found]

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.chinese.han_runs import Runs
+from yanmo.common.disk_arrays import picked, taken
 from yanmo.common.errors import DataError
 from yanmo.common.freed_memory import hand_back
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.corpus import Corpus, check_share, genres_above
+from yanmo.curate.corpus import Corpus, check_share, genres_above, without
 from yanmo.curate.document_files import write_duplicates, write_splits
 from yanmo.curate.duplicates.planted import PLANTED, measure_planted
 from yanmo.curate.mapped_texts import comparable
@@ -65,7 +66,7 @@ def write_documents(
         write_duplicates(attempt, corpus)
         if options.near_duplicate_similarity:
             report["planted_duplicates"] = _measure_planted(corpus, options.near_duplicate_similarity)
-        licenses.update(corpus.licenses(corpus.copies.unique[positions]))
+        licenses.update(corpus.licenses(taken(corpus.copies.unique, positions)))
         for path in evaluation_set.part.paths("valid-*.parquet"):
             shutil.copyfile(path, attempt.path(path.name))
             attempt.add(path.name)
@@ -77,7 +78,7 @@ def write_documents(
     )
     for what, by_split in counts.items():
         by_split["valid"] = _valid_counts(evaluation_set, what)
-    corpus.count("train", corpus.copies.unique[positions])
+    corpus.count("train", taken(corpus.copies.unique, positions))
     report = {
         **describe(corpus.report, options),
         **report,
@@ -100,9 +101,11 @@ def _without_held_out(
     corpus: Corpus, evaluation_set: EvaluationSet, options: CurateOptions, report: dict[str, Any]
 ) -> Ints:
     """The positions left for training after the evaluation set, its clusters and its runs."""
-    held = evaluation_set.holds(corpus, options.near_duplicate_similarity, options.workers)[corpus.kept]
-    corpus.count("evaluation_set", corpus.copies.unique[corpus.kept[held]])
-    positions = corpus.kept[~held]
+    held = taken(
+        evaluation_set.holds(corpus, options.near_duplicate_similarity, options.workers), corpus.kept
+    )
+    corpus.count("evaluation_set", corpus.copies.unique[picked(corpus.kept, held)])
+    positions = without(corpus.kept, held)
     if not options.overlap_characters:
         return positions
     runs = _runs_to_miss(corpus, positions, evaluation_set, options, report)
@@ -187,15 +190,15 @@ def _without_overlaps(
     """
     is_removed = options.overlap_action == "remove"
     name = reason if is_removed else f"{reason}_reported"
-    corpus.count(name, corpus.copies.unique[positions[shares]])
+    corpus.count(name, corpus.copies.unique[picked(positions, shares)])
     corpus.show_examples()
     try:
         check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share")
     except DataError as error:
-        if fewer is None or _is_too_much(corpus, positions[fewer()], options.max_overlap_share):
+        if fewer is None or _is_too_much(corpus, picked(positions, fewer()), options.max_overlap_share):
             raise
         log.warning("because of the confirmation split alone, %s", error)
-    return positions[~shares] if is_removed else positions
+    return without(positions, shares) if is_removed else positions
 
 
 def _is_too_much(corpus: Corpus, positions: Ints, allowed: float) -> bool:
