@@ -169,8 +169,11 @@ def shortened(text: str) -> str:
 
 def _advice(error: BaseException) -> str:
     if is_out_of_space(error):
+        import tempfile  # 5 ms that --help does not need
+
         name = error.filename2 or error.filename  # of a copy, the second is what is written
         where = f" while writing {name}" if name else ""
+        where += ", the folder for temporary files (TMPDIR)" if name == tempfile.gettempdir() else ""
         mend = "Raise the limit (ulimit -f)" if error.errno == errno.EFBIG else "Free space"
         return (
             f"{os.strerror(error.errno or errno.ENOSPC).lower()}{where}; nothing half-written is visible. "

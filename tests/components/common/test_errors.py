@@ -2,6 +2,7 @@
 
 import errno
 import os
+import tempfile
 
 import pytest
 
@@ -44,6 +45,11 @@ def test_a_full_disk_says_where_and_that_nothing_is_lost():
     error = OSError(errno.ENOSPC, "No space left on device", "/store/cas/x")
     assert exit_code(error) == ExitCode.ENVIRONMENT
     assert "while writing /store/cas/x" in advice(error) and "run the same command again" in advice(error)
+
+
+def test_a_full_disk_for_temporary_files_says_how_to_use_another():
+    error = OSError(errno.ENOSPC, "No space left on device", tempfile.gettempdir())
+    assert f"while writing {tempfile.gettempdir()}" in advice(error) and "(TMPDIR)" in advice(error)
 
 
 @pytest.mark.parametrize("number", sorted(errno.errorcode))

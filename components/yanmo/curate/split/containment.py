@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from yanmo.chinese.han_runs import Hashes, Runs
 from yanmo.common.disk_arrays import new_array, taken
+from yanmo.common.errors import naming
 from yanmo.common.hash_set import distinct
 from yanmo.common.logs import Progress
 from yanmo.common.ordered_map import ordered_map
@@ -78,8 +79,9 @@ def _each_file(
     chosen, groups = taken(corpus.copies.unique, positions), deque[Ints]()
     progress = Progress(log, "looked for runs of held-out text", len(chosen), unit="documents")
     with tempfile.NamedTemporaryFile(suffix=".npy") as saved:
-        np.save(saved, runs.hashes)
-        saved.flush()
+        with naming(Path(tempfile.gettempdir())):
+            np.save(saved, runs.hashes)
+            saved.flush()
 
         def tasks() -> Iterator[_File]:
             for number, group, rows in by_file(corpus.candidates.starts, chosen):
