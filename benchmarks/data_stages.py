@@ -34,7 +34,7 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
-from yanmo.common.disk_arrays import rest
+from yanmo.common.disk_arrays import new_array, rest, slices, taken
 
 STAGES = ("curate", "balance", "tokenize")
 _EVERY_SECONDS = 0.02
@@ -221,13 +221,14 @@ def plan(folder: Path, documents: int) -> None:
             paths=paths, signed=signed, form="classical-1", candidates=candidates, copies=copies,
             report=MapReport(), **rest,
         )  # fmt: skip
-        first, second = take_apart(np.concatenate([*merged(runs), np.zeros(0, np.uint64)])[: documents // 4])
-        corpus.drop_near_duplicates(Edges(first=first, second=second))
+        first, second = take_apart(next(merged(runs, documents // 4), np.zeros(0, np.uint64)))
+        corpus.drop_near_duplicates(Edges(first=first.astype(np.int32), second=second.astype(np.int32)))
     with step("curate: held-out splits", documents):
         size = SplitSize(characters=10**6, share=0.1, min_documents=20)
         chosen = corpus.chosen
-        hold_out(candidates.genre[chosen], candidates.characters[chosen], corpus.groups(), [size, size])
-        del chosen
+        genre, characters = taken(candidates.genre, chosen), taken(candidates.characters, chosen)
+        hold_out(genre, characters, corpus.groups(), [size, size])
+        del chosen, genre, characters
     with step("curate: which document goes into which file", documents):
         files = files_of(corpus, "train", corpus.kept, 20_000_000, "")
         cuts = sum(len(cut.rows) for cut in layout_of(corpus, files, folder).cuts())
@@ -251,12 +252,14 @@ def quotas(folder: Path, documents: int) -> None:
             ids.add(np.frombuffer(generator.bytes(32 * min(left, 4096)), np.uint8).reshape(-1, 32))
             left -= min(left, 4096)
         paths = [folder / f"{number}" for number in range(documents // 130_000 + 1)]
-        codes = np.resize(np.arange(3, dtype=np.uint8), documents)
+        codes, characters, tokens = (new_array(documents, kind) for kind in (np.uint8, np.int32, np.int32))
+        for some in slices(documents):
+            codes[some] = tokens[some] = np.arange(some.start, some.stop) % 3
+            characters[some] = generator.integers(20, 500, some.stop - some.start)
         rows = Rows(
             starts=np.append(np.arange(len(paths)) * 130_000, documents), id=ids,
-            genre=codes, group=codes.copy(), genres=["a", "b", "c"], groups=["a", "b", "c"],
-            characters=generator.integers(20, 500, documents, dtype=np.int32),
-            tokens=np.arange(documents, dtype=np.int32),
+            genre=codes, group=codes, genres=["a", "b", "c"], groups=["a", "b", "c"],
+            characters=characters, tokens=tokens,
         )  # fmt: skip
     with step("balance: the choice by quotas (100, 60, 200 %)", documents):
         picker = Picker(TrainFiles(paths), rows, "characters", 0, 2, TokenCount())

@@ -37,7 +37,11 @@ def by_file(starts: Ints, index: Ints) -> Iterator[tuple[int, Ints32, Ints32]]:
         index: the numbers of the rows; one may be there several times.
     """
     order = sorted_order(lambda some: [index[some]], len(index))
-    bounds = np.searchsorted(index, starts, sorter=order)
+    rows = np.zeros(len(starts), np.int64)
+    for some in slices(len(index)):
+        file = np.searchsorted(starts, index[some], side="right") - 1
+        rows[1:] += np.bincount(file, minlength=len(starts) - 1)
+    bounds = np.cumsum(rows)
     for number, (low, high) in enumerate(pairwise(bounds.tolist())):
         if low < high:
             here = order[low:high]
