@@ -237,8 +237,7 @@ def plan(folder: Path, documents: int) -> None:
 
 def quotas(folder: Path, documents: int) -> None:
     """The steps of `balance` that hold a table of all documents."""
-    from yanmo.balance.document_table import Rows, TrainFiles
-    from yanmo.balance.id_file import IdFile
+    from yanmo.balance.document_table import ID_BYTES, Rows, TrainFiles
     from yanmo.balance.quotas.choice import Picker
     from yanmo.balance.quotas.exact import order_of
     from yanmo.balance.quotas.targets import Target
@@ -247,10 +246,9 @@ def quotas(folder: Path, documents: int) -> None:
 
     generator = np.random.default_rng(0)
     with step("balance: the table of all documents", documents):
-        ids, left = IdFile(), documents
-        while left:
-            ids.add(np.frombuffer(generator.bytes(32 * min(left, 4096)), np.uint8).reshape(-1, 32))
-            left -= min(left, 4096)
+        ids = new_array(documents * ID_BYTES, np.uint8).reshape(-1, ID_BYTES)
+        for some in slices(documents):
+            ids[some] = generator.integers(0, 256, ids[some].shape, np.uint8)
         paths = [folder / f"{number}" for number in range(documents // 130_000 + 1)]
         codes, characters, tokens = (new_array(documents, kind) for kind in (np.uint8, np.int32, np.int32))
         for some in slices(documents):
@@ -267,7 +265,7 @@ def quotas(folder: Path, documents: int) -> None:
         asked = {"a": have["a"], "b": have["b"] * 3 // 5, "c": have["c"] * 2}
         picked, _ = picker.pick({name: Target("", units, units) for name, units in asked.items()})
     with step("balance: which document goes into which file", documents):
-        order = order_of(picked.first, lambda places: rows.id.at(picked.position[places]))
+        order = order_of(picked.first, lambda places: rows.id[picked.position[places]])
         position = picked.position[order]
         bounds = [(at, min(at + 130_000, len(order))) for at in range(0, len(order), 130_000)]
         layout = Layout(paths=paths, starts=rows.starts, index=position, bounds=bounds, scratch=folder)

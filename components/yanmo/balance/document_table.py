@@ -1,7 +1,7 @@
 """The table of all training documents: one row each, in arrays, so that texts need not stay in memory.
 
 10 bytes per document, whatever its length, and 32 for its id. Where these are many, they lie in temporary
-files (common/disk_arrays.py, id_file.py).
+files (common/disk_arrays.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.balance.classes import NONE, columns_of, joined, parts_of, values_by_part
-from yanmo.balance.id_file import IdFile, Ids
 from yanmo.balance.quotas.exact import drawn_order
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.disk_arrays import new_array, numbers_where, slices
@@ -27,6 +26,9 @@ from yanmo.formats.row_numbers import by_file
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Codes = npt.NDArray[np.unsignedinteger[Any]]
+ID_BYTES = 32
+Ids = npt.NDArray[np.uint8]
+"""(n, ID_BYTES): document ids as bytes, not as 64 hexadecimal digits."""
 
 _BATCH = 4096
 """Documents whose texts are held as Python objects at a time."""
@@ -38,7 +40,7 @@ class Rows:
 
     starts: Ints
     """The position of the first document of each of `TrainFiles.paths`, and the number of all documents."""
-    id: IdFile
+    id: Ids
     genre: Codes
     """Index into `genres`."""
     group: Codes
@@ -62,7 +64,7 @@ class Rows:
 
     def ids(self, positions: Ints) -> Iterator[Ids]:
         """Ids of the documents at `positions`, some at a time."""
-        return (self.id.at(positions[some]) for some in slices(len(positions)))
+        return (self.id[positions[some]] for some in slices(len(positions)))
 
     def hex_ids(self, positions: Ints) -> Iterator[str]:
         """Ids of the documents at `positions`, as 64 hexadecimal digits, one at a time."""
@@ -112,14 +114,15 @@ class TrainFiles:
         genres, groups, unlabelled = _Names(), _Names(), parts_of(by)
         count = sum(pq.read_metadata(path).num_rows for path in self.paths)
         arrays = {name: new_array(count, np.int32) for name in ("genre", "group", "characters", "tokens")}
-        ids, starts, known = IdFile(), np.zeros(len(self.paths) + 1, np.int64), 0
+        ids = new_array(count * ID_BYTES, np.uint8).reshape(-1, ID_BYTES)
+        starts, known = np.zeros(len(self.paths) + 1, np.int64), 0
         for index, start, table in self.batches(columns):
             starts[index + 1] = start + table.num_rows
-            ids.add(_binary(table["id"], self.paths[index]))
             characters = count_characters(table["text"])
             values = values_by_part(table, characters.tolist(), by, bounds)
             unlabelled = [name for name in unlabelled if not {*values[name]} - {NONE}]
             here = slice(known, known + table.num_rows)
+            ids[here] = _binary(table["id"], self.paths[index])
             arrays["genre"][here] = genres.codes(table["genre"].to_pylist())
             arrays["group"][here] = groups.codes(joined(values))
             arrays["characters"][here] = characters

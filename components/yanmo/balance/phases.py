@@ -23,8 +23,7 @@ from yanmo.balance.augmentation.rules import OTHERS, parse_rules
 from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
 from yanmo.balance.classes import COLUMNS, COMPUTED
 from yanmo.balance.config import BalanceOptions
-from yanmo.balance.document_table import Ints, Rows, TrainFiles
-from yanmo.balance.id_file import Ids
+from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
 from yanmo.balance.preview import as_text, examples
 from yanmo.balance.quotas.choice import Picked, Picker, plan_of_classes, some
 from yanmo.balance.quotas.exact import Choice, order_of
@@ -255,7 +254,7 @@ def _write_train(run: BalanceRun, task: Task, arranged: Arranged) -> dict[str, i
 def whole_ids(task: Task, picked: Picked, places: Ints) -> Ids:
     """The ids of the documents and copies at `places` of `picked`."""
     position, copy = picked.position[places], picked.copy[places]
-    found = task.rows.id.at(position)
+    found = task.rows.id[position]
     at = np.flatnonzero(copy)
     if task.augmenter:
         found[at] = task.augmenter.ids(task.files, task.rows, position[at], copy[at])

@@ -20,7 +20,6 @@ from yanmo.balance.augmentation.rules import parse_rules
 from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
 from yanmo.balance.config import STAGE
 from yanmo.balance.document_table import Rows, TrainFiles
-from yanmo.balance.id_file import IdFile
 from yanmo.balance.phases import Task, whole_ids
 from yanmo.balance.quotas.choice import Picker
 from yanmo.balance.quotas.exact import first_words
@@ -277,7 +276,7 @@ def _rows(sizes: list[int]) -> Rows:
     number = len(sizes)
     return Rows(
         starts=np.array([0, number]),
-        id=IdFile.of(np.frombuffer(np.random.default_rng(0).bytes(32 * number), np.uint8).reshape(-1, 32)),
+        id=np.frombuffer(np.random.default_rng(0).bytes(32 * number), np.uint8).reshape(-1, 32),
         characters=np.array(sizes, np.int32),
         tokens=np.array([size + 1 for size in sizes], np.int32),
         **{name: np.zeros(number, np.uint8) for name in ("genre", "group")},

@@ -22,8 +22,7 @@ from yanmo.balance.augmentation.held_out import HeldOut
 from yanmo.balance.augmentation.rewriting import Rewrite, rewrites
 from yanmo.balance.augmentation.rules import AugmentRules
 from yanmo.balance.augmentation.synonyms import Synonyms
-from yanmo.balance.document_table import Ints, Rows, TrainFiles
-from yanmo.balance.id_file import Ids
+from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.disk_arrays import new_array, taken
 

@@ -226,7 +226,7 @@ class Picker:
             return Measured(first, before[0].characters, before[0].tokens)
         first = new_array(len(positions), np.uint64)
         for some in slices(len(positions)):
-            first[some] = first_words(rows.id.at(positions[some]))
+            first[some] = first_words(rows.id[positions[some]])
         return Measured(first, taken(rows.characters, positions), taken(rows.tokens, positions))
 
     def _part(self, positions: Ints, measured: Measured, chosen: Ints, copy: int) -> Picked:
