@@ -34,7 +34,7 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
-from yanmo.common.disk_arrays import new_array, rest, slices, taken
+from yanmo.common.disk_arrays import new_array, release_pages, slices, taken
 
 STAGES = ("curate", "balance", "tokenize")
 _EVERY_SECONDS = 0.02
@@ -123,7 +123,7 @@ def sizes(options: argparse.Namespace) -> None:
 @contextmanager
 def step(name: str, documents: int) -> Iterator[None]:
     """Print what the work inside takes."""
-    rest()
+    release_pages()
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here: proc_pid_clear_refs(5)
     pa.default_memory_pool().release_unused()
     before, own, start = _peak(os.getpid())[1], OwnPeak(), time.monotonic()
@@ -131,7 +131,7 @@ def step(name: str, documents: int) -> Iterator[None]:
     yield
     seconds = time.monotonic() - start
     own.stop()
-    rest()
+    release_pages()
     pa.default_memory_pool().release_unused()
     peak, now, _ = _peak(os.getpid())
     kept, most = (now - before) / documents, (own.most - before) / documents

@@ -57,7 +57,7 @@ def new_array(count: int, dtype: npt.DTypeLike, in_memory: int = IN_MEMORY) -> n
     return np.frombuffer(pages, dtype)
 
 
-def rest() -> None:
+def release_pages() -> None:
     """Let go the pages of all large arrays: nothing is lost, but they are not counted as memory any more."""
     for pages in list(_PAGES):
         let_go(pages)
@@ -68,7 +68,7 @@ def slices(count: int, at_a_time: int = AT_A_TIME // 4) -> Iterator[slice]:
     for start in range(0, count, at_a_time):
         yield slice(start, min(start + at_a_time, count))
         if count > at_a_time:
-            rest()
+            release_pages()
 
 
 def numbers_where(holds: Callable[[slice], Bools], count: int) -> Ints32:
@@ -106,7 +106,7 @@ def joined_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
         one = arrays.pop(0)
         found[start : start + len(one)] = one
         start += len(one)
-        rest()
+        release_pages()
     return found
 
 
@@ -181,7 +181,7 @@ def sorted_order(keys: Keys, count: int, at_a_time: int = AT_A_TIME) -> Ints32:
         rows = np.sort(np.concatenate([placed[a:b] for a, b in zip(low, high, strict=True)]))
         found[start : start + len(rows)] = rows[_sorted(keys(rows))]
         start += len(rows)
-        rest()
+        release_pages()
     return found
 
 

@@ -26,7 +26,7 @@ from yanmo.common.disk_arrays import (
     new_array,
     numbers_where,
     picked,
-    rest,
+    release_pages,
     slices,
     sorted_order,
     taken,
@@ -238,7 +238,7 @@ def _read_columns(paths: Sequence[Path], columns: Sequence[str], count: int) -> 
         for name in columns:
             found[name][start : start + len(table)] = _values(name, table[name], codes)
         start += len(table)
-        rest()
+        release_pages()
     return found | ({"genres": list(codes)} if "genre" in columns else {})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.disk_arrays import new_array, rest, slices, sorted_order
+from yanmo.common.disk_arrays import new_array, release_pages, slices, sorted_order
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Ints32 = npt.NDArray[np.int32]
@@ -46,4 +46,4 @@ def by_file(starts: Ints, index: Ints) -> Iterator[tuple[int, Ints32, Ints32]]:
         if low < high:
             here = order[low:high]
             yield number, here, (index[here] - starts[number]).astype(np.int32)
-            rest()
+            release_pages()

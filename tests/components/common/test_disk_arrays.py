@@ -22,7 +22,7 @@ from yanmo.common.disk_arrays import (
     new_array,
     numbers_where,
     picked,
-    rest,
+    release_pages,
     sorted_order,
     taken,
     tied,
@@ -87,7 +87,7 @@ def test_an_array_holds_what_is_written_to_it(in_memory: int) -> None:
     found = new_array(100_000, np.int32, in_memory)
     assert not found.any()
     found[:] = np.arange(100_000)
-    rest()
+    release_pages()
     assert np.array_equal(found, np.arange(100_000))
 
 
@@ -101,7 +101,7 @@ def test_a_full_disk_is_named_before_anything_is_written() -> None:
 GROWTH = """
 import numpy as np
 from pathlib import Path
-from yanmo.common.disk_arrays import new_array, rest, slices, sorted_order, taken
+from yanmo.common.disk_arrays import new_array, release_pages, slices, sorted_order, taken
 def megabytes():
     lines = Path("/proc/self/status").read_text().splitlines()
     kinds = ("RssAnon", "RssFile", "RssShmem")
@@ -113,7 +113,7 @@ for some in slices(count):
     numbers[some] = np.arange(some.start, some.stop) * 2654435761 % 4294967296
 order = sorted_order(lambda some: [numbers[some]], count)
 ordered = taken(numbers, order)
-rest()
+release_pages()
 print(megabytes() - before)
 assert (ordered[1:] > ordered[:-1]).all()
 """

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.disk_arrays import new_array, rest
+from yanmo.common.disk_arrays import new_array, release_pages
 from yanmo.common.hash_set import HashSet, distinct
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.proposals import FEW, compared_positions, propose
@@ -69,7 +69,7 @@ class Edges:
                 some = slice(start, start + len(batch))
                 first[some], second[some] = batch["first"].to_numpy(), batch["second"].to_numpy()
                 start += len(batch)
-        rest()
+        release_pages()
         return cls(first=first, second=second)
 
 
