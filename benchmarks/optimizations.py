@@ -79,10 +79,11 @@ def known() -> dict[str, Any]:
 def measure(given: argparse.Namespace) -> None:
     """Measure the rows that are asked for and write each result down."""
     cache = Cache.of(Path(given.store), given.channel)
+    made = made_by()  # once: the results that are written here are files of the checkout too
     for row in ROWS:
         if (given.only and row.name not in given.only) or (row.name in known() and not given.again):
             continue
-        found = measured(row, given, cache)
+        found = {**measured(row, given, cache), "made_by": made}
         RESULTS.parent.mkdir(exist_ok=True)
         merged = known() | {row.name: found}
         RESULTS.write_text(json.dumps(merged, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -110,7 +111,6 @@ def measured(row: Row, given: argparse.Namespace, cache: Cache) -> dict[str, Any
         "steps": given.steps,
         "load": round(max(loads), 1),
         "cpus": usable_cpus(),
-        "made_by": made_by(),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

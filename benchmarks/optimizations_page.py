@@ -20,8 +20,10 @@ Guides list these optimizations with the gains that they claim. Here each was tr
 without it, in turn, with {seeds} seeds, as `yanmo train` on the demo's text. The figures hold for
 this small model on these two cores; the order of a GPU or of a large model may be another.
 
-- **speed** and **CPU**: tokens a second, and a second of CPU, with it divided by without it. No
-  speed is shown where the machine had more to do than it has cores.
+- **speed** and **CPU**: tokens a second, and a second of CPU, with it divided by without it; in
+  brackets the least and the largest pair. The host's own speed changes within minutes: rows of two
+  seeds that were measured again hours later differed by up to 0.2. No speed is shown where the
+  machine had more to do than it has cores.
 - **memory**: the largest resident memory of one rank, the same way.
 - **bits**: bits per character of the validation split after {steps} steps, with it minus without
   it (less is better), ± the interval of 95 % over the seeds.
@@ -33,8 +35,9 @@ this small model on these two cores; the order of a GPU or of a large model may 
 各种教程列出这些优化及其宣称的收益。这里每一项都用 `yanmo train` 在 demo 的文字上轮流训练，一次用、
 一次不用，{seeds} 个种子。这些数字只适用于这个小模型和这两个核；在 GPU 上或大模型上次序可能不同。
 
-- **速度**和 **CPU**：每秒、每 CPU 秒的词元数，用它时除以不用时。机器上的任务多于它的核时，
-  不显示速度。
+- **速度**和 **CPU**：每秒、每 CPU 秒的词元数，用它时除以不用时；括号里是最小和最大
+  的一对。主机自己的速度几分钟内就会变：只有两个种子的行，几小时后再测，最多相差
+  0.2。机器上的任务多于它的核时，不显示速度。
 - **内存**：单个进程最大的常驻内存，同样相除。
 - **比特**：{steps} 步之后验证集的每字比特数，用它时减去不用时（越小越好），± 为各种子的 95 % 区间。
 """,
