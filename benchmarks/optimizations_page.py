@@ -51,6 +51,7 @@ TABLE_ELSEWHERE: Words = (
     "\n## 教程还列出的\n\n| 优化 | 选项 | |\n|---|---|---|",
 )
 BESIDE: Words = ("beside", "对照")
+OR: Words = (" or ", " 或 ")
 FOOT: Words = (
     """## How it was measured
 
@@ -87,7 +88,7 @@ def page(results: Mapping[str, Mapping[str, Any]], language: int) -> str:
         language: 0 is English, 1 Chinese.
     """
     measured = [row for row in ROWS if row.name in results]
-    seeds = " / ".join(sorted({str(len(results[row.name]["sides"]["on"])) for row in measured}))
+    seeds = OR[language].join(sorted({str(len(results[row.name]["sides"]["on"])) for row in measured}))
     steps = " / ".join(sorted({str(results[row.name]["steps"]) for row in measured}))
     parts = [HEAD[language].format(seeds=seeds, steps=steps), TABLE[language]]
     parts += [line(row, results[row.name], language) for row in measured]
