@@ -42,26 +42,45 @@ _ROWS = 10_000
 """Documents of a mapped file: what the bundled corpus has in 4 MiB."""
 
 
-class Peaks(threading.Thread):
-    """Asks for the largest memory of all processes below this one until it is stopped."""
+class Watch(threading.Thread):
+    """Calls a function every 20 ms until it is stopped, and then once more."""
 
-    def __init__(self) -> None:
+    def __init__(self, look: Callable[[], None]) -> None:
         super().__init__(daemon=True)
-        self.main = self.worker = self.own = 0
-        self._done = threading.Event()
+        self._look, self._done = look, threading.Event()
 
     def run(self) -> None:
         while not self._done.wait(_EVERY_SECONDS):
-            for pid in _below(os.getpid()):
-                peak, own, is_worker = _peak(pid)
-                if is_worker:
-                    self.worker = max(self.worker, peak)
-                else:
-                    self.main, self.own = max(self.main, peak), max(self.own, own)
+            self._look()
 
     def stop(self) -> None:
         self._done.set()
         self.join()
+        self._look()
+
+
+class Peaks:
+    """The largest memory of all processes below this one."""
+
+    def __init__(self) -> None:
+        self.main = self.worker = self.own = 0
+
+    def look(self) -> None:
+        for pid in _below(os.getpid()):
+            peak, own, is_worker = _peak(pid)
+            if is_worker:
+                self.worker = max(self.worker, peak)
+            else:
+                self.main, self.own = max(self.main, peak), max(self.own, own)
+
+
+class OwnPeak:
+    """The most memory of this process that is in no file."""
+
+    most = 0
+
+    def look(self) -> None:
+        self.most = max(self.most, _peak(os.getpid())[1])
 
 
 def _below(parent: int) -> Iterator[int]:
@@ -95,9 +114,10 @@ def of_stages(folder: Path, times: int, workers: int) -> None:
         command += ["--sources", str(source)] if stage == "curate" else []
         command += [] if stage == "balance" else ["--workers", str(workers)]
         peaks = Peaks()
-        peaks.start()
+        watch = Watch(peaks.look)
+        watch.start()
         cost = curate.measure(command, folder / "log")
-        peaks.stop()
+        watch.stop()
         row = f"{stage:10}{size:8.0f}{workers:9}{cost.wall:9.1f}{cost.cpu:9.1f}{size / cost.cpu:10.2f}"
         print(f"{row}{peaks.main / 1e6:9.0f}{peaks.own / 1e6:7.0f}{peaks.worker / 1e6:10.0f}", flush=True)
 
@@ -127,32 +147,16 @@ def step(name: str, documents: int) -> Iterator[None]:
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here: proc_pid_clear_refs(5)
     pa.default_memory_pool().release_unused()
     before, own, start = _peak(os.getpid())[1], OwnPeak(), time.monotonic()
-    own.start()
+    watch = Watch(own.look)
+    watch.start()
     yield
     seconds = time.monotonic() - start
-    own.stop()
+    watch.stop()
     release_pages()
     pa.default_memory_pool().release_unused()
     peak, now, _ = _peak(os.getpid())
     kept, most = (now - before) / documents, (own.most - before) / documents
     print(f"{name:44}{seconds:9.1f}{peak / 1e6:9.0f}{own.most / 1e6:7.0f}{most:12.1f}{kept:8.1f}", flush=True)
-
-
-class OwnPeak(threading.Thread):
-    """The most memory of this process that is in no file, asked for every 20 ms."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.most = 0
-        self._done = threading.Event()
-
-    def run(self) -> None:
-        while not self._done.wait(_EVERY_SECONDS):
-            self.most = max(self.most, _peak(os.getpid())[1])
-
-    def stop(self) -> None:
-        self._done.set()
-        self.join()
 
 
 def write_tables(folder: Path, documents: int) -> tuple[list[Path], list[Path]]:
@@ -204,7 +208,8 @@ def plan(folder: Path, documents: int) -> None:
     from yanmo.curate.duplicates.shingle_sets import take_apart
     from yanmo.curate.duplicates.sorted_runs import merged
     from yanmo.curate.mapping import MapReport
-    from yanmo.curate.plan import SplitSize, find_exact_copies, hold_out, read_candidates, read_clusters
+    from yanmo.curate.plan import find_exact_copies, read_candidates, read_clusters
+    from yanmo.curate.split.hold_out import SplitSize, hold_out
 
     paths, signed = write_tables(folder, documents)
     (folder / "scratch").mkdir()

@@ -32,8 +32,9 @@ this small model on these two cores; the order of a GPU or of a large model may 
 
 [English](optimizations.md)
 
-各种教程列出这些优化及其宣称的收益。这里每一项都用 `yanmo train` 在 demo 的文字上轮流训练，一次用、
-一次不用，{seeds} 个种子。这些数字只适用于这个小模型和这两个核；在 GPU 上或大模型上次序可能不同。
+各种教程列出这些优化及其宣称的收益。这里每一项都用 `yanmo train` 在 demo 的文字上轮
+流训练，一次用、一次不用，{seeds} 个种子。这些数字只适用于这个小模型和这两个核；在
+GPU 上或大模型上次序可能不同。
 
 - **速度**和 **CPU**：每秒、每 CPU 秒的词元数，用它时除以不用时；括号里是最小和最大
   的一对。主机自己的速度几分钟内就会变：只有两个种子的行，几小时后再测，最多相差

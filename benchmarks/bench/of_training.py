@@ -10,29 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bench.declared import Benchmark, Group, Place, Words
+from bench.declared import Benchmark, Group, Place
 from bench.rounds import cpu_seconds
 from yanmo.common.freed_memory import keep_freed_memory
 
-_SIZES = {
-    "tiny": (
-        2,
-        16,
-        (
-            "A step of 16 rows of 64, 4.3 M parameters, fp32, AdamW",
-            "一步 16 行 x 64，430 万参数，fp32，AdamW",
-        ),
-    ),
-    "small": (
-        1,
-        4,
-        (
-            "A step of 4 rows of 512, 39.9 M parameters, fp32, AdamW",
-            "一步 4 行 x 512，3990 万参数，fp32，AdamW",
-        ),
-    ),
-}
-"""Size -> steps of a round, rows of a step, and what a step is, in words."""
+_SIZES = {"tiny": (2, 16, 64, "4.3 M", "430 万"), "small": (1, 4, 512, "39.9 M", "3990 万")}
+"""Size -> steps of a round, rows of a step, their positions, and the parameters in words."""
 _NAMES = {
     "deepspeed": "yanmo, DeepSpeed ZeRO-1",
     "torch": "yanmo, --backend torch",
@@ -54,11 +37,16 @@ def opened(place: Place) -> Iterator[list[Group]]:
 
     torch.set_num_threads(1)
     keep_freed_memory()
-    yield [_group(train, size, *of_size) for size, of_size in _SIZES.items()]
+    yield [_group(train, size) for size in _SIZES]
 
 
-def _group(train: Any, size: str, steps: int, rows: int, title: Words) -> Group:
+def _group(train: Any, size: str) -> Group:
     """All contestants with a model of this size."""
+    steps, rows, positions, parameters, in_chinese = _SIZES[size]
+    title = (
+        f"A step of {rows} rows of {positions}, {parameters} parameters, fp32, AdamW",
+        f"一步 {rows} 行 x {positions}，{in_chinese}参数，fp32，AdamW",
+    )
     asked = argparse.Namespace(
         **{"device": "cpu", "size": size, "context": 0, "rows": rows, "vocabulary": 8192, "precision": ""},
         **{"optimizer": "adamw", "compile": False, "gradient_checkpointing": False, "deepspeed_config": ""},
@@ -89,9 +77,8 @@ BENCHMARK = Benchmark(
     about=(
         "AdamW in all of them, one rank, one thread, in one process, which keeps the memory that a step "
         "frees, as `yanmo train` does. Documents fill the rows, none is padded.",
-        "各方都用 AdamW，单进程、单线程，在同一个进程里；这个进程像 `yanmo train` 一样"
-        "保留每步释放的内存。每行都由"
-        "文档填满，没有填充。",
+        "各方都用 AdamW，单进程、单线程，在同一个进程里；这个进程像 `yanmo train` 一样保留每步"
+        "释放的内存。每行都由文档填满，没有填充。",
     ),
     open=opened,
     packages=("accelerate==1.15.0",),

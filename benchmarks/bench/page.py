@@ -13,7 +13,8 @@ from typing import Any
 from bench.declared import NAMES, OURS, Benchmark, Words, benchmark
 from bench.intervals import ratio
 
-_MOST_COLUMNS = 100
+_MOST_COLUMNS = (100, 80)
+"""Of a line, by language: Han take two columns and three bytes."""
 _CLOSING = "，。；：、）”"
 DOCS = Path(__file__).parents[2] / "docs"
 HEAD: Words = (
@@ -91,7 +92,7 @@ def page(results: Mapping[str, Mapping[str, Any]], language: int) -> str:
 
 def section(one: Benchmark, found: Mapping[str, Any], language: int) -> str:
     """A benchmark's tables."""
-    parts = [f"## {one.title[language]}\n", _wrapped(one.about[language]) + "\n"]
+    parts = [f"## {one.title[language]}\n", _wrapped(one.about[language], language) + "\n"]
     for group in found["groups"]:
         if len(found["groups"]) > 1:
             parts.append(f"**{group['title'][language]}**\n")
@@ -113,7 +114,7 @@ def section(one: Benchmark, found: Mapping[str, Any], language: int) -> str:
         packages=packages,
         **found["made_by"],
     )
-    return "\n".join([*parts, _wrapped(made), ""])
+    return "\n".join([*parts, _wrapped(made, language), ""])
 
 
 def times(ours: list[float], theirs: list[float], more_is_better: bool, language: int) -> str:
@@ -131,8 +132,8 @@ def shown(number: float) -> str:
     return f"{number:.1f}" if number >= 10 else f"{number:.2f}"
 
 
-def _wrapped(text: str) -> str:
-    """Lines of 100 columns at most; Han take two; a line may break beside one, but not before a mark."""
+def _wrapped(text: str, language: int) -> str:
+    """Lines that are no longer than allowed; one may break beside a Han character, but not before a mark."""
     units = re.findall(r"\s+|[^\s\u2e80-\uffff]+|[\u2e80-\uffff]", text)
     chunks = [units[0]]
     for before, unit in itertools.pairwise(units):
@@ -144,7 +145,7 @@ def _wrapped(text: str) -> str:
             chunks[-1] += unit
     lines = [""]
     for chunk in chunks:
-        if _columns(lines[-1] + chunk) > _MOST_COLUMNS and not chunk.isspace():
+        if _columns(lines[-1] + chunk) > _MOST_COLUMNS[language] and not chunk.isspace():
             lines.append("")
         lines[-1] += chunk if lines[-1] or not chunk.isspace() else ""
     return "\n".join(line.rstrip() for line in lines)

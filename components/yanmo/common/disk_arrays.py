@@ -110,11 +110,21 @@ def joined_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return found
 
 
-def row_numbers(count: int) -> Ints32:
-    """The numbers from 0 on."""
+def without(values: npt.NDArray[Any], is_dropped: Bools) -> npt.NDArray[Any]:
+    """`values[~is_dropped]`."""
+    return taken(values, numbers_where(lambda some: ~is_dropped[some], len(values)))
+
+
+def rows_of(some: slice) -> Ints32:
+    """The numbers of some rows."""
+    return np.arange(some.start, some.stop, dtype=np.int32)
+
+
+def all_rows(count: int) -> Ints32:
+    """The numbers of all rows."""
     found = new_array(count, np.int32)
     for some in slices(count):
-        found[some] = np.arange(some.start, some.stop, dtype=np.int32)
+        found[some] = rows_of(some)
     return found
 
 
@@ -169,7 +179,7 @@ def sorted_order(keys: Keys, count: int, at_a_time: int = AT_A_TIME) -> Ints32:
     of_bounds = keys(bounds)
     placed, ends = new_array(count, np.int32), []
     for some in slices(count, at_a_time // 2):
-        rows = np.arange(some.start, some.stop, dtype=np.int32)
+        rows = rows_of(some)
         both = [np.concatenate(each) for each in zip(keys(some), of_bounds, strict=True)]
         order = _sorted([np.concatenate((rows, bounds)), *both])
         is_row = order < len(rows)

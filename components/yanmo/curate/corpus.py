@@ -16,21 +16,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.common.disk_arrays import (
+    all_rows,
     group_starts,
     groups_of,
     new_array,
     numbers_where,
     picked,
-    row_numbers,
+    rows_of,
     slices,
     sorted_order,
     taken,
+    without,
 )
 from yanmo.common.errors import DataError
 from yanmo.common.plain_json import json_value
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.duplicates.clusters import components, keep_best
 from yanmo.curate.duplicates.near_duplicates import Edges
+from yanmo.curate.limits import PLAN_REASONS, check_filters, check_malformed, reasons_in, summary
 from yanmo.curate.mapping import MAPPED, MapReport
 from yanmo.curate.plan import (
     Candidates,
@@ -43,11 +46,8 @@ from yanmo.curate.plan import (
     read_digests,
     read_each,
 )
-from yanmo.curate.sources.parsing import PLAIN, genre_name
+from yanmo.curate.sources.parsing import genre_name
 from yanmo.curate.tally import EXAMPLES
-from yanmo.curate.text.filter_sets import REASONS
-from yanmo.curate.text.plugin_filters import PREFIX
-from yanmo.curate.text.record_rules import allowed_shares
 from yanmo.formats.documents import take_rows
 from yanmo.formats.row_numbers import by_file
 from yanmo.options.nearest import did_you_mean
@@ -58,23 +58,6 @@ log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Bools = npt.NDArray[np.bool_]
-
-PLAN_REASONS = (
-    "duplicate",
-    "near_duplicate",
-    "excluded",
-    "license",
-    "evaluation_set",
-    "overlap",
-    "benchmark",
-)
-"""Why a document that passed the filters is not in train: it has the same Han characters as another one, or
-nearly the same; its id is excluded; the channel does not allow its licence; it, a near duplicate or its
-author is held out; it shares a run of characters with the evaluation set, or with a benchmark."""
-
-_SHOWN_REASONS = 5
-_FEW_DOCUMENTS = 100
-"""A genre with fewer documents may lose more than the allowed share to a filter."""
 
 
 @dataclass(kw_only=True)
@@ -122,8 +105,8 @@ class Corpus:
             report.merge(
                 MapReport.from_json(json_value(part.path("report.json").read_text(encoding="utf-8")))
             )
-        _check_malformed(report, options)
-        _check_filters(report, options)
+        check_malformed(report, options)
+        check_filters(report, options)
         paths = [path for part in mapped for path in part.paths("mapped-*.parquet")]
         columns = [path for part in signed for path in part.paths("signed-*.parquet")]
         group = "" if options.split_by == "cluster" else options.split_by
@@ -131,12 +114,12 @@ class Corpus:
         candidates = read_candidates(paths, columns, group, forbidden)
         if not len(candidates):
             raise DataError(
-                f"no document passed the filters: {_summary(report)}; look whether --sources are the right "
+                f"no document passed the filters: {summary(report)}; look whether --sources are the right "
                 "files, and at --text-field, --min-han-characters and the other filters (yanmo curate --help "
                 "filters)"
             )
         copies = find_exact_copies(read_clusters(paths, len(candidates)), candidates.ranks)
-        whole = row_numbers(len(copies.unique))
+        whole = all_rows(len(copies.unique))
         corpus = cls(
             paths=paths,
             signed=columns,
@@ -150,7 +133,9 @@ class Corpus:
         )
         corpus.count(
             "duplicate",
-            numbers_where(lambda some: copies.unique[copies.position[some]] != _all(some), len(candidates)),
+            numbers_where(
+                lambda some: copies.unique[copies.position[some]] != rows_of(some), len(candidates)
+            ),
         )
         return corpus
 
@@ -159,10 +144,10 @@ class Corpus:
         count = len(self.copies.unique)
         self.cluster = components(count, edges)
         self.kept_for = keep_best(taken(self.candidates.ranks, self.copies.unique), edges)
-        kept = numbers_where(lambda some: self.kept_for[some] == _all(some), count)
+        kept = numbers_where(lambda some: self.kept_for[some] == rows_of(some), count)
         order = sorted_order(lambda some: [self.cluster[kept[some]]], len(kept))
         self.kept = taken(kept, order)
-        dropped = numbers_where(lambda some: self.kept_for[some] != _all(some), count)
+        dropped = numbers_where(lambda some: self.kept_for[some] != rows_of(some), count)
         self.count("near_duplicate", taken(self.copies.unique, dropped))
 
     def take_down(self, excluded: Set[str]) -> None:
@@ -210,7 +195,7 @@ class Corpus:
                     f"no documents of genre {name} (required by --genres); there are "
                     f"{', '.join(sorted(have)) or 'none'}{did_you_mean(name, have)}: add a source of it to "
                     "--sources; "
-                    f"{_summary(self.report)}"
+                    f"{summary(self.report)}"
                 )
 
     @property
@@ -254,7 +239,7 @@ class Corpus:
     def groups(self) -> Ints:
         """For each kept document the number of its cluster, author or source, ordered by digest."""
         if self.candidates.group is None:  # clusters are named in the order of digests, and so is `kept`
-            clusters, order = taken(self.cluster, self.kept), row_numbers(len(self.kept))
+            clusters, order = taken(self.cluster, self.kept), all_rows(len(self.kept))
             return groups_of(order, group_starts(lambda some: [clusters[some]], order))
         own = self.digests(self.cluster[self.kept])
         group = self.candidates.group[self.chosen]
@@ -313,17 +298,6 @@ class Corpus:
         self.examples.clear()
 
 
-def without(positions: Ints, is_dropped: Bools) -> Ints:
-    """`positions[~is_dropped]`."""
-    kept = numbers_where(lambda some: ~is_dropped[some], len(positions))
-    return taken(positions, kept)
-
-
-def _all(some: slice) -> Ints:
-    """The numbers of some rows."""
-    return np.arange(some.start, some.stop, dtype=np.int32)
-
-
 def _forbidden(paths: Sequence[Path], allowed: Allowed) -> Bools:
     """For each row of the mapped files, whether its licence is not allowed."""
     found = [np.zeros(0, np.bool_)]
@@ -334,82 +308,3 @@ def _forbidden(paths: Sequence[Path], allowed: Allowed) -> Bools:
             names = [not allowed.allows(name or "") for name in coded.dictionary.to_pylist()] or [False]
             found.append(np.array(names, np.bool_)[coded.indices.to_numpy()])
     return np.concatenate(found)
-
-
-def _check_malformed(report: MapReport, options: CurateOptions) -> None:
-    first = _first_malformed(report)
-    if not report.lines:
-        raise DataError("--sources: the files hold no documents; expected JSON lines, rows or blocks of text")
-    if report.malformed > options.max_malformed_share * report.lines:
-        raise DataError(
-            f"{report.malformed} of {report.lines} lines are malformed, more than the allowed share "
-            f"{options.max_malformed_share:g}; mend them, or allow more by --max-malformed-share; the first: "
-            f"{first}"
-        )
-    for encoding in sorted(report.files.keys() - {"utf-8", "parquet"}):
-        log.info("%d of %d file(s) are in %s", report.files[encoding], report.files.total(), encoding)
-    if report.plain:
-        log.info(
-            "%d documents name no genre: they are of genre %r; `;genre=NAME` after the place or "
-            "--default-genre gives another",
-            report.plain,
-            PLAIN,
-        )
-    if report.malformed:
-        log.warning("skipped %d malformed lines of %d: %s", report.malformed, report.lines, first)
-
-
-def _first_malformed(report: MapReport) -> str:
-    """The first place of each reason, and what to do about a genre that is nowhere."""
-    places = {malformed.why: malformed for malformed in reversed(report.first_malformed)}
-    text = "; ".join(str(place) for place in list(reversed(places.values()))[:_SHOWN_REASONS])
-    if any("--default-genre" in why for why in places):
-        text += (
-            "; give it after the place (--sources 'FOLDER;genre=shi') or as --default-genre shi (in a "
-            "pipeline: curate.default_genre=shi)"
-        )
-    return text
-
-
-def _check_filters(report: MapReport, options: CurateOptions) -> None:
-    for reason, allowed in allowed_shares(options).items():
-        check_share(report, reason, allowed)
-
-
-def check_share(report: MapReport, reason: str, allowed: float, option: str = "--max-filter-share") -> None:
-    """Raise `DataError` if `reason` dropped more than its allowed share, with examples."""
-    tally = report.tally
-    for genre in genres_above(report, reason, allowed):
-        read, dropped = tally.documents("read", genre), tally.documents(reason, genre)
-        shown = tally.examples[reason][:3]
-        examples = "; ".join(f"{e['source']} {e['title']}: {e['text'][:30]!r}" for e in shown)
-        of_genre = f" of genre {genre}" if genre else ""
-        raise DataError(
-            f"filter {reason} drops {dropped} of {read} documents{of_genre}, more than the allowed share "
-            f"{allowed:g}; look at them and change the filter's limit or {option} (for instance "
-            f"{examples})"
-        )
-
-
-def reasons_in(report: MapReport) -> list[str]:
-    """The reasons for which documents were dropped, in the order of checking."""
-    counts = report.tally.counts
-    added = sorted(name for name in counts if name.startswith(PREFIX))
-    return [r for r in (*REASONS, *added, *PLAN_REASONS) if r in counts]
-
-
-def genres_above(report: MapReport, reason: str, allowed: float) -> list[str | None]:
-    """The genres (None is all documents) of which `reason` dropped more than its allowed share."""
-    tally = report.tally
-    return [
-        genre
-        for genre in (None, *tally.genres(reason))
-        if tally.documents(reason, genre) > allowed * tally.documents("read", genre)
-        and not (genre and tally.documents("read", genre) < _FEW_DOCUMENTS)
-    ]
-
-
-def _summary(report: MapReport) -> str:
-    names = reasons_in(report)
-    dropped = ", ".join(f"{name} {report.tally.documents(name)}" for name in names)
-    return f"of {report.lines} read, malformed {report.malformed}, dropped: {dropped or 'none'}"

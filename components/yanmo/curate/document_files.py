@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.common.disk_arrays import new_array, numbers_where, sorted_order, taken
+from yanmo.common.disk_arrays import new_array, numbers_where, rows_of, sorted_order, taken
 from yanmo.common.logs import Progress
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
@@ -208,9 +208,7 @@ def write_duplicates(attempt: Attempt, corpus: Corpus) -> None:
         found: Ints = best[corpus.kept_for[position[copies]]]
         return found
 
-    dropped = numbers_where(
-        lambda some: kept_for(some) != np.arange(some.start, some.stop, dtype=np.int32), len(position)
-    )
+    dropped = numbers_where(lambda some: kept_for(some) != rows_of(some), len(position))
     order = sorted_order(lambda at: (ids[dropped[at]], ids[kept_for(dropped[at])]), len(dropped))
     dropped = taken(dropped, order)
     some = [dropped[i : i + _DUPLICATES_AT_A_TIME] for i in range(0, len(dropped), _DUPLICATES_AT_A_TIME)]

@@ -1,4 +1,4 @@
-"""Phase `plan`: decides, over one small table (a row per document), which copies stay and what is held out.
+"""Phase `plan`: decides, over one small table (a row per document), which copies stay.
 
 Nothing depends on the order of files or rows: copies are ordered by their content, documents by the digest of
 their Han characters. The table is numpy columns, 17 bytes per document, without Python objects. What is
@@ -25,8 +25,8 @@ from yanmo.common.disk_arrays import (
     groups_of,
     new_array,
     numbers_where,
-    picked,
     release_pages,
+    rows_of,
     slices,
     sorted_order,
     taken,
@@ -141,7 +141,7 @@ def read_candidates(
     )
     ranks, is_long = new_array(count, np.int32), new_array(count, np.bool_)
     for some in slices(count):
-        ranks[best[some]] = np.arange(some.start, some.stop, dtype=np.int32)
+        ranks[best[some]] = rows_of(some)
         is_long[some] = signs["han"][some] >= SHINGLE
     del signs, best
     columns = _read_columns(mapped, ["genre", "characters", *([group] if group else [])], count)
@@ -331,93 +331,3 @@ def find_exact_copies(cluster: Digests, ranks: Ints32) -> ExactCopies:
     is_first = group_starts(lambda some: [cluster[some]], order)
     first = numbers_where(lambda some: is_first[:-1][some], len(order))
     return ExactCopies(unique=taken(order, first), position=groups_of(order, is_first))
-
-
-@dataclass(frozen=True, kw_only=True)
-class SplitSize:
-    """Size of a held-out split, per genre."""
-
-    characters: int
-    """Largest number of characters, per genre."""
-    share: float
-    """Largest share of the genre's characters."""
-    min_documents: int
-    """Least documents, even if they exceed the characters; at most a fifth of the genre's groups."""
-
-
-_LONGEST_SHARE = 0.1
-"""A document or group that is longer than this share of a split's characters, and than the genre's median, is
-not held out: otherwise one book, or one prolific author, would make up the split."""
-
-
-def hold_out(genre: Ints32, characters: Ints32, group: Ints, sizes: Sequence[SplitSize]) -> list[Ints]:
-    """Indexes of the documents of each split, genre by genre; groups are never divided within a genre.
-
-    Args:
-        genre: genre of each document, as a number.
-        characters: characters of each document.
-        group: number of each document's cluster, author or source. Groups are taken in this order, so the
-            split is a prefix of it: the same text is held out whatever else is there.
-        sizes: size of each split; the first one is filled first.
-    """
-    result: list[list[Ints]] = [[] for _ in sizes]
-    for number in range(int(genre.max(initial=-1)) + 1):
-        documents = _of_genre(genre, number)
-        if not len(documents):
-            continue
-        unit = _numbered(taken(group, documents))
-        length = new_array(int(unit.max()) + 1, np.int64)
-        for some in slices(len(unit)):
-            np.add.at(length, unit[some], characters[documents[some]])
-        total, is_left = int(length.sum()), np.ones(len(length), np.bool_)
-        for found, size in zip(result, sizes, strict=True):
-            budget = min(size.characters, int(size.share * total))
-            held = _fill(length, is_left, budget, min(size.min_documents, len(length) // 5))
-            is_held = np.zeros(len(length), np.bool_)
-            is_held[held], is_left[held] = True, False
-            found.append(taken(documents, _of_units(unit, is_held)))
-    return [np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64) for found in result]
-
-
-def _of_genre(genre: Ints32, number: int) -> Ints32:
-    """The documents of a genre."""
-    return numbers_where(lambda some: genre[some] == number, len(genre))
-
-
-def _of_units(unit: Ints32, is_held: Bools) -> Ints32:
-    """The documents whose unit is held."""
-    return numbers_where(lambda some: is_held[unit[some]], len(unit))
-
-
-def _numbered(groups: Ints) -> Ints32:
-    """`groups` with the numbers from 0 on, in the same order."""
-    order = sorted_order(lambda some: [groups[some]], len(groups))
-    is_new = group_starts(lambda some: [groups[some]], order)
-    return groups_of(order, is_new)
-
-
-def _fill(characters: Ints, is_left: Bools, budget: int, min_units: int) -> Ints:
-    """The first units that are left and hold `budget` characters together, at least `min_units`."""
-    found, held, is_full = [np.zeros(0, np.int64)], 0, False
-    if not is_left.any():
-        return found[0]
-    longest = max(budget * _LONGEST_SHARE, _median(characters, is_left))
-    for some in slices(len(characters)):
-        fits = np.flatnonzero(is_left[some] & (characters[some] <= longest))
-        ends = held + np.cumsum(characters[some][fits])
-        number = 0 if is_full else int(np.searchsorted(ends, budget, side="right"))
-        is_full |= number < len(fits)
-        held = int(ends[number - 1]) if number else held
-        number = max(number, min_units - sum(map(len, found)))
-        found.append(fits[:number] + some.start)
-        if is_full and sum(map(len, found)) >= min_units:
-            break
-    return np.concatenate(found)
-
-
-def _median(values: Ints, is_counted: Bools) -> float:
-    """`numpy.median` of those that count, which copies them once more."""
-    found = picked(values, is_counted)
-    middle = [(len(found) - 1) // 2, len(found) // 2]
-    found.partition(middle)
-    return float(found[middle].mean())

@@ -7,7 +7,7 @@ from typing import Any
 
 from yanmo.common.aligned_table import text_table
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.corpus import PLAN_REASONS, reasons_in
+from yanmo.curate.limits import PLAN_REASONS, reasons_in
 from yanmo.curate.mapping import MapReport
 from yanmo.curate.text.filter_sets import FILTERS, MAXIMUM, REASONS
 from yanmo.curate.text.record_rules import allowed_shares, record_rules

@@ -12,14 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yanmo.curate.plan import (
-    SplitSize,
     find_exact_copies,
-    hold_out,
     name_digests,
     order_of_copies,
     places_of_ids,
     raw_digests,
 )
+from yanmo.curate.split.hold_out import SplitSize, hold_out
 
 
 def numbered(rows: list[dict[str, Any]]) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from yanmo.balance.document_table import Ints, Rows, TrainFiles
 from yanmo.balance.quotas.exact import Choice, Words, choose, first_words
 from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
 from yanmo.balance.token_count import TokenCount
-from yanmo.common.disk_arrays import joined_arrays, new_array, picked, row_numbers, slices, taken
+from yanmo.common.disk_arrays import all_rows, joined_arrays, new_array, picked, slices, taken
 from yanmo.common.errors import DataError, UsageError
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.options.nearest import did_you_mean
@@ -151,7 +151,7 @@ class Picker:
                 break
             copies.append(self._measure(positions, copy, copies))
             sizes = self._units(copies[-1].characters, copies[-1].tokens)
-            chosen: Ints = row_numbers(len(positions)) if left else choice.positions
+            chosen: Ints = all_rows(len(positions)) if left else choice.positions
             if 0 < left < int(sizes.sum()):
                 chosen, choice = self._draw(positions, sizes, left)
             left -= int(taken(sizes, chosen).sum())

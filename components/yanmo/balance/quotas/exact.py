@@ -29,10 +29,11 @@ import numpy.typing as npt
 
 from yanmo.balance.quotas.few_sizes import counts_near, number_bounds
 from yanmo.common.disk_arrays import (
+    all_rows,
     group_starts,
     new_array,
     numbers_where,
-    row_numbers,
+    rows_of,
     slices,
     sorted_order,
     tied,
@@ -76,7 +77,7 @@ def drawn_order(ids: Callable[[Ints], Iterable[str]], count: int, seed: int) -> 
 
     words = new_array(count, np.uint64)
     for some in slices(count):
-        numbers = np.arange(some.start, some.stop, dtype=np.int32)
+        numbers = rows_of(some)
         each = (int.from_bytes(digest[:8]) for digest in digests(numbers))
         words[some] = np.fromiter(each, np.uint64, len(numbers))
     return order_of(words, whole)
@@ -148,11 +149,11 @@ def choose(sizes: Ints, target: int) -> Choice:
 def _choose(sizes: Ints, target: int) -> Choice:
     """As `choose`, with the nearest sum above only if it is found on the way."""
     if target >= int(sizes.sum()):
-        return Choice(row_numbers(len(sizes)), int(sizes.sum()), is_best=True)
+        return Choice(all_rows(len(sizes)), int(sizes.sum()), is_best=True)
     unit = int(np.gcd.reduce(sizes))
     small, goal = sizes if unit == 1 else sizes // unit, target // unit
     if int(small.max()) == 1:  # all are equal
-        return Choice(row_numbers(goal), goal * unit, is_best=True, above=(goal + 1) * unit)
+        return Choice(all_rows(goal), goal * unit, is_best=True, above=(goal + 1) * unit)
     taken = _with_pool(sizes, target)
     if _sum(sizes, taken) // unit == goal:
         return Choice(taken, goal * unit, is_best=True)
@@ -178,7 +179,7 @@ def _with_pool(sizes: Ints, target: int) -> Ints:
     pool = _pool(behind, rest, min(_POOL, max(least, _POOL_BITS // (left + 1))))
     chosen = pool[best_subset(behind[pool].tolist(), left)]
     found = new_array(taken + len(chosen), np.int32)
-    found[:taken], found[taken:] = row_numbers(taken), taken + np.sort(chosen)
+    found[:taken], found[taken:] = all_rows(taken), taken + np.sort(chosen)
     return found
 
 

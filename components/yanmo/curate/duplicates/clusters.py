@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.disk_arrays import new_array, row_numbers, slices, sorted_order, taken
+from yanmo.common.disk_arrays import all_rows, new_array, rows_of, slices, sorted_order, taken
 from yanmo.common.jit import Compiled, compiled
 from yanmo.curate.duplicates.near_duplicates import Edges
 
@@ -22,7 +22,7 @@ Ints32 = npt.NDArray[np.int32]
 
 def components(count: int, edges: Edges) -> Ints32:
     """For each of `count` positions the smallest position it is connected with."""
-    parent = row_numbers(count)
+    parent = all_rows(count)
     _loop(_join, edges)(parent, edges.first, edges.second)
     for some in slices(count):  # the smaller ones, which a position may name, name their smallest already
         while not np.array_equal(root := parent[parent[some]], parent[some]):
@@ -70,7 +70,7 @@ def keep_best(rank: npt.NDArray[Any], edges: Edges) -> Ints32:
     kept_for[:] = -1
     _loop(_take_stars, edges)(taken(source, order), taken(target, order), kept_for)
     for some in slices(len(rank)):
-        own = np.arange(some.start, some.stop, dtype=np.int32)
+        own = rows_of(some)
         np.copyto(kept_for[some], own, where=kept_for[some] < 0)
     return kept_for
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.plan import Ints32, SplitSize
+from yanmo.curate.split.hold_out import Ints32, SplitSize
 from yanmo.formats.records import CONFIRM
 
 Ints = npt.NDArray[np.signedinteger[Any]]

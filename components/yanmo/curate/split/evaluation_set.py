@@ -21,9 +21,10 @@ from yanmo.curate.document_files import write_splits
 from yanmo.curate.duplicates.near_duplicates import find_similar
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.mapping import cluster_digest
-from yanmo.curate.plan import Digests, hold_out, is_among, name_digests
+from yanmo.curate.plan import Digests, is_among, name_digests
 from yanmo.curate.split.confirmation_split import WITHOUT, split_size, wants_confirmation, what_lacks
 from yanmo.curate.split.containment import HIGH_COVERAGE, coverage
+from yanmo.curate.split.hold_out import hold_out
 from yanmo.curate.tally import sort_genres
 from yanmo.curate.text.normalize import HAN, class_table, code_points
 from yanmo.formats.documents import read_documents

@@ -18,8 +18,8 @@ from yanmo.common.errors import DataError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.document_files import write_splits
-from yanmo.curate.plan import hold_out
 from yanmo.curate.split.confirmation_split import split_size
+from yanmo.curate.split.hold_out import hold_out
 from yanmo.curate.tally import sort_genres
 from yanmo.formats.records import CONFIRM
 from yanmo.store.commit import Attempt, Result

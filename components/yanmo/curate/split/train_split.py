@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.chinese.han_runs import Runs
-from yanmo.common.disk_arrays import picked, taken
+from yanmo.common.disk_arrays import picked, taken, without
 from yanmo.common.errors import DataError
 from yanmo.common.freed_memory import hand_back
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.corpus import Corpus, check_share, genres_above, without
+from yanmo.curate.corpus import Corpus
 from yanmo.curate.document_files import write_duplicates, write_splits
 from yanmo.curate.duplicates.planted import PLANTED, measure_planted
+from yanmo.curate.limits import check_share, genres_above
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.report import describe, log_table
 from yanmo.curate.split.containment import HIGH_COVERAGE, common_runs, coverage, find_contained

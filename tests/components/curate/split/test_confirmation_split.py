@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yanmo.chinese.han_runs import Runs
-from yanmo.curate.plan import SplitSize, hold_out
+from yanmo.curate.split.hold_out import SplitSize, hold_out
 from yanmo.store.manifest import file_sha256
 
 FIXTURE = Path(__file__).parents[3] / "data" / "documents.jsonl"

@@ -1,0 +1,115 @@
+"""How much of a text may be malformed or dropped, by which reason, before a run ends."""
+
+from __future__ import annotations
+
+import logging
+
+from yanmo.common.errors import DataError
+from yanmo.curate.config import CurateOptions
+from yanmo.curate.mapping import MapReport
+from yanmo.curate.sources.parsing import PLAIN
+from yanmo.curate.text.filter_sets import REASONS
+from yanmo.curate.text.plugin_filters import PREFIX
+from yanmo.curate.text.record_rules import allowed_shares
+
+log = logging.getLogger(__name__)
+
+PLAN_REASONS = (
+    "duplicate",
+    "near_duplicate",
+    "excluded",
+    "license",
+    "evaluation_set",
+    "overlap",
+    "benchmark",
+)
+"""Why a document that passed the filters is not in train: it has the same Han characters as another one, or
+nearly the same; its id is excluded; the channel does not allow its licence; it, a near duplicate or its
+author is held out; it shares a run of characters with the evaluation set, or with a benchmark."""
+
+
+_SHOWN_REASONS = 5
+_FEW_DOCUMENTS = 100
+"""A genre with fewer documents may lose more than the allowed share to a filter."""
+
+
+def check_malformed(report: MapReport, options: CurateOptions) -> None:
+    """Raise `DataError` if there are no lines, or too many malformed ones; say what was read and skipped."""
+    first = _first_malformed(report)
+    if not report.lines:
+        raise DataError("--sources: the files hold no documents; expected JSON lines, rows or blocks of text")
+    if report.malformed > options.max_malformed_share * report.lines:
+        raise DataError(
+            f"{report.malformed} of {report.lines} lines are malformed, more than the allowed share "
+            f"{options.max_malformed_share:g}; mend them, or allow more by --max-malformed-share; the first: "
+            f"{first}"
+        )
+    for encoding in sorted(report.files.keys() - {"utf-8", "parquet"}):
+        log.info("%d of %d file(s) are in %s", report.files[encoding], report.files.total(), encoding)
+    if report.plain:
+        log.info(
+            "%d documents name no genre: they are of genre %r; `;genre=NAME` after the place or "
+            "--default-genre gives another",
+            report.plain,
+            PLAIN,
+        )
+    if report.malformed:
+        log.warning("skipped %d malformed lines of %d: %s", report.malformed, report.lines, first)
+
+
+def _first_malformed(report: MapReport) -> str:
+    """The first place of each reason, and what to do about a genre that is nowhere."""
+    places = {malformed.why: malformed for malformed in reversed(report.first_malformed)}
+    text = "; ".join(str(place) for place in list(reversed(places.values()))[:_SHOWN_REASONS])
+    if any("--default-genre" in why for why in places):
+        text += (
+            "; give it after the place (--sources 'FOLDER;genre=shi') or as --default-genre shi (in a "
+            "pipeline: curate.default_genre=shi)"
+        )
+    return text
+
+
+def check_filters(report: MapReport, options: CurateOptions) -> None:
+    """Raise `DataError` if a filter dropped more than its allowed share."""
+    for reason, allowed in allowed_shares(options).items():
+        check_share(report, reason, allowed)
+
+
+def check_share(report: MapReport, reason: str, allowed: float, option: str = "--max-filter-share") -> None:
+    """Raise `DataError` if `reason` dropped more than its allowed share, with examples."""
+    tally = report.tally
+    for genre in genres_above(report, reason, allowed):
+        read, dropped = tally.documents("read", genre), tally.documents(reason, genre)
+        shown = tally.examples[reason][:3]
+        examples = "; ".join(f"{e['source']} {e['title']}: {e['text'][:30]!r}" for e in shown)
+        of_genre = f" of genre {genre}" if genre else ""
+        raise DataError(
+            f"filter {reason} drops {dropped} of {read} documents{of_genre}, more than the allowed share "
+            f"{allowed:g}; look at them and change the filter's limit or {option} (for instance "
+            f"{examples})"
+        )
+
+
+def reasons_in(report: MapReport) -> list[str]:
+    """The reasons for which documents were dropped, in the order of checking."""
+    counts = report.tally.counts
+    added = sorted(name for name in counts if name.startswith(PREFIX))
+    return [r for r in (*REASONS, *added, *PLAN_REASONS) if r in counts]
+
+
+def genres_above(report: MapReport, reason: str, allowed: float) -> list[str | None]:
+    """The genres (None is all documents) of which `reason` dropped more than its allowed share."""
+    tally = report.tally
+    return [
+        genre
+        for genre in (None, *tally.genres(reason))
+        if tally.documents(reason, genre) > allowed * tally.documents("read", genre)
+        and not (genre and tally.documents("read", genre) < _FEW_DOCUMENTS)
+    ]
+
+
+def summary(report: MapReport) -> str:
+    """Lines read, malformed and dropped, in a few words."""
+    names = reasons_in(report)
+    dropped = ", ".join(f"{name} {report.tally.documents(name)}" for name in names)
+    return f"of {report.lines} read, malformed {report.malformed}, dropped: {dropped or 'none'}"
