@@ -154,8 +154,8 @@ t.tell(t.NightTeller(FileStore(Path(sys.argv[2]))), t.night("missed", float(sys.
 def test_a_damaged_record_or_index_of_one_channel_hides_nothing_of_the_others(store: FileStore) -> None:
     due = last_due()
     for channel in ("a", "b", "main"):
-        begins(store, time.time() - DAY, "run-1", channel)
-        begins(store, time.time() - DAY, "run-2", channel)
+        begins(store, due - HOUR, "run-1", channel)
+        begins(store, due - HOUR, "run-2", channel)
     (store.root / "nights/a/index.json").write_text("{")
     (store.root / record_name("b", "run-2")).write_text('{"schema": "yanmo.night/1", "serial": 2}')
     teller = NightTeller(store)
