@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
 from yanmo.common.fork_server import preload
+from yanmo.common.logs import Progress
 from yanmo.common.workers import Workers
 from yanmo.tokenize.lexicon import dictionary_path, read_lexicon, with_user_words
 from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.shards import LESS, read_documents
 from yanmo.tokenize.vocabulary import Counts, dictionary_segmenter
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -33,9 +37,11 @@ def count(paths: Sequence[Path], words: Segmenter, user: bytes, workers: int) ->
         workers: processes; with one it is done in this process.
     """
     counts, lock = Counts(), Lock()
+    progress = Progress(log, "counted file", len(paths), unit="files")
     if workers <= 1:
         for path in paths:
             _add(counts, path, words)
+            progress.add()
         return counts
     preload(count_file.__module__)
     with Workers(workers, LESS) as pool:
@@ -44,6 +50,7 @@ def count(paths: Sequence[Path], words: Segmenter, user: bytes, workers: int) ->
             found = pool.call(count_file, CountTask(path, user), about=f"{path}")
             with lock:  # the order makes no difference: these are sums, and a set
                 counts.merge(found)
+                progress.add()
 
         for one in [pool.in_thread(add, path) for path in paths]:
             one.result()

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from yanmo.common.errors import DataError
+from yanmo.common.logs import progress
 from yanmo.tokenize.counting import count
 from yanmo.tokenize.lexicon import dictionary_path, read_lexicon, user_lines, with_user_words
 from yanmo.tokenize.vocabulary import dictionary_segmenter
@@ -13,7 +14,12 @@ def test_workers_count_what_one_process_counts(commit_documents, few, tmp_path):
     paths = commit_documents(tmp_path, shards, []).paths("train-*.parquet")
     user = user_lines("研墨先生 900 n\n".encode(), "here")
     words = dictionary_segmenter(with_user_words(read_lexicon(dictionary_path()), user))
-    alone, together = (count(paths, words, user, workers) for workers in (1, 3))
+    found = []
+    for workers in (1, 3):
+        found.append(count(paths, words, user, workers))
+        [told] = [one for one in progress() if one.name == "counted file, files"]
+        assert told.done == told.total == 4
+    alone, together = found
     assert np.array_equal(alone.characters, together.characters) and alone.characters.sum() > 10_000
     assert np.array_equal(alone.words, together.words) and len(alone.words) == words.vocab_size
     assert alone.latin == together.latin and alone.latin["Hello"] == alone.latin["World"] == 40
