@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 FILE, RECORD, SCHEMA = "FAILURE.json", "failures.json", "yanmo.failures/1"
 _MAX_BYTES = 262_144
 _KEPT = 5
-_LONGEST_LINE = 600
+_LONGEST_LINE = 1000
 _MEANINGS = {
     ExitCode.USAGE: "the options are wrong",
     ExitCode.DATA: "an input is wrong",

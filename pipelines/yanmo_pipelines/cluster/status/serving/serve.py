@@ -13,6 +13,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC
 
 from yanmo.common.errors import ExitCode, UsageError, advice, exit_code
@@ -28,6 +29,8 @@ from yanmo_pipelines.cluster.status.serving.telling import NightTeller
 log = logging.getLogger(__name__)
 _LATE_LOOKS, _LATE_SECONDS = 3.0, 10.0
 """The store is up no longer when it was last seen so many intervals ago, and so many seconds besides."""
+_HEARD_SECONDS = 1.0
+"""How late a Ctrl-C is heard at most."""
 
 
 class Status:
@@ -236,7 +239,10 @@ def serve(options: ServeOptions, store: ObjectStore, channel: str = "") -> int:
             _again_and_again("count", recount, lambda: None, options.count_seconds, stop, broken)
         where = "http://127.0.0.1" if not everywhere else "all addresses, port "
         log.info("serving /metrics of %s at %s:%d", store.uri, where, measured.port)
-        raise broken.get()
+        while True:
+            # Not without an end: a Ctrl-C just before such a wait would not end it.
+            with suppress(queue.Empty):
+                raise broken.get(timeout=_HEARD_SECONDS)
     except (SystemExit, KeyboardInterrupt):  # how a service ends
         log.info("asked to stop")
         return ExitCode.DONE
