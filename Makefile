@@ -41,16 +41,12 @@ UPGRADE ?=
 lock: install
 	$(BIN)/python install/lock.py --upgrade $(UPGRADE)
 
-# One process of two threads, with torch alone: faster than two of one, or DeepSpeed (docs/recipe.md).
-# The key is the same.
-ON_TWO_CORES = --set train.ranks=1 --set train.threads=2 --set train.backend=torch
-
 # The scarce genres twice: chosen on the validation split (docs/recipe.md).
 demo: install
 ifeq ($(SOURCES),)
 	@echo "To follow the training, in another terminal: $(BIN)/yanmo watch --store $${STORE:-runs/demo}"
 	@$(BIN)/yanmo run --store "$${STORE:-runs/demo}" --channel demo \
-	    --set data_sources=corpus/small.jsonl.zst --set data_quotas=ci=200%,fu=200% $(ON_TWO_CORES)
+	    --set data_sources=corpus/small.jsonl.zst --set data_quotas=ci=200%,fu=200%
 	@echo "With text of your own (.txt, .jsonl, .parquet, a folder): make demo SOURCES='my text.txt'"
 	@echo "Modern text with Latin, digits and code: make demo-modern"
 	@echo "A chat model from this one: make demo-chat"
@@ -61,14 +57,14 @@ endif
 # The champion of `make demo`, tuned on the bundled chats; measured on fewer texts than a night would.
 demo-chat: install
 	@$(BIN)/yanmo run --pipeline chat --store "$${STORE:-runs/demo}" --channel chat --set model_start=demo/champion \
-	    --set evaluate.budget_documents=60 --set evaluate.task_documents=25 --set evaluate.samples=8 $(ON_TWO_CORES)
+	    --set evaluate.budget_documents=60 --set evaluate.task_documents=25 --set evaluate.samples=8
 	@echo "Talk to it: $(BIN)/yanmo generate --chat --model chat --store $${STORE:-runs/demo}"
 	@echo "With chats of your own, beside the text: --set data_sources=bundled,chats.jsonl (docs/chat.md)"
 
 # Novels in the vernacular, and documents with Latin, digits and code; pieces of a chapter stay together.
 demo-modern: install
 	@$(BIN)/yanmo run --store "$${STORE:-runs/modern}" --channel modern \
-	    --set data_sources=corpus/modern.jsonl.zst --set curate.split_by=source $(ON_TWO_CORES)
+	    --set data_sources=corpus/modern.jsonl.zst --set curate.split_by=source
 	@echo "With text of your own (.txt, .jsonl, .parquet, a folder): make demo SOURCES='my text.txt'"
 
 test: lint types unit

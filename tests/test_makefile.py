@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ONE_PROCESS = ["train.ranks=1", "train.threads=2", "train.backend=torch"]
 
 
 def words_of(folder: Path, *variables: str, target: str = "demo") -> list[str]:
@@ -45,13 +44,13 @@ def test_a_place_of_ones_own_text_arrives_as_it_was_typed(tmp_path: Path, place:
 def test_the_demo_has_the_bundled_text_and_quotas_for_its_genres(tmp_path: Path) -> None:
     words = words_of(tmp_path, "STORE=some where")
     assert words[:5] == ["run", "--store", "some where", "--channel", "demo"]
-    assert words[6::2] == ["data_sources=corpus/small.jsonl.zst", "data_quotas=ci=200%,fu=200%", *ONE_PROCESS]
+    assert words[6::2] == ["data_sources=corpus/small.jsonl.zst", "data_quotas=ci=200%,fu=200%"]
 
 
 def test_the_modern_demo_keeps_pieces_of_a_chapter_together(tmp_path: Path) -> None:
     words = words_of(tmp_path, target="demo-modern")
     assert words[:5] == ["run", "--store", "runs/modern", "--channel", "modern"]
-    assert words[6::2] == ["data_sources=corpus/modern.jsonl.zst", "curate.split_by=source", *ONE_PROCESS]
+    assert words[6::2] == ["data_sources=corpus/modern.jsonl.zst", "curate.split_by=source"]
 
 
 def test_the_chat_demo_tunes_the_champion_of_the_demo_in_its_store(tmp_path: Path) -> None:

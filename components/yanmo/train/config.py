@@ -56,7 +56,7 @@ class TrainConfig(
 
     @classmethod
     def left_open(cls, values: dict[str, object]) -> dict[str, str | int | float | bool]:
-        """Options that nobody gave, on a CPU: ranks that divide the batch (automatic.py adapts to GPUs)."""
+        """Options that nobody gave, on a CPU (automatic.py adapts to GPUs)."""
         others = left_to_a_cpu(values) | left_to_the_launcher(values) | left_to_lora(values)
         return {**super().left_open(values), **others}
 

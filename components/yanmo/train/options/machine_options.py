@@ -10,8 +10,8 @@ from yanmo.options.fields import Options, Scalar, opt
 
 AUTO = -1
 """--micro-batch auto: find the largest that fits."""
-CPU_RANKS = 2
-"""Ranks of a training on a CPU, whatever its cores: other numbers of ranks give other last digits."""
+CPU_THREADS = 2
+"""Threads of a training on a CPU, whatever its cores: other numbers of them give other last digits."""
 
 
 def fitting_ranks(batch_rows: int, micro_batches: Iterable[int], most: int) -> int:
@@ -39,10 +39,17 @@ def rows_of_a_node(values: Mapping[str, Any]) -> int:
 
 
 def left_to_a_cpu(values: Mapping[str, Any]) -> dict[str, Scalar]:
-    """What the ranks of a CPU become where nobody gives them: as many as share out the batch."""
-    rows = (values["micro_batch"], values["night_micro_batch"])
-    most = 1 if values["device"] == "mps" else CPU_RANKS
-    return {"ranks": fitting_ranks(rows_of_a_node(values), rows, most) or most}
+    """Threads and engine on a CPU where nobody gives them.
+
+    Two threads of one process exchange nothing, and torch alone copies nothing (docs/train.md#speed). Several
+    ranks take a thread each, so that it makes no difference on how many nodes they are.
+    """
+    is_alone = values["ranks"] * values["nnodes"] == 1 and values["device"] != "cuda"
+    asked = values["zero_stage"] > 1 or values["offload"] != "none" or values["deepspeed_config"]
+    return {
+        "threads": CPU_THREADS if is_alone else 1,
+        "backend": "torch" if is_alone and not asked else "deepspeed",
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,22 +129,32 @@ class MachineOptions(Options, group="machine"):
         by_machine=True,
     )
     ranks: int = opt(
-        CPU_RANKS,
+        1,
         "worker processes on each node, one per GPU or group of CPU cores",
         kind="execution",
         least=1,
         most=10_000,
-        auto="one per visible GPU, on a CPU {default}; fewer where the batch does not divide among them",
+        auto="one per visible GPU, fewer where the batch does not divide among them; on a CPU {default}",
         by_machine=True,
         variable="PET_NPROC_PER_NODE",
     )
-    threads: int = opt(1, "CPU threads per rank", kind="execution", least=1, most=10_000)
+    threads: int = opt(
+        1,
+        "CPU threads per rank",
+        kind="execution",
+        least=1,
+        most=10_000,
+        auto=f"{CPU_THREADS} for one rank on a CPU, else {{default}}",
+        by_machine=True,
+    )
     backend: str = opt(
         "deepspeed",
-        "training engine: deepspeed, or torch alone (for MPS and for comparison)",
+        "training engine: deepspeed, or torch alone, where every rank holds everything",
         kind="execution",
         choices=("deepspeed", "torch"),
-        auto="torch where DeepSpeed is not installed (a Mac, arm64), else {default}",
+        auto="torch for one rank on a CPU, unless --zero-stage or --deepspeed-config needs DeepSpeed, and "
+        "where it is not installed (a Mac, arm64); else {default}",
+        by_machine=True,
     )
     deepspeed_config: str = opt("", "JSON file to merge into DeepSpeed's configuration", kind="execution")
     attention: str = opt(

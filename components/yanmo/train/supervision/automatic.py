@@ -1,17 +1,14 @@
-"""What options left to `auto` become: device, precision, ranks, attention, compiling.
+"""What options left to `auto` become: device, precision, ranks, threads, engine, attention, compiling.
 
-On a CPU they are the defaults. On GPUs they are bf16 where it is native, one rank per visible GPU,
-variable-length flash attention where it runs, and compiled layers where there is a compiler.
+On a CPU they are the defaults: one rank of two threads under torch alone, or one thread each of so many ranks
+as were given, under DeepSpeed. On GPUs they are bf16 where it is native, one rank per visible GPU under
+DeepSpeed, variable-length flash attention where it runs, and compiled layers where there is a compiler.
 
 The precision is part of the key, so the choice of the first machine is recorded under the given options and
 inputs (store/runs/auto_record.py); later runs with the same ones, on any machine, use the record. It holds
-only facts: the precision in the key and the machine's GPUs. Ranks, attention and compiling follow from the
-facts and from the other options at each start, so an option outside of the key (`--micro-batch`,
-`--zero-stage`) changes nothing for a run without it. A machine that cannot do what it was asked for records
-nothing.
-
-The backend is DeepSpeed wherever it is installed, as on Linux x86_64: on one CPU rank torch's is 1.13 times
-as fast (docs/train.md), and on a GPU nobody has measured either.
+only facts: the precision in the key and the machine's GPUs. All else follows from the facts and from the
+other options at each start, so an option outside of the key (`--micro-batch`, `--zero-stage`) changes nothing
+for a run without it. A machine that cannot do what it was asked for records nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from yanmo.store.runs.auto_record import AutoRecord, keep_first, put_in_place, r
 from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.starting_model import CONFIG, shape_in
-from yanmo.train.options.machine_options import CPU_RANKS, fitting_ranks, rows_of_a_node
+from yanmo.train.options.machine_options import fitting_ranks, left_to_a_cpu, rows_of_a_node
 from yanmo.train.supervision.continued import as_continued
 
 log = logging.getLogger(__name__)
@@ -85,7 +82,7 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
     found = None if options.auto_again else read_record(run.store, name, check)
     if found is not None:
         values = _as_recorded(run, found)
-        log.info("auto: %s, as recorded in %s/%s", _shown(values), run.store.uri, name)
+        log.info("auto: %s, as recorded in %s/%s", _shown(values, left), run.store.uri, name)
         if values["device"] == "cpu" and gpu_files():
             log.info(
                 "a GPU may be here: --device cuda makes a training of its own, --auto-again decides again"
@@ -112,7 +109,7 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
         first = keep_first(run.store, name, record, check)
     who = f"decided here ({machine})" if first == record else "decided by another machine just now"
     values = values if first == record else _as_recorded(run, first)
-    log.info("auto: %s, %s, kept in %s/%s", _shown(values), who, run.store.uri, name)
+    log.info("auto: %s, %s, kept in %s/%s", _shown(values, left), who, run.store.uri, name)
     return _with(run, left, values)
 
 
@@ -128,7 +125,7 @@ def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, An
     options: TrainConfig = run.options
     rows = (options.micro_batch, options.night_micro_batch)
     on_gpu = options.device == "cuda" if "device" in run.given else machine.gpus > 0
-    most = max(machine.gpus, 1) if on_gpu else CPU_RANKS
+    most = max(machine.gpus, 1)
     capability = machine.capability or (0, 0)
     if "precision" in run.given:
         precision = options.precision
@@ -138,10 +135,13 @@ def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, An
     if on_gpu:
         attention = _plain_attention(options) if _unfit(run, precision, machine) else "varlen"
     is_plain = options.zero_stage < 3 and options.offload == "none" and not options.gradient_checkpointing
+    ranks = (fitting_ranks(rows_of_a_node(vars(options)), rows, most) or most) if on_gpu else 1
+    of_ranks = {"threads": 1, "backend": "deepspeed"} if on_gpu else left_to_a_cpu(vars(options))
     return {
         "device": "cuda" if on_gpu else "cpu",
         "precision": precision,
-        "ranks": fitting_ranks(rows_of_a_node(vars(options)), rows, most) or most,
+        "ranks": ranks,
+        **of_ranks,
         "compile": on_gpu and _can_compile(machine) and is_plain,
         "attention": attention,
     }
@@ -259,7 +259,7 @@ def _with(run: TrainRun, left: list[str], values: Mapping[str, Any]) -> TrainCon
         changes = _off_the_gpu(run) if values["device"] == "cpu" else {}
         found = "no GPU was found here or by the run that decided; --device cuda trains where one is"
         advice = f". {found}, or {_go_on(changes)}" if changes else ""
-        raise EnvironmentFault(f"{error} (chosen automatically: {_shown(values)}){advice}") from error
+        raise EnvironmentFault(f"{error} (chosen automatically: {_shown(values, left)}){advice}") from error
 
 
 def _check(run: TrainRun, left: list[str], record: AutoRecord) -> None:
@@ -307,5 +307,5 @@ def _recipe(run: TrainRun, changes: Mapping[str, Any], more: Mapping[str, Any] |
     )
 
 
-def _shown(values: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={spelled(values[name])}" for name in LEFT)
+def _shown(values: Mapping[str, Any], left: list[str]) -> str:
+    return " ".join(f"{name}={spelled(values[name])}" for name in left)

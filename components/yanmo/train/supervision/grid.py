@@ -173,13 +173,15 @@ def first_settings(options: TrainConfig, cores: int) -> Iterator[Setting]:
     for ranks, threads in places:
         share = options.batch_rows // ranks
         for rows in sorted({share // part for part in (1, 2, 4) if share % part == 0 and share >= part}):
-            yield {"ranks": ranks, "threads": threads, "micro_batch": rows}
+            # The engine too: what is left open may be another one for another number of ranks.
+            yield {"ranks": ranks, "threads": threads, "micro_batch": rows, "backend": options.backend}
 
 
 def second_settings(options: TrainConfig) -> Iterator[Setting]:
     """Further settings, tried with the best of the first."""
+    other = {"deepspeed": "torch", "torch": "deepspeed"}[options.backend]
+    yield {"zero_stage": 1, "backend": other}
     yield {"zero_stage": 2, "backend": "deepspeed"}
-    yield {"zero_stage": 1, "backend": "torch"}
 
 
 def _advice(run: TrainRun, best: Setting, speed: float, clock: Clock) -> str:

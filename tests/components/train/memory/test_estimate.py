@@ -73,11 +73,11 @@ def test_offload_moves_states_to_the_cpu():
 
 
 def test_what_cannot_fit_is_refused_with_what_would():
-    asked = options("--size=medium", "--ranks=1", "--memory-gib=6.6", "--device=cpu")
+    asked = options("--size=medium", "--backend=deepspeed", "--memory-gib=6.6", "--device=cpu")
     with pytest.raises(EnvironmentFault, match="--micro-batch 2 would fit"):
         check(asked, 8192, "cpu")
     check(dataclasses.replace(asked, micro_batch=2), 8192, "cpu")
-    tight = options("--size=large", "--ranks=1", "--memory-gib=15.5", "--device=cpu")
+    tight = options("--size=large", "--backend=deepspeed", "--memory-gib=15.5", "--device=cpu")
     with pytest.raises(EnvironmentFault, match="--gradient-checkpointing would fit"):
         check(tight, 8192, "cpu")
     with pytest.raises(EnvironmentFault, match="smaller --size"):
@@ -232,7 +232,7 @@ def test_the_capability_of_the_least_gpu_is_read_from_nvidia_smi(monkeypatch, tm
 @pytest.mark.parametrize("targets", ["all", "q_proj,v_proj", "k_proj,o_proj,down_proj"])
 def test_with_lora_only_the_adapter_has_gradients_and_states(targets):
     flags = ["--layers=3", "--width=96", "--heads=4", "--kv-heads=2", "--head-width=16", "--feed-forward=80"]
-    flags += ["--optimizer=adamw", "--ranks=1", "--tied-head=true", "--start=random"]
+    flags += ["--optimizer=adamw", "--backend=deepspeed", "--tied-head=true", "--start=random"]
     asked = options(*flags, "--lora-rank=5", f"--lora-targets={targets}")
     decoder = Decoder(decoder_config(asked, 500))
     adapt(decoder, lora_of(asked), seed=0)

@@ -63,6 +63,6 @@ def test_what_cannot_be_is_refused_by_name(flags, said):
     assert said in str(refused.value)
 
 
-def test_ranks_of_a_cpu_share_out_the_rows_of_their_node():
+def test_a_node_without_gpus_is_one_rank_of_one_thread():
     options = load(TrainConfig, [*TWO, "--batch-rows=6"], "yanmo train")
-    assert (options.ranks, options.rank_rows) == (1, 3), "3 rows a node, which two ranks cannot share"
+    assert (options.ranks, options.threads, options.rank_rows) == (1, 1, 3)

@@ -39,6 +39,15 @@ H200 = {"name": "NVIDIA H200", "capability": (9, 0), "has_varlen": True, "compil
 NONE, ONE, EIGHT = Machine(), Machine(gpus=1, **H200), Machine(gpus=8, **H200)
 V100 = Machine(gpus=1, name="V100", capability=(7, 0), has_varlen=True, compiles=True)
 MACHINES = [NONE, ONE, EIGHT, V100]
+ON_A_CPU = {
+    "device": "cpu",
+    "precision": "fp32",
+    "ranks": 1,
+    "threads": 2,
+    "backend": "torch",
+    "compile": False,
+    "attention": "auto",
+}
 UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SMALL = ("--layers=1", "--width=32", "--heads=2", "--kv-heads=1", "--head-width=16", "--feed-forward=48")
 
@@ -172,13 +181,36 @@ def test_a_gpu_gets_what_a_person_with_one_wants(
 
 @UNHURRIED
 @given(rows=st.integers(1, 64), micro=st.sampled_from([0, 1, 2, 4]))
-def test_a_cpu_trains_as_it_always_did(store_template, rows, micro) -> None:
+def test_a_cpu_trains_with_two_threads_of_one_rank(store_template, rows, micro) -> None:
     if micro and rows % micro:
         return
     run = run_of(str(store_template), f"--batch-rows={rows}", f"--micro-batch={micro}")
-    ranks = next((n for n in (2, 1) if rows % n == 0 and not (micro and rows // n % micro)), None)
-    expected = {"device": "cpu", "precision": "fp32", "ranks": ranks, "compile": False, "attention": "auto"}
-    assert decide(run, NONE) == expected
+    assert decide(run, NONE) == ON_A_CPU
+
+
+@pytest.mark.parametrize(
+    ("flags", "threads", "backend"),
+    [
+        ((), 2, "torch"),
+        (("--ranks=2",), 1, "deepspeed"),
+        (("--nnodes=2", "--rendezvous=node-0:29500"), 1, "deepspeed"),
+        (("--zero-stage=2",), 2, "deepspeed"),
+        (("--deepspeed-config=mine.json",), 2, "deepspeed"),
+        (("--ranks=2", "--backend=torch"), 1, "torch"),
+        (("--ranks=2", "--threads=3"), 3, "deepspeed"),
+        (("--threads=4",), 4, "torch"),
+        (("--backend=deepspeed",), 2, "deepspeed"),
+    ],
+)
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_threads_and_engine_of_a_cpu_follow_from_its_ranks(store, flags, threads, backend, device) -> None:
+    settled = settle(run_of(str(store), f"--device={device}", *flags), Asked(NONE))
+    assert (settled.device, settled.threads, settled.backend) == ("cpu", threads, backend)
+
+
+def test_a_mac_needs_no_flag_but_its_device(store) -> None:
+    settled = settle(run_of(str(store), "--device=mps"), Asked(NONE))
+    assert (settled.ranks, settled.backend) == (1, "torch")
 
 
 def test_the_demos_options_on_a_cpu_are_the_defaults_of_the_class_and_of_size_tiny(store) -> None:
@@ -186,11 +218,12 @@ def test_the_demos_options_on_a_cpu_are_the_defaults_of_the_class_and_of_size_ti
     settled = settle(run, Asked(NONE))
     plain = TrainConfig(**SIZES["tiny"])
     assert by_kind(settled, "semantic") == by_kind(plain, "semantic")
-    assert by_kind(settled, "execution") == by_kind(plain, "execution") | {"device": "cpu"}
+    of_a_cpu = {"device": "cpu", "threads": 2, "backend": "torch"}
+    assert by_kind(settled, "execution") == by_kind(plain, "execution") | of_a_cpu
     assert [type(v) for v in by_kind(settled, "semantic").values()] == [
         type(v) for v in by_kind(plain, "semantic").values()
     ]
-    assert (settled.ranks, settled.threads, settled.precision, settled.steps) == (2, 1, "fp32", 750)
+    assert (settled.ranks, settled.precision, settled.steps) == (1, "fp32", 750)
 
 
 @pytest.mark.parametrize("first", MACHINES, ids=str)
@@ -244,7 +277,7 @@ def test_a_machine_with_fewer_gpus_says_which_flags_go_on_there(place, capsys) -
     two = Machine(gpus=2, **H200)
     assert train(place, two) == 78
     stderr = capsys.readouterr().err
-    assert "8 GPUs (device, ranks, attention, compile, precision as recorded" in stderr
+    assert "8 GPUs (device, ranks, threads, backend, attention, compile, precision as recorded" in stderr
     assert "shows 2; run the command where there are more; or go on here with --ranks 2" in stderr
     assert train(place, NONE) == 78
     stderr = capsys.readouterr().err
@@ -268,8 +301,14 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_not_recorded_for_those_that_ha
     assert not records(place)
     assert train(place, ONE, "--device=cuda") == 0
     assert made(place)[1] == {
-        "device": "cuda", "precision": "bf16", "ranks": 1, "compile": True, "attention": "varlen"
-    }  # fmt: skip
+        "device": "cuda",
+        "precision": "bf16",
+        "ranks": 1,
+        "threads": 1,
+        "backend": "deepspeed",
+        "compile": True,
+        "attention": "varlen",
+    }
 
 
 def test_a_run_that_met_a_node_without_its_gpu_goes_on_where_one_is(store) -> None:
@@ -313,7 +352,7 @@ def test_the_flags_that_a_machine_without_gpus_is_given_make_the_same_key(store)
     (record,) = records(str(store)).values()
     assert train(str(store), NONE, "--device=cpu", "--precision=bf16") == 0
     assert made(str(store))[0] == record["key"]
-    assert made(str(store))[1]["ranks"] == 2
+    assert made(str(store))[1]["threads"] == 2
 
 
 def test_idle_gpus_are_reported(store, capsys) -> None:
@@ -385,7 +424,7 @@ def test_of_machines_that_race_one_record_counts_for_all(place, flags) -> None:
     assert last.times == 0 and settled in found
     assert settled["precision"] == record["options"]["precision"]
     seen = record["machine"]["gpus"]
-    assert (settled["device"], settled["ranks"]) == (("cuda", seen) if seen else ("cpu", 2))
+    assert (settled["device"], settled["ranks"]) == (("cuda", seen) if seen else ("cpu", 1))
 
 
 def copy(place: str, target: str, pointer: str) -> None:
@@ -581,7 +620,7 @@ def test_a_contradiction_is_reported_with_what_auto_became(store, capsys) -> Non
     assert train(str(store), NONE, "--offload=optimizer") == 78
     stderr = capsys.readouterr().err
     assert "--offload optimizer needs a GPU" in stderr
-    assert "chosen automatically: device=cpu ranks=2" in stderr
+    assert "chosen automatically: device=cpu ranks=1" in stderr
     assert not records(str(store)), "what cannot be is not recorded"
 
 
@@ -590,7 +629,7 @@ def test_off_cuda_nothing_is_asked_and_nothing_recorded(store, device) -> None:
     look = Asked(EIGHT)
     more = ("--backend=torch",) if device == "mps" else ()
     settled = settle(run_of(str(store), f"--device={device}", *more), look)
-    assert (settled.device, settled.ranks, settled.precision) == (device, 2 if device == "cpu" else 1, "fp32")
+    assert (settled.device, settled.ranks, settled.precision) == (device, 1, "fp32")
     assert look.times == 0 and not records(str(store))
 
 
@@ -599,7 +638,7 @@ def test_a_benchmark_asks_the_machine_and_records_nothing(store) -> None:
     found = settle(run, Asked(EIGHT))
     assert (found.ranks, found.device, found.precision) == (8, "cuda", "bf16")
     assert (found.compile, found.attention) == (False, "auto"), "it tries these itself"
-    assert settle(run, Asked(NONE)).ranks == 2
+    assert settle(run, Asked(NONE)).ranks == 1
     assert not records(str(store))
 
 
@@ -649,7 +688,7 @@ def test_a_training_that_paused_on_a_cpu_goes_on_as_it_began_on_a_machine_with_g
         return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
     first = start(0, "--max-seconds=0.05")
-    assert first.returncode == 0 and "auto: device=cpu ranks=2" in first.stderr, first.stderr
+    assert first.returncode == 0 and "auto: device=cpu ranks=1 threads=2" in first.stderr, first.stderr
     assert "decided here (no GPU)" in first.stderr
     (folder,) = [p for p in Path(store).glob("runs/train/*") if p.name != "auto"]
     second = start(8)
@@ -657,7 +696,7 @@ def test_a_training_that_paused_on_a_cpu_goes_on_as_it_began_on_a_machine_with_g
     opened = open_store(str(store))
     output = open_reference(opened, read_pointer(opened, "dev", "train"))
     assert output.manifest.key == folder.name
-    assert (output.manifest.execution["device"], output.manifest.execution["ranks"]) == ("cpu", 2)
+    assert (output.manifest.execution["device"], output.manifest.execution["ranks"]) == ("cpu", 1)
     (record,) = records(str(store)).values()
     assert record["key"] == folder.name
     third = start(1)
@@ -692,10 +731,11 @@ def without_deepspeed(monkeypatch) -> None:
 def test_where_deepspeed_is_not_installed_torch_trains_and_the_key_is_the_same(
     store, without_deepspeed, monkeypatch
 ) -> None:
-    options = settle(run_of(str(store)), Asked(NONE))
-    assert options == settle(run_of(str(store), "--backend=torch"), Asked(NONE))
+    options = settle(run_of(str(store), "--ranks=2"), Asked(NONE))
+    assert options == settle(run_of(str(store), "--ranks=2", "--backend=torch"), Asked(NONE))
     monkeypatch.undo()
-    assert settle(run_of(str(store)), Asked(NONE)) == dataclasses.replace(options, backend="deepspeed")
+    with_it = settle(run_of(str(store), "--ranks=2"), Asked(NONE))
+    assert with_it == dataclasses.replace(options, backend="deepspeed")
     assert (options.backend, by_kind(options, "semantic")) == (
         "torch",
         by_kind(run_of(str(store)).options, "semantic"),
