@@ -39,6 +39,12 @@ _UNHEARD_SECONDS = 5.0
 _LAST_WORDS_SECONDS = 30.0
 """How long the workers' log is still read after they have ended."""
 
+_SPINS = "3000"
+"""How often a thread of libgomp's looks whether the others are done, before it sleeps.
+
+Its own 300,000 are some 15 ms. Where other work wants the cores, each of a step's many waits then takes a
+turn of the scheduler from the thread that is waited for (docs/train.md#speed).
+"""
 _ALONE = {
     **{"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0", "ROLE_RANK": "0"},
     **{"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "1", "ROLE_WORLD_SIZE": "1"},
@@ -85,6 +91,8 @@ def start(options: TrainConfig, job_path: Path, place: Place | None = None) -> s
         # Sums in another order have other last digits; this keeps runs on one machine equal.
         "MKL_CBWR": os.environ.get("MKL_CBWR", "AUTO,STRICT"),
     }
+    if "OMP_WAIT_POLICY" not in env:
+        env.setdefault("GOMP_SPINCOUNT", _SPINS)
     # A session of its own: Ctrl-C reaches only the supervisor, which asks for an orderly stop. What the
     # workers' libraries print goes to their log: stdout is the supervisor's, and may be read by a script.
     return subprocess.Popen(

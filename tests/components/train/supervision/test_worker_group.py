@@ -6,9 +6,11 @@ import io
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from yanmo.train.config import TrainConfig
 from yanmo.train.supervision import worker_group
 from yanmo.train.supervision.worker_group import WorkersLog
 
@@ -148,3 +150,22 @@ def test_a_grandchild_that_keeps_the_pipe_open_is_not_waited_for(tmp_path, monke
     result.wait()
     assert time.monotonic() - began < 30
     assert [status.step for status in result.statuses] == [5]
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, "3000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, None)],
+)
+def test_threads_that_wait_soon_sleep_unless_a_person_says_otherwise(tmp_path, monkeypatch, given, spins):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    process = worker_group.start(TrainConfig(threads=2), tmp_path / "none.json")
+    try:
+        text = Path(f"/proc/{process.pid}/environ").read_text()
+    finally:
+        process.kill()
+        process.communicate()
+    found = dict(line.partition("=")[::2] for line in text.split("\0"))
+    assert (found.get("GOMP_SPINCOUNT"), found["OMP_NUM_THREADS"]) == (spins, "2")
