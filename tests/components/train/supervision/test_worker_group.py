@@ -163,7 +163,8 @@ def test_threads_that_wait_soon_sleep_unless_a_person_says_otherwise(tmp_path, m
         monkeypatch.setenv(name, value)
     process = worker_group.start(TrainConfig(threads=2), tmp_path / "none.json")
     try:
-        text = Path(f"/proc/{process.pid}/environ").read_text()
+        while not (text := Path(f"/proc/{process.pid}/environ").read_text()):
+            time.sleep(0.01)  # it is still being made
     finally:
         process.kill()
         process.communicate()
