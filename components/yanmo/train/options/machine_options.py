@@ -38,11 +38,11 @@ def rows_of_a_node(values: Mapping[str, Any]) -> int:
     return rows // nodes if rows % nodes == 0 else 0
 
 
-def left_to_a_cpu(values: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Threads and engine on a CPU where nobody gives them.
+def threads_and_backend(values: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Threads and engine where nobody gives them; device `auto` stands for a CPU.
 
-    Two threads of one process exchange nothing, and torch alone copies nothing (docs/train.md#speed). Several
-    ranks take a thread each, so that it makes no difference on how many nodes they are.
+    On a CPU two threads of one process exchange nothing, and torch alone copies nothing: docs/train.md#speed.
+    Several ranks take a thread each, so that it makes no difference on how many nodes they are.
     """
     is_alone = values["ranks"] * values["nnodes"] == 1 and values["device"] != "cuda"
     asked = values["zero_stage"] > 1 or values["offload"] != "none" or values["deepspeed_config"]

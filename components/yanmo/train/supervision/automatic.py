@@ -30,7 +30,7 @@ from yanmo.store.runs.auto_record import AutoRecord, keep_first, put_in_place, r
 from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.starting_model import CONFIG, shape_in
-from yanmo.train.options.machine_options import fitting_ranks, left_to_a_cpu, rows_of_a_node
+from yanmo.train.options.machine_options import fitting_ranks, rows_of_a_node, threads_and_backend
 from yanmo.train.supervision.continued import as_continued
 
 log = logging.getLogger(__name__)
@@ -136,12 +136,12 @@ def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, An
         attention = _plain_attention(options) if _unfit(run, precision, machine) else "varlen"
     is_plain = options.zero_stage < 3 and options.offload == "none" and not options.gradient_checkpointing
     ranks = (fitting_ranks(rows_of_a_node(vars(options)), rows, most) or most) if on_gpu else 1
-    of_ranks = {"threads": 1, "backend": "deepspeed"} if on_gpu else left_to_a_cpu(vars(options))
+    device = "cuda" if on_gpu else "cpu"
     return {
-        "device": "cuda" if on_gpu else "cpu",
+        "device": device,
         "precision": precision,
         "ranks": ranks,
-        **of_ranks,
+        **threads_and_backend({**vars(options), "device": device}),
         "compile": on_gpu and _can_compile(machine) and is_plain,
         "attention": attention,
     }

@@ -42,8 +42,8 @@ _LAST_WORDS_SECONDS = 30.0
 _SPINS = "3000"
 """How often a thread of libgomp's looks whether the others are done, before it sleeps.
 
-Its own 300,000 are some 15 ms. Where other work wants the cores, each of a step's many waits then takes a
-turn of the scheduler from the thread that is waited for (docs/train.md#speed).
+By itself it looks 300,000 times, and where other work wants the cores, it takes them from the thread that
+it waits for (measured: docs/train.md#speed).
 """
 _ALONE = {
     **{"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0", "ROLE_RANK": "0"},
