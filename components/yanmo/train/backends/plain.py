@@ -21,6 +21,7 @@ from yanmo.train.backends.engine import Part, StateReader
 from yanmo.train.backends.flat import FlatEngine, collective_timeout
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.backends.loss_scale import FIRST_POWER, WINDOW, LossScale
+from yanmo.train.backends.norm import norm_of
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
 from yanmo.train.backends.precision import DTYPES
 from yanmo.train.config import TrainConfig
@@ -120,7 +121,7 @@ class PlainEngine(FlatEngine):
         if self._scaler:
             self._scaler.scale(gradients[0].new_zeros(()))  # makes its scale, at its first use
             self._scaler.unscale_(self.optimizer)
-        self._norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
+        self._norm = norm_of(gradients)
         finite = torch.isfinite(self._norm)
         if self._defers:
             self.optimizer.found_inf = (~finite).float()

@@ -29,6 +29,7 @@ from yanmo.train.backends.engine import StateReader
 from yanmo.train.backends.flat import FlatEngine, collective_timeout, copy_with, trained
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.backends.loss_scale import WINDOW, LossScale
+from yanmo.train.backends.norm import norm_of
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
 from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
@@ -137,12 +138,39 @@ class ZeroEngine(FlatEngine):
         if self._is_stage_3:
             self._locate(*self._stage_3())
         else:
+            if options.precision == "fp32" and options.offload == "none":
+                self._spare_copies()
             flats: list[Tensor] = [group["params"][0] for group in self.optimizer.param_groups]
             self._locate(flats, [self._pieces_of(i) for i in range(len(flats))])
 
     @property
     def _is_stage_3(self) -> bool:
         return self.options.zero_stage == 3
+
+    def _spare_copies(self) -> None:
+        """Stages 1 and 2 in fp32: update the weights of the forward pass themselves, take the norm in fp32.
+
+        DeepSpeed keeps a second fp32 copy, as it must beside 16-bit weights, copies each gradient to float64
+        for its norm, and has a single rank reduce its gradient, which takes as long as copying it.
+        """
+        zero = self._engine.optimizer
+        for own, shares in zip(
+            zero.single_partition_of_fp32_groups, zero.parallel_partitioned_bit16_groups, strict=True
+        ):
+            own.data = shares[self.rank].data
+        zero.scaled_global_norm = self._norm_of_all
+        if self.world_size == 1:
+            zero.buffered_reduce_fallback = lambda *arguments, **more: None
+
+    def _norm_of_all(self, norm_type: int = 2) -> Tensor:
+        """In place of DeepSpeed's, called as it is: the norm of the reduced gradient, over all ranks."""
+        groups = self._engine.optimizer.averaged_gradients.values()
+        norm = norm_of(gradient for group in groups for gradient in group)
+        if self.world_size == 1:
+            return norm
+        squared = norm.square()
+        dist.all_reduce(squared)
+        return squared.sqrt()
 
     def _pieces_of(self, group: int) -> list[Piece]:
         """Stages 1 and 2: the group's parameters lie one after another and are cut into equal parts."""

@@ -86,17 +86,21 @@ def fit_buckets(config: dict[str, Any], elements: int, ranks: int) -> None:
     """Make DeepSpeed's gradient bucket no larger than the gradient: it is allocated whole in every step.
 
     By default it holds 5e8 numbers: in fp32, 2 GB of GPU memory for any model. A single rank needs no
-    reduce-scatter; without it the gradient is the same and a step takes 3 % less time (`tiny`, 16 rows). What
-    the user's file sets is kept.
+    reduce-scatter, and in fp32 no bucket: gradients that are larger than it, here 1, are not copied to it.
+    What the user's file sets is kept.
 
     Args:
         config: what `engine_config` returned; changed in place.
         elements: number of weights of the model.
     """
     zero = config["zero_optimization"]
+    alone = ranks == 1 and zero["stage"] < 3
+    in_fp32 = "bf16" not in config and "fp16" not in config
     zero.setdefault("reduce_bucket_size", min(elements, 500_000_000))
-    if ranks == 1 and zero["stage"] < 3:
+    if alone:
         zero.setdefault("reduce_scatter", False)
+        if in_fp32:
+            zero.setdefault("contiguous_gradients", False)
 
 
 def _read(path: str) -> dict[str, Any]:

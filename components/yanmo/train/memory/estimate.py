@@ -93,7 +93,9 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
         weights, gradients, share = e * every + (4 * count if e == 2 else 0), 4 * count, 1
     else:
         stage, share = options.zero_stage, w
-        weights = e * every // (w if stage == 3 else 1) + 4 * count // w
+        weights = e * every // (w if stage == 3 else 1)
+        if stage == 3 or e == 2 or options.offload != "none":
+            weights += 4 * count // w  # an fp32 copy; else the weights themselves are updated
         gradients = 4 * count // (w if stage > 1 else 1) + 4 * count // w
     # The head's fp32 gradient is there before the others; in the backward the embedding's joins it.
     in_16_bits = e * count if e == 2 else 0
@@ -169,7 +171,8 @@ class _Moments:
         muon = 4 * matrices // o.world_size if o.optimizer == "muon" else 0
         if muon and self._is_shared_out and o.world_size > 1:
             muon += 8 * matrices  # every matrix is cut: put together, and the updates
-        norm = 8 * max(matrices, table) // o.world_size if o.backend == "deepspeed" else 0  # in float64
+        in_float64 = o.backend == "deepspeed" and (o.precision != "fp32" or o.zero_stage == 3)
+        norm = 8 * max(matrices, table) // o.world_size if in_float64 else 0
         return found + max(muon, norm)
 
     @property

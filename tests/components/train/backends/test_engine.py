@@ -210,3 +210,26 @@ def test_a_batch_without_a_target_is_a_step_of_nothing(chosen):
     assert float(engine.accumulate(silent, silent.num_targets)) == 0 and engine.step()
     assert engine.gradient_norm() == 0
     assert all(bool(torch.isfinite(part.values).all()) for part in engine.parts())
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_in_fp32_the_weights_themselves_are_updated(stage):
+    engine = open_engine(random_decoder(), options(zero_stage=stage), "cpu")
+    held = sum(flat.untyped_storage().nbytes() for flat in engine.flats)
+    used = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in engine.decoder.parameters()}
+    assert set(used) == {flat.untyped_storage().data_ptr() for flat in engine.flats}
+    assert sum(used.values()) == held
+    before = {part.name: part.values.clone() for part in engine.parts() if part.kind == "weight"}
+    train(engine, range(1))
+    after = {name: p.detach().flatten() for name, p in engine.decoder.named_parameters()}
+    assert all(not torch.equal(before[name], after[name]) for name in after)
+
+
+@backends
+def test_the_norm_of_several_micro_batches_is_that_of_one(chosen):
+    norms = []
+    for micro in (4, 1):
+        engine = open_engine(random_decoder(), options(micro_batch=micro, **chosen), "cpu")
+        train(engine, range(1), micro=micro)
+        norms.append(engine.gradient_norm())
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)

@@ -77,7 +77,7 @@ def test_what_cannot_fit_is_refused_with_what_would():
     with pytest.raises(EnvironmentFault, match="--micro-batch 2 would fit"):
         check(asked, 8192, "cpu")
     check(dataclasses.replace(asked, micro_batch=2), 8192, "cpu")
-    tight = options("--size=large", "--backend=deepspeed", "--memory-gib=15.5", "--device=cpu")
+    tight = options("--size=large", "--backend=deepspeed", "--memory-gib=14", "--device=cpu")
     with pytest.raises(EnvironmentFault, match="--gradient-checkpointing would fit"):
         check(tight, 8192, "cpu")
     with pytest.raises(EnvironmentFault, match="smaller --size"):
@@ -241,7 +241,7 @@ def test_with_lora_only_the_adapter_has_gradients_and_states(targets):
     assert parameters(asked, 500) == (every, trained)
     found = estimate(asked, 500, "cpu")
     assert (found.weights, found.gradients, found.optimizer) == (
-        4 * every + 4 * trained,
+        4 * every,
         2 * 4 * trained,
         8 * trained,
     )
