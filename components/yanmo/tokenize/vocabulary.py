@@ -62,8 +62,10 @@ class Counts:
         codes = np.frombuffer(text.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
         found = np.bincount(codes)  # not of all 1.1 million code points for each batch
         self.characters[: len(found)] += found
-        for value in batch["text"].filter(pc.match_substring_regex(batch["text"], "[A-Za-z]{2}")).to_pylist():
-            self.latin.update(_LATIN.findall(value))
+        if found[ord("A") : ord("z") + 1].any():  # most batches have no letter, and looking takes a while
+            has_latin = pc.match_substring_regex(batch["text"], "[A-Za-z]{2}")
+            for value in batch["text"].filter(has_latin).to_pylist():
+                self.latin.update(_LATIN.findall(value))
         self.genres.update(batch["genre"].unique().to_pylist())
 
     def merge(self, other: Counts) -> None:

@@ -32,7 +32,7 @@ from yanmo.store.output import Output
 from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.counting import count
 from yanmo.tokenize.foreign import read_segmenter
-from yanmo.tokenize.jieba_agreement import full_agreement, sampled, shares_of, thinned
+from yanmo.tokenize.jieba_agreement import full_agreement, shares_of, thinned
 from yanmo.tokenize.lexicon import (
     USER_FILE,
     Lexicon,
@@ -43,7 +43,7 @@ from yanmo.tokenize.lexicon import (
 )
 from yanmo.tokenize.reuse import Encode, Shard, TokenizeRun, done_of, find_parts, make_part, take_over
 from yanmo.tokenize.segmenter import Segmenter
-from yanmo.tokenize.shards import LESS, Done, FileTask, read_documents, tokenize_file
+from yanmo.tokenize.shards import LESS, Done, FileTask, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer
 from yanmo.tokenize.vocabulary import TAGS, Counts, Vocabulary, choose, dictionary_segmenter
 
@@ -54,7 +54,6 @@ _CHOICE_OPTIONS = ("min_character_count", "character_share", "dictionary_weight"
 _VOCABULARY_OPTIONS = ("vocab_size", *_CHOICE_OPTIONS, "byte_level")
 _MOST_DICTIONARY_BYTES = 64 * MIB
 """Of a user dictionary; that of jieba has 5."""
-_FILES_SAMPLED = 16
 _BYTES_PER_WORKER = 64 << 20
 
 
@@ -121,7 +120,14 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
     """
     words = dictionary_segmenter(lexicon)
     workers = _workers(options, documents.entries("train-*.parquet"))
-    counts = count(documents.paths("train-*.parquet"), words, lexicon.user, workers)
+    counted = count(
+        documents.paths("train-*.parquet"),
+        words,
+        lexicon.user,
+        workers,
+        with_sentences=options.agreement_sentences > 0,
+    )
+    counts, sentences = counted.counts, thinned(counted.sentences, options.agreement_sentences)
     if not counts.characters.sum():
         raise DataError(
             f"{documents}: its training files hold no text; look at the report of the stage that made "
@@ -137,7 +143,6 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
     write_tokenizer(attempt, vocabulary, special, byte_level=options.byte_level)
     if lexicon.user:
         attempt.write(USER_FILE, lexicon.user)
-    sentences = sample_sentences(documents, options.agreement_sentences)
     log.info(
         "vocabulary of %d ids: %d characters that occur %d times or more, %d words",
         special.vocab_size,
@@ -182,19 +187,6 @@ def _described(
             found["ties"],
         )
     return described
-
-
-def sample_sentences(documents: Output, count: int) -> list[str]:
-    """Sentences of the training text, evenly spread; at most `count`, from at most 16 files."""
-    if not count:
-        return []
-    found: list[str] = []
-    entries = documents.entries("train-*.parquet")
-    step = -(-len(entries) // _FILES_SAMPLED) or 1
-    for entry in entries[::step]:
-        for batch in read_documents(documents.path(entry.path), ("text",)):
-            found += sampled(batch["text"])
-    return thinned(found, count)
 
 
 def work(run: TokenizeRun) -> Result:
