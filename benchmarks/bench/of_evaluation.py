@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.declared import Benchmark, Group, Place, Words
-from bench.rounds import cpu_seconds
+from bench.rounds import seconds
+from yanmo.common.control_group import usable_cpus
 
 if TYPE_CHECKING:
     from yanmo.evaluate.bits.of_documents import LoadedModel
@@ -39,7 +40,7 @@ def opened(place: Place) -> Iterator[list[Group]]:
     from yanmo.store.output import open_reference
     from yanmo.store.pointers import read_pointer
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(usable_cpus())  # of the harness's operations; ours compute on one thread each
     store = open_store(place.store)
     pointers = [read_pointer(store, place.channel, name) for name in ("champion", "evaluation_set")]
     output, texts_of = (open_reference(store, pointer) for pointer in pointers if pointer is not None)
@@ -64,20 +65,20 @@ def _groups(
     """Three questions to one model, ours and the harness's reading of the same folder."""
     import evaluate
 
-    context = loaded.model.config.max_position_embeddings
+    cores, context = usable_cpus(), loaded.model.config.max_position_embeddings
     pairs = evaluate.halves(loaded, texts, context)
     asked = evaluate.choices(pairs)
     whole, second, short = sum(map(len, texts)), *(sum(len(b) for _, b in x) for x in (pairs, asked))
 
     def speed(characters: int, work: Callable[[], object]) -> Callable[[], float]:
-        return lambda: characters / cpu_seconds(work)
+        return lambda: characters / seconds(work)
 
     rolling = {
-        "yanmo, windows overlap": speed(whole, lambda: evaluate.rolling(loaded, texts, 1)),
-        "yanmo, without overlap": speed(whole, lambda: evaluate.rolling(loaded, texts, 1, context)),
+        "yanmo, windows overlap": speed(whole, lambda: evaluate.rolling(loaded, texts, cores)),
+        "yanmo, without overlap": speed(whole, lambda: evaluate.rolling(loaded, texts, cores, context)),
     }
-    answers = {"yanmo": speed(second, lambda: evaluate.answers(loaded, pairs, 1))}
-    choices = {"yanmo": speed(short, lambda: evaluate.answers(loaded, asked, 1))}
+    answers = {"yanmo": speed(second, lambda: evaluate.answers(loaded, pairs, cores))}
+    choices = {"yanmo": speed(short, lambda: evaluate.answers(loaded, asked, cores))}
     for batch in batches:
         roll, answer = evaluate.harness(folder, context, batch)
         name = f"lm-evaluation-harness, batch {batch}"
@@ -95,14 +96,16 @@ def _groups(
 BENCHMARK = Benchmark(
     name="evaluation",
     title=("Evaluation", "评估"),
-    unit=("characters per CPU second", "每 CPU 秒字数"),
+    unit=("characters per second", "每秒字数"),
     about=(
-        "The champion of the store and ten test texts of each genre, one thread. Answers: the latter half of "
+        "The champion of the store and ten test texts of each genre, on all cores: ours score a batch on "
+        "each, the harness's operations have as many threads. Answers: the latter half of "
         "each text behind its first half. Choices: four answers of eight characters behind each first half, "
         "which we read once. Whole texts: the windows of lm-evaluation-harness do not overlap; ours do, and "
         "so read a long text twice, unless told otherwise. `small`: 40 M random weights, a fifth of the "
         "texts; without `auto`, whose search for a batch takes minutes there.",
-        "仓库中的冠军模型，每种体裁十篇测试文字，单线程。回答：给出前一半，评后一半。选项：每个前一半之后"
+        "仓库中的冠军模型，每种体裁十篇测试文字，用所有的核：我们每个核评一批，harness 的每个运算用同样多的"
+        "线程。回答：给出前一半，评后一半。选项：每个前一半之后"
         "四个八字的回答，我们只读一遍前一半。整篇：lm-evaluation-harness 的窗口互不重叠；我们的窗口重叠，"
         "长文要读两遍，除非另行指定。`small`：4000 万随机权重，五分之一的文字；不含 `auto`，"
         "它在那里找批大小要几分钟。",
