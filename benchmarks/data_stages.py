@@ -244,7 +244,7 @@ def quotas(folder: Path, documents: int) -> None:
     """The steps of `balance` that hold a table of all documents."""
     from yanmo.balance.document_table import ID_BYTES, Rows, TrainFiles
     from yanmo.balance.quotas.choice import Picker
-    from yanmo.balance.quotas.exact import order_of
+    from yanmo.balance.quotas.drawn_order import order_of
     from yanmo.balance.quotas.targets import Target
     from yanmo.balance.token_count import TokenCount
     from yanmo.formats.row_pieces import Layout

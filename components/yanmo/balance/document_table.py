@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.balance.classes import NONE, columns_of, joined, parts_of, values_by_part
-from yanmo.balance.quotas.exact import drawn_order
+from yanmo.balance.quotas.drawn_order import drawn_order
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.disk_arrays import new_array, numbers_where, slices
 from yanmo.common.errors import DataError

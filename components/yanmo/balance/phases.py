@@ -26,7 +26,8 @@ from yanmo.balance.config import BalanceOptions
 from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
 from yanmo.balance.preview import as_text, examples
 from yanmo.balance.quotas.choice import Picked, Picker, plan_of_classes, some
-from yanmo.balance.quotas.exact import Choice, order_of
+from yanmo.balance.quotas.drawn_order import order_of
+from yanmo.balance.quotas.exact import Choice
 from yanmo.balance.quotas.targets import QuotaPlan, Target, parse_plan, targets
 from yanmo.balance.report import (
     add_targets,

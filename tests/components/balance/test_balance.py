@@ -22,7 +22,7 @@ from yanmo.balance.config import STAGE
 from yanmo.balance.document_table import Rows, TrainFiles
 from yanmo.balance.phases import Task, whole_ids
 from yanmo.balance.quotas.choice import Picker
-from yanmo.balance.quotas.exact import first_words
+from yanmo.balance.quotas.drawn_order import first_words
 from yanmo.balance.quotas.targets import Target, parse_plan, targets
 from yanmo.balance.report import _why
 from yanmo.balance.token_count import TokenCount

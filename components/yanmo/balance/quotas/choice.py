@@ -17,7 +17,8 @@ import numpy.typing as npt
 from yanmo.balance.augmentation.augment import Augmenter, Measured, copy_digest
 from yanmo.balance.classes import parts_of
 from yanmo.balance.document_table import Ints, Rows, TrainFiles
-from yanmo.balance.quotas.exact import Choice, Words, choose, first_words
+from yanmo.balance.quotas.drawn_order import Words, first_words
+from yanmo.balance.quotas.exact import Choice, choose
 from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.disk_arrays import all_rows, joined_arrays, new_array, picked, slices, taken

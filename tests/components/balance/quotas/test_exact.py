@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from yanmo.balance.quotas.exact import best_subset, choose, drawn_order, first_words, order_of
+from yanmo.balance.quotas.drawn_order import drawn_order, first_words, order_of
+from yanmo.balance.quotas.exact import best_subset, choose
 
 SIZES = st.lists(st.integers(1, 30), min_size=1, max_size=10)
 
