@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -50,6 +51,11 @@ def _text_of(path: Path) -> str:
 
 
 temporary_files_in_memory()
+
+# A shell without job control starts what it puts into the background with SIGINT ignored, and all processes
+# inherit that: the programs under test would not hear Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
