@@ -86,8 +86,8 @@ def fit_buckets(config: dict[str, Any], elements: int, ranks: int) -> None:
     """Make DeepSpeed's gradient bucket no larger than the gradient: it is allocated whole in every step.
 
     By default it holds 5e8 numbers: in fp32, 2 GB of GPU memory for any model. A single rank needs no
-    reduce-scatter, and in fp32 no bucket: gradients that are larger than it, here 1, are not copied to it.
-    What the user's file sets is kept.
+    reduce-scatter, and in fp32 no bucket: without contiguous gradients none is copied to it, and ZeroEngine
+    reduces none. What the user's file sets is kept.
 
     Args:
         config: what `engine_config` returned; changed in place.
