@@ -126,7 +126,8 @@ class ZeroEngine(FlatEngine):
             parameter_groups(decoder, options), (options.adam_beta1, options.adam_beta2)
         )
         config = engine_config(options, check_batch=False)
-        fit_buckets(config, sum(shape.numel() for shape in self._shapes.values()), self.world_size)
+        elements = sum(shape.numel() for shape in self._shapes.values())
+        fit_buckets(config, elements, self.world_size, options.updates_in_place)
         self._engine = deepspeed.initialize(
             model=LossModule(decoder),
             optimizer=self.optimizer,
@@ -138,7 +139,7 @@ class ZeroEngine(FlatEngine):
         if self._is_stage_3:
             self._locate(*self._stage_3())
         else:
-            if options.precision == "fp32" and options.offload == "none":
+            if options.updates_in_place:
                 self._spare_copies()
             flats: list[Tensor] = [group["params"][0] for group in self.optimizer.param_groups]
             self._locate(flats, [self._pieces_of(i) for i in range(len(flats))])

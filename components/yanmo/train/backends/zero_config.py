@@ -82,24 +82,24 @@ def engine_config(options: TrainConfig, *, check_batch: bool = True) -> dict[str
     return config
 
 
-def fit_buckets(config: dict[str, Any], elements: int, ranks: int) -> None:
+def fit_buckets(config: dict[str, Any], elements: int, ranks: int, in_place: bool = False) -> None:
     """Make DeepSpeed's gradient bucket no larger than the gradient: it is allocated whole in every step.
 
     By default it holds 5e8 numbers: in fp32, 2 GB of GPU memory for any model. A single rank needs no
-    reduce-scatter, and in fp32 no bucket: without contiguous gradients none is copied to it, and ZeroEngine
-    reduces none. What the user's file sets is kept.
+    reduce-scatter, and where weights are updated in place no bucket: without contiguous gradients none is
+    copied to it, and ZeroEngine reduces none. What the user's file sets is kept.
 
     Args:
         config: what `engine_config` returned; changed in place.
         elements: number of weights of the model.
+        in_place: `TrainConfig.updates_in_place`.
     """
     zero = config["zero_optimization"]
     alone = ranks == 1 and zero["stage"] < 3
-    in_fp32 = "bf16" not in config and "fp16" not in config
     zero.setdefault("reduce_bucket_size", min(elements, 500_000_000))
     if alone:
         zero.setdefault("reduce_scatter", False)
-        if in_fp32:
+        if in_place:
             zero.setdefault("contiguous_gradients", False)
 
 

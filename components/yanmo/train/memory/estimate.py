@@ -4,7 +4,8 @@ Per rank, in bytes, for P parameters on w ranks, e bytes per weight that the for
 with LoRA the weights are the frozen ones and the adapter's, and P below is of the adapter alone:
 
     weights       e P                      ZeRO-3: e P / w
-    master        4 P / w                  fp32; the plain backend has it once, and none besides in fp32
+    master        4 P / w                  fp32; the plain backend has it once, and none besides in fp32, nor
+                  have ZeRO-1 and 2 in fp32
     gradients     4 P (and e P while the backward runs, in 16 bits; of that ZeRO-2 and 3 hold no more than a
                   bucket of DeepSpeed's in fp32, 2 GB)                  ZeRO-2, 3: 4 P / w
     optimizer     4 per element under Muon, 8 under AdamW, / w
@@ -94,8 +95,8 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
     else:
         stage, share = options.zero_stage, w
         weights = e * every // (w if stage == 3 else 1)
-        if stage == 3 or e == 2 or options.offload != "none":
-            weights += 4 * count // w  # an fp32 copy; else the weights themselves are updated
+        if not options.updates_in_place:
+            weights += 4 * count // w
         gradients = 4 * count // (w if stage > 1 else 1) + 4 * count // w
     # The head's fp32 gradient is there before the others; in the backward the embedding's joins it.
     in_16_bits = e * count if e == 2 else 0
@@ -171,7 +172,7 @@ class _Moments:
         muon = 4 * matrices // o.world_size if o.optimizer == "muon" else 0
         if muon and self._is_shared_out and o.world_size > 1:
             muon += 8 * matrices  # every matrix is cut: put together, and the updates
-        in_float64 = o.backend == "deepspeed" and (o.precision != "fp32" or o.zero_stage == 3)
+        in_float64 = o.backend == "deepspeed" and not o.updates_in_place
         norm = 8 * max(matrices, table) // o.world_size if in_float64 else 0
         return found + max(muon, norm)
 

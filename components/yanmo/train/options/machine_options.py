@@ -227,6 +227,12 @@ class MachineOptions(Options, group="machine"):
 class EngineOptions(MemoryOptions, MachineOptions):
     """Both."""
 
+    @property
+    def updates_in_place(self) -> bool:
+        """Whether DeepSpeed updates the weights of the forward pass themselves (backends/zero.py)."""
+        in_fp32 = self.precision == "fp32" and self.offload == "none"
+        return self.backend == "deepspeed" and in_fp32 and self.zero_stage < 3
+
     def contradictions(self) -> list[str]:
         """What cannot be, whatever the machine."""
         problems = []

@@ -111,7 +111,7 @@ def test_the_bucket_is_no_larger_than_the_gradient_unless_the_file_says_so(tmp_p
     assert large["zero_optimization"]["reduce_bucket_size"] == 500_000_000
     said = {"reduce_bucket_size": 1000, "reduce_scatter": True, "contiguous_gradients": True}
     theirs = merged(tmp_path, json.dumps({"zero_optimization": said}))
-    zero_config.fit_buckets(theirs, 4_300_000, 1)
+    zero_config.fit_buckets(theirs, 4_300_000, 1, in_place=True)
     assert theirs["zero_optimization"] == {"stage": 1, **said}
 
 
@@ -120,8 +120,9 @@ def test_the_bucket_is_no_larger_than_the_gradient_unless_the_file_says_so(tmp_p
 )
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_one_rank_scatters_nothing_and_in_fp32_copies_nothing(ranks, stage, scatters, precision):
-    made = engine_config(TrainConfig(zero_stage=stage, precision=precision))
-    zero_config.fit_buckets(made, 10, ranks)
+    options = TrainConfig(zero_stage=stage, precision=precision, backend="deepspeed")
+    made = engine_config(options)
+    zero_config.fit_buckets(made, 10, ranks, options.updates_in_place)
     assert made["zero_optimization"].get("reduce_scatter", True) is scatters
     copies = scatters or precision != "fp32"
     assert made["zero_optimization"].get("contiguous_gradients", True) is copies
