@@ -19,14 +19,13 @@ import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from minio.error import MinioException, S3Error
-from urllib3.exceptions import HTTPError
+from minio.error import S3Error
 from urllib3.exceptions import SSLError as TransportSSLError
 
 from yanmo.common.errors import EnvironmentFault
 
 _ARRIVAL_SECONDS = 150.0
-_EXCHANGED = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "UserSuspended"}
+EXCHANGED = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "UserSuspended"}
 """What servers say of a key that is gone, of halves of two keys, of an old session."""
 ADVICE = {
     "key": "the server refuses the key of {where}: put one there that it takes (docs/rotation.md)",
@@ -43,8 +42,8 @@ class Renewal:
     """Where new keys may arrive, in words; empty where none can."""
     unattended: bool = False
     """--wait-seconds is set: nobody waits for an answer."""
-    ask: Callable[[], object] = lambda: None
-    """A request whose answer, unlike that to a HEAD, says why it is refused."""
+    refuses_key: Callable[[], bool] = lambda: False
+    """Whether the server, which has just denied access, refuses the key itself."""
     accepted: bool = False
     """Whether the server has ever taken the key of this process."""
     met: bool = False
@@ -71,17 +70,7 @@ class Renewal:
             return True  # the file is not there now: it is being exchanged
         if not isinstance(error, S3Error):
             return False
-        if error.code in _EXCHANGED:
-            return True
-        if error.code != "AccessDenied":
-            return False
-        try:  # it is what the client makes of a 403 to a HEAD, which has no body
-            self.ask()
-        except S3Error as answer:
-            return answer.code in _EXCHANGED
-        except (MinioException, HTTPError, OSError, ValueError):
-            return False
-        return False
+        return error.code in EXCHANGED or (error.code == "AccessDenied" and self.refuses_key())
 
 
 def ca_source() -> str:

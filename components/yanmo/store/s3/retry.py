@@ -157,7 +157,7 @@ class RetryBudget:
     def with_client(cls, client: Client) -> RetryBudget:
         """The budget of a client's own requests."""
         pool, longest = client.pool, waiting.longest_wait()
-        renewal = Renewal(client.key_source, longest > 0, client.list_buckets)
+        renewal = Renewal(client.key_source, longest > 0, client.refuses_key)
         return cls(retry_seconds(), lambda: pool.reached, lambda: pool.clock_offset, longest, renewal)
 
     def retry(self, what: str, *, absent_passes: bool = False) -> Retry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import urllib3
 from minio import Minio
+from minio.error import S3Error
 from servers import ceph
 from servers.ceph import ACCESS_KEY, SECRET_KEY, Ceph, make_certificates
 
@@ -122,6 +124,49 @@ def test_a_key_that_dies_is_waited_for_until_the_new_one_is_in_the_file(
     arrives.join()
 
 
+def test_a_dead_key_is_waited_for_also_where_the_server_calls_it_a_missing_right(
+    server: Rotating, secret: Path
+) -> None:
+    """radosgw 16 says AccessDenied, not InvalidAccessKeyId, of five of eight keys that died in use."""
+    store = open_store(bucket(server))
+    store.create("a.json", b"1")
+    for number in range(30):
+        old = (f"in-use-{number}", "a-secret")
+        server.new_key(old)
+        mount(secret, *old)
+        assert store.read("a.json")[0] == b"1"
+        if _code_after(server, old) == "AccessDenied":
+            break
+    else:
+        pytest.fail("the server said it of none of 30 keys")
+    arrives = threading.Timer(6.0, lambda: mount(secret, ACCESS_KEY, SECRET_KEY))
+    arrives.start()
+    began = time.monotonic()
+    assert store.create("b.json", b"2")
+    assert time.monotonic() - began >= 5.0, "it was refused until then"
+    arrives.join()
+
+
+def _code_after(server: Rotating, keys: tuple[str, str]) -> str:
+    """End a key while requests are signed with it; what the server says of it then."""
+    over, codes = threading.Event(), [""]
+
+    def ask() -> None:
+        while not over.is_set():
+            try:
+                list(client(server, keys).list_objects(bucket_name="rotated"))
+            except S3Error as error:
+                codes.append(error.code)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    server.end_key(keys[0])
+    time.sleep(0.2)
+    over.set()
+    asking.join()
+    return codes[-1]
+
+
 def test_where_no_new_key_comes_the_end_is_75_and_says_where_it_was_sought(
     server: Rotating, secret: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +203,23 @@ def test_a_right_that_is_missing_is_told_at_once(server: Rotating, secret: Path)
     for look in (store.read, store.stat):
         with pytest.raises(EnvironmentFault, match="403 AccessDenied"):
             look("a.json")
+    assert time.monotonic() - began < 30
+
+
+def test_a_right_to_write_that_is_missing_is_told_at_once_though_reading_is_granted(
+    server: Rotating, secret: Path
+) -> None:
+    store = open_store(bucket(server))
+    store.create("a.json", b"1")
+    reads = {"Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam:::user/reader"]}}
+    reads |= {"Action": "s3:GetObject", "Resource": "arn:aws:s3:::rotated/*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [reads]})
+    client(server, (ACCESS_KEY, SECRET_KEY)).set_bucket_policy(bucket_name="rotated", policy=policy)
+    mount(secret, *ceph.make_user(server.folder, "reader"))
+    assert store.read("a.json")[0] == b"1"
+    began = time.monotonic()
+    with pytest.raises(EnvironmentFault, match=r"403 AccessDenied.*s3:PutObject"):
+        store.create("b.json", b"1")
     assert time.monotonic() - began < 30
 
 
