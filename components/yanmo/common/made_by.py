@@ -6,7 +6,6 @@ another machine's needs both with it.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import subprocess
@@ -48,6 +47,8 @@ def code() -> str:
 
 
 def _version(package: str) -> str:
+    import importlib.metadata  # 15 ms, and the help of many commands comes by this module
+
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
