@@ -1,7 +1,7 @@
 """Each optimization of `yanmo train` with it and without it, in turn: speed, memory and bits.
 
-    python benchmarks/optimizations.py --store runs/demo --channel demo
-    python benchmarks/optimizations.py --store runs/demo --channel demo --only muon packing --seeds 3
+    python benchmarks/optimizations.py --store runs/demo --channel demo --again
+    python benchmarks/optimizations.py --store runs/demo --channel demo --only muon packing --again --seeds 3
     python benchmarks/optimizations.py --page
 
 needs a token cache in the channel (`make demo` leaves one). The rows are those of optimizations_rows.py. A
@@ -9,9 +9,9 @@ row is trained as often as there are seeds, each time with it and without it, on
 other way round the next time. Every training is `yanmo train` as a user starts it, in a store of its own
 that is removed at the end; figures come from its metrics.jsonl.
 
-A result is written to benchmarks/results/optimizations.json as soon as a row has ended, so that a second
-command goes on where the first one stopped (--again measures rows again). --page writes docs/optimizations.md
-and docs/optimizations.zh.md from it, without measuring.
+A result is written to benchmarks/results/optimizations.json as soon as a row has ended. Without --again rows
+that have a result are left out, so that a second command goes on where the first one stopped. --page writes
+docs/optimizations.md and docs/optimizations.zh.md from it, without measuring.
 
 speed: tokens a second with it, divided by those without it; steps alone, without start-up.
 CPU: tokens a CPU-second, the same way.
@@ -31,6 +31,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -93,7 +94,7 @@ def measure(given: argparse.Namespace) -> None:
 def measured(row: Row, given: argparse.Namespace, cache: Cache) -> dict[str, Any]:
     """One row: both sides for each seed, in turn."""
     sides: dict[str, list[dict[str, float]]] = {"on": [], "off": []}
-    loads = []
+    loads, began = [], time.monotonic()
     for seed in range(given.seeds):
         loads.append(os.getloadavg()[0])
         for side in ("on", "off") if seed % 2 == 0 else ("off", "on"):
@@ -111,6 +112,7 @@ def measured(row: Row, given: argparse.Namespace, cache: Cache) -> dict[str, Any
         "steps": given.steps,
         "load": round(max(loads), 1),
         "cpus": usable_cpus(),
+        "seconds": round(time.monotonic() - began),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

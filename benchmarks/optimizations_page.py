@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bench.declared import Words
-from bench.page import NOT_YET, write_both
+from bench.page import NOT_YET, wrapped, write_both
 from optimizations_rows import BASE, ELSEWHERE, ROWS, Row
 
 HEAD: Words = (
@@ -20,10 +20,10 @@ Guides list these optimizations with the gains that they claim. Here each was tr
 without it, in turn, with {seeds} seeds, as `yanmo train` on the demo's text. The figures hold for
 this small model on these two cores; the order of a GPU or of a large model may be another.
 
-- **speed** and **CPU**: tokens a second, and a second of CPU, with it divided by without it; in
-  brackets the least and the largest pair. The host's own speed changes within minutes: rows of two
-  seeds that were measured again hours later differed by up to 0.2. No speed is shown where the
-  machine had more to do than it has cores.
+- **speed** and **CPU**: tokens a second, and tokens a CPU second, with it divided by those without
+  it; in brackets the least and the largest pair. The host's own speed changes within minutes: rows
+  of two seeds that were measured again hours later differed by up to 0.2. No speed is shown where
+  the machine had more to do than it has cores.
 - **memory**: the largest resident memory of one rank, the same way.
 - **bits**: bits per character of the validation split after {steps} steps, with it minus without
   it (less is better), ± the interval of 95 % over the seeds.
@@ -48,33 +48,65 @@ TABLE: Words = (
     "| 优化 | 选项 | 速度 | CPU | 内存 | 比特 | 他人所称 | 何时不用 |\n" + "|---" * 8 + "|",
 )
 TABLE_ELSEWHERE: Words = (
-    "\n## What else guides list\n\n| what | option | |\n|---|---|---|",
-    "\n## 教程还列出的\n\n| 优化 | 选项 | |\n|---|---|---|",
+    "\n## What else guides list\n\n"
+    "| what | options | measured | claimed | when not | where |\n" + "|---" * 6 + "|",
+    "\n## 教程还列出的\n\n| 优化 | 选项 | 实测 | 他人所称 | 何时不用 | 何处 |\n" + "|---" * 6 + "|",
+)
+NO_OPTION: Words = ("none", "无")
+RATIO: Words = ("{median} ({least} to {largest})", "{median}（{least} 到 {largest}）")
+NAMED: Words = ("{title} (`{name}`)", "{title}（`{name}`）")
+OF_COMMIT: Words = (
+    "- {machine}, commit {commit}: {names}",
+    "- {machine}，提交 {commit}：{names}",
+)
+BETWEEN: Words = (", ", "、")
+TIME: Words = (
+    " The {count} rows whose result says it took {minutes} minutes.",
+    "结果中写明用时的 {count} 行共用 {minutes} 分钟。",
 )
 BESIDE: Words = ("beside", "对照")
 OR: Words = (" or ", " 或 ")
 FOOT: Words = (
     """## How it was measured
 
-    python benchmarks/optimizations.py --store runs/demo --channel demo
-    python benchmarks/optimizations.py --store runs/demo --channel demo --only NAME --again
+    python benchmarks/optimizations.py --store runs/demo --channel demo --again
+    python benchmarks/optimizations.py --store runs/demo --channel demo --only muon packing --again
+
+The first command measures all rows, the second those that it names (in brackets in the table).
+Without `--again`, rows that have a result are left out.
+
+{time}
 
 {where}
 
-Load at most {load}. Options of both sides:
+Load at most {load}. Options of both sides; all else is the default of `--size tiny`:
 
 {base}""",
     """## 如何测量
 
-    python benchmarks/optimizations.py --store runs/demo --channel demo
-    python benchmarks/optimizations.py --store runs/demo --channel demo --only NAME --again
+    python benchmarks/optimizations.py --store runs/demo --channel demo --again
+    python benchmarks/optimizations.py --store runs/demo --channel demo --only muon packing --again
+
+第一条命令测量所有的行，第二条只测所点名的（名字在表中的括号里）。没有 `--again`
+时，已有结果的行不再测。
+
+{time}
 
 {where}
 
-负载至多 {load}。两边共同的选项：
+负载至多 {load}。两边共同的选项，其余都是 `--size tiny` 的默认值：
 
 {base}""",
 )
+
+ALL_ROWS: Words = (
+    "All 29 rows that there were at commit e378ae444fd2 took about 51 minutes with two seeds on two cores: "
+    "49 min 26 s from the end of the first to the end of the last, by the times in "
+    "`benchmarks/results/optimizations.json` of commit 792f5eaf, and the first one.",
+    "提交 e378ae444fd2 时的 29 行，两个种子、两个核，共用约 51 分钟：从第一行结束到最后一行结束 "
+    "49 分 26 秒（提交 792f5eaf 的 `benchmarks/results/optimizations.json` 记有各行的时刻），再加上第一行。",
+)
+"""Results did not say then how long they took."""
 
 
 def write_pages(results: Mapping[str, Mapping[str, Any]]) -> None:
@@ -98,40 +130,68 @@ def page(results: Mapping[str, Mapping[str, Any]], language: int) -> str:
         parts.append("\n" + NOT_YET[language].format(names=missing))
     parts.append(TABLE_ELSEWHERE[language])
     for other in ELSEWHERE:
-        option = f"`{other.option}`" if other.option else ""
-        parts.append(f"| {other.title[language]} | {option} | {other.where[language]} |")
-    machines = {
-        f"{one['cpus']} x {one['made_by']['processor']}, torch {one['made_by']['torch']}, "
-        f"{one['made_by']['yanmo']}"
-        for one in results.values()
-    }
+        options = " ".join(f"`{option}`" for option in other.options) or NO_OPTION[language]
+        cells = (other.title, other.measured, other.claim, other.avoid, other.where)
+        title, *others = (words[language] for words in cells)
+        parts.append(f"| {' | '.join([title, options, *others])} |")
     load = max((one["load"] for one in results.values()), default=0)
     base = "\n".join(
         f"    {options}" for options in textwrap.wrap(" ".join(BASE), 90, break_on_hyphens=False)
     )
     foot = FOOT[language].format(
-        where="\n".join(f"- {machine}" for machine in sorted(machines)), load=load, base=base
+        time=wrapped(ALL_ROWS[language] + time_taken(results, language), language),
+        where="\n".join(made(results, language)),
+        load=load,
+        base=base,
     )
     return "\n".join([*parts, "", foot, ""])
 
 
+def time_taken(results: Mapping[str, Mapping[str, Any]], language: int) -> str:
+    """How long the rows took together, those whose result says it."""
+    seconds = [one["seconds"] for one in results.values() if "seconds" in one]
+    if not seconds:
+        return ""
+    return TIME[language].format(count=len(seconds), minutes=round(sum(seconds) / 60))
+
+
+def made(results: Mapping[str, Mapping[str, Any]], language: int) -> Iterator[str]:
+    """Which rows were measured where and at which commit."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for row in ROWS:
+        if row.name in results:
+            cpus, by = results[row.name]["cpus"], results[row.name]["made_by"]
+            machine = f"{cpus} x {by['processor']}, torch {by['torch']}"
+            names.setdefault((machine, by["yanmo"]), []).append(f"`{row.name}`")
+    for (machine, commit), rows in sorted(names.items()):
+        listed = BETWEEN[language].join(rows)
+        text = OF_COMMIT[language].format(machine=machine, commit=commit, names=listed)
+        yield wrapped(text, language, indent="  ")
+
+
 def line(row: Row, found: Mapping[str, Any], language: int) -> str:
     """A row of the table."""
-    options = " ".join(f"`{option}`" for option in row.on)
-    if row.off:
-        options += f" {BESIDE[language]} " + " ".join(f"`{option}`" for option in row.off)
+    on, off = row.on, row.off
+    if row.longer > 1:
+        on = (*on, f"--steps={row.longer * found['steps']}")
+        off = (*off, f"--steps={found['steps']}")
+    options = " ".join(f"`{option}`" for option in on)
+    if off:
+        options += f" {BESIDE[language]} " + " ".join(f"`{option}`" for option in off)
     is_quiet = found["load"] <= found["cpus"]
     ratios = (
-        shown_ratio(found[figure]) if is_quiet or figure != "speed" else ""
+        shown_ratio(found[figure], language) if is_quiet or figure != "speed" else ""
         for figure in ("speed", "cpu", "memory")
     )
-    cells = (row.title[language], options, *ratios, shown_bits(found["bits"]), row.claim[language])
+    title = NAMED[language].format(title=row.title[language], name=row.name)
+    cells = (title, options, *ratios, shown_bits(found["bits"]), row.claim[language])
     return f"| {' | '.join(cells)} | {row.avoid[language]} |"
 
 
-def shown_ratio(found: Mapping[str, float]) -> str:
+def shown_ratio(found: Mapping[str, float], language: int) -> str:
     """The median, and the least and the largest pair."""
-    return f"{found['median']:.2f} ({found['least']:.2f} to {found['largest']:.2f})"
+    numbers = {name: f"{found[name]:.2f}" for name in ("median", "least", "largest")}
+    return RATIO[language].format(**numbers)
 
 
 def shown_bits(found: Mapping[str, float]) -> str:

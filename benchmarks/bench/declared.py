@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 Words = tuple[str, str]
@@ -50,6 +50,8 @@ class Benchmark:
     about: Words
     """What is done in a round, and what is not the same in both."""
     open: Callable[[Place], Opened]
+    in_chinese: Mapping[str, str] = field(default_factory=dict)
+    """Contestants whose name is another one in Chinese."""
     packages: tuple[str, ...] = ()
     """Of the others, with their versions."""
     is_apart: bool = False

@@ -95,7 +95,7 @@ def _groups(
 
 BENCHMARK = Benchmark(
     name="evaluation",
-    title=("Evaluation", "评估"),
+    title=("Evaluation", "评测"),
     unit=("characters per second", "每秒字数"),
     about=(
         "The champion of the store and ten test texts of each genre, on all cores: ours score a batch on "
@@ -104,15 +104,23 @@ BENCHMARK = Benchmark(
         "which we read once. Whole texts: the windows of lm-evaluation-harness do not overlap; ours do, and "
         "so read a long text twice, unless told otherwise. `small`: 40 M random weights, a fifth of the "
         "texts; without `auto`, whose search for a batch takes minutes there.",
-        "仓库中的冠军模型，每种体裁十篇测试文字，用所有的核：我们每个核评一批，harness 的每个运算用同样多的"
+        "存储里的冠军模型，每种体裁十篇测试文字，用所有的核：我们每个核评一批，harness 的每个运算用同样多的"
         "线程。回答：给出前一半，评后一半。选项：每个前一半之后"
         "四个八字的回答，我们只读一遍前一半。整篇：lm-evaluation-harness 的窗口互不重叠；我们的窗口重叠，"
         "长文要读两遍，除非另行指定。`small`：4000 万随机权重，五分之一的文字；不含 `auto`，"
         "它在那里找批大小要几分钟。",
     ),
     open=opened,
+    in_chinese={
+        "yanmo, windows overlap": "yanmo，窗口重叠",
+        "yanmo, without overlap": "yanmo，窗口不重叠",
+        **{
+            f"lm-evaluation-harness, batch {batch}": f"lm-evaluation-harness，批大小 {batch}"
+            for batch in _BATCHES
+        },
+    },
     packages=("lm-eval==0.4.13", "accelerate==1.15.0"),
     needs_store=True,
     rounds=6,
-    minutes=20,
+    minutes=6,
 )

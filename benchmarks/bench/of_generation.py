@@ -68,10 +68,10 @@ BENCHMARK = Benchmark(
         "The champion of the store, fp32, one thread, from prompts of eight tokens to the end of its "
         "context. "
         "The likeliest token, or drawn with temperature 0.8 and top-p 0.95.",
-        "仓库中的冠军模型，fp32，单线程，从八个词元的开头写到上下文用尽。取最可能的词元，或以温度 0.8"
+        "存储里的冠军模型，fp32，单线程，从八个词元的开头写到上下文用尽。取最可能的词元，或以温度 0.8"
         "、top-p 0.95 抽样。",
     ),
     open=opened,
     needs_store=True,
-    minutes=4,
+    minutes=1,
 )

@@ -69,6 +69,13 @@ BENCHMARK = Benchmark(
         "的文字上训练。jieba 和 rjieba 给出的是词，不是 id。",
     ),
     open=opened,
+    in_chinese={
+        f"yanmo, {_PIECES:,} pieces": f"yanmo，{_PIECES:,} 个词元",
+        "jieba (words, HMM off)": "jieba（词，不用 HMM）",
+        "rjieba (words, HMM off)": "rjieba（词，不用 HMM）",
+        f"Hugging Face Unigram, the same {_PIECES:,}": f"Hugging Face Unigram，同样的 {_PIECES:,} 个",
+        f"SentencePiece Unigram, {_PIECES:,}": f"SentencePiece Unigram，{_PIECES:,} 个",
+    },
     packages=("sentencepiece==0.2.1",),
-    minutes=4,
+    minutes=1,
 )

@@ -81,7 +81,14 @@ BENCHMARK = Benchmark(
         "释放的内存。每行都由文档填满，没有填充。",
     ),
     open=opened,
+    in_chinese={
+        "yanmo, DeepSpeed ZeRO-1": "yanmo，DeepSpeed ZeRO-1",
+        "yanmo, --backend torch": "yanmo，--backend torch",
+        "bare torch loop, our decoder and loss": "裸 torch 循环，我们的解码器与损失",
+        "nanoGPT-like code": "nanoGPT 式的代码",
+        "transformers' Trainer, DeepSpeed ZeRO-1": "transformers 的 Trainer，DeepSpeed ZeRO-1",
+    },
     packages=("accelerate==1.15.0",),
     rounds=15,
-    minutes=11,
+    minutes=15,
 )

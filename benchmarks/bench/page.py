@@ -92,7 +92,7 @@ def page(results: Mapping[str, Mapping[str, Any]], language: int) -> str:
 
 def section(one: Benchmark, found: Mapping[str, Any], language: int) -> str:
     """A benchmark's tables."""
-    parts = [f"## {one.title[language]}\n", _wrapped(one.about[language], language) + "\n"]
+    parts = [f"## {one.title[language]}\n", wrapped(one.about[language], language) + "\n"]
     for group in found["groups"]:
         if len(found["groups"]) > 1:
             parts.append(f"**{group['title'][language]}**\n")
@@ -102,7 +102,8 @@ def section(one: Benchmark, found: Mapping[str, Any], language: int) -> str:
             cell = (
                 "" if name == ours else times(group["figures"][ours], figures, one.more_is_better, language)
             )
-            parts.append(f"| {name} | {shown(statistics.median(figures))} | {cell} |")
+            called = one.in_chinese.get(name, name) if language else name
+            parts.append(f"| {called} | {shown(statistics.median(figures))} | {cell} |")
         parts.append("")
     load = max(max(group["load"]) for group in found["groups"])
     packages = ("; ", "；")[language] + ", ".join(found["packages"]) if found["packages"] else ""
@@ -114,7 +115,7 @@ def section(one: Benchmark, found: Mapping[str, Any], language: int) -> str:
         packages=packages,
         **found["made_by"],
     )
-    return "\n".join([*parts, _wrapped(made, language), ""])
+    return "\n".join([*parts, wrapped(made, language), ""])
 
 
 def times(ours: list[float], theirs: list[float], more_is_better: bool, language: int) -> str:
@@ -132,8 +133,12 @@ def shown(number: float) -> str:
     return f"{number:.1f}" if number >= 10 else f"{number:.2f}"
 
 
-def _wrapped(text: str, language: int) -> str:
-    """Lines that are no longer than allowed; one may break beside a Han character, but not before a mark."""
+def wrapped(text: str, language: int, indent: str = "") -> str:
+    """Lines that are no longer than allowed; one may break beside a Han character, but not before a mark.
+
+    Args:
+        indent: before each line but the first.
+    """
     units = re.findall(r"\s+|[^\s\u2e80-\uffff]+|[\u2e80-\uffff]", text)
     chunks = [units[0]]
     for before, unit in itertools.pairwise(units):
@@ -146,7 +151,7 @@ def _wrapped(text: str, language: int) -> str:
     lines = [""]
     for chunk in chunks:
         if _columns(lines[-1] + chunk) > _MOST_COLUMNS[language] and not chunk.isspace():
-            lines.append("")
+            lines.append(indent)
         lines[-1] += chunk if lines[-1] or not chunk.isspace() else ""
     return "\n".join(line.rstrip() for line in lines)
 

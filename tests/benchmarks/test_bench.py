@@ -127,6 +127,15 @@ def test_both_pages_say_the_same_figures_and_what_is_not_measured() -> None:
     json.dumps(results)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_contestants_that_have_a_chinese_name_are_in_the_result(name: str) -> None:
+    found = json.loads((BENCHMARKS / f"results/{name}.json").read_text(encoding="utf-8"))
+    names = {contestant for group in found["groups"] for contestant in group["figures"]}
+    assert set(benchmark(name).in_chinese) <= names
+    chinese = page({name: found}, 1)
+    assert all(one in chinese for one in benchmark(name).in_chinese.values())
+
+
 def test_work_of_a_few_milliseconds_is_repeated_until_it_can_be_measured() -> None:
     calls = []
 

@@ -61,9 +61,29 @@ def test_pages_have_the_same_rows_and_say_what_is_not_measured() -> None:
         "made_by": {"processor": "a processor", "torch": "2", "yanmo": "abc"},
     }
     english, chinese = (page({"muon": result}, language) for language in (0, 1))
-    for text in (english, chinese):
-        assert "| 1.50 (1.20 to 2.00) |" in text and "-0.100 ± 0.020" in text and "2 x a processor" in text
-        assert text.count("\n| ") == 2 + 1 + len(ELSEWHERE) and "`packing`" in text and "`muon`" not in text
-        assert text.count("1.50 (1.20 to 2.00)") == 3
+    for text, ratio, missing in (
+        (english, "1.50 (1.20 to 2.00)", "Not measured yet: "),
+        (chinese, "1.50（1.20 到 2.00）", "尚未测量："),
+    ):
+        assert f"| {ratio} |" in text and "-0.100 ± 0.020" in text and "2 x a processor" in text
+        assert text.count("\n| ") == 2 + 1 + len(ELSEWHERE) and text.count(ratio) == 3
+        unmeasured = next(line for line in text.splitlines() if line.startswith(missing))
+        assert "`packing`" in unmeasured and "`muon`" not in unmeasured
     busy = page({"muon": result | {"load": 2.1}}, 0)
     assert busy.count("1.50 (1.20 to 2.00)") == 2, "no speed of a machine that had other work"
+
+
+def test_a_page_says_how_long_rows_took_and_which_commit_made_them() -> None:
+    made = {"processor": "a processor", "torch": "2", "yanmo": "abc"}
+    one = {
+        **{name: {"median": 1.5, "least": 1.2, "largest": 2.0} for name in ("speed", "cpu", "memory")},
+        "bits": {"mean": -0.1, "half": 0.02},
+        "sides": {"on": [{}, {}]},
+        **{"steps": 120, "load": 1.0, "cpus": 2, "seconds": 150, "made_by": made},
+    }
+    later = one | {"made_by": made | {"yanmo": "def"}, "seconds": 90}
+    old = {name: value for name, value in later.items() if name != "seconds"}
+    text = page({"muon": one, "batch": later, "packing": old}, 0)
+    assert "The 2 rows whose result says it took 4 minutes." in " ".join(text.split())
+    assert "commit abc: `muon`\n" in text and "commit def: `packing`, `batch`\n" in text
+    assert "`--batch-rows=8` `--steps=240` beside `--steps=120`" in text
