@@ -34,10 +34,16 @@ def findings(record: Record) -> list[str]:
 
 
 def test_kill_9_before_every_commit_of_two_stages_loses_nothing(file_ground: Ground) -> None:
-    with file_ground.place() as place:
-        journey = kills.travel(file_ground.profile, place, file_ground.folder, 0, SEED)
-    assert {kill.writer for kill in journey.kills} >= {"curate_map", "evaluation_set", "curate", "balance"}
-    assert journey.findings == []
+    """A slow undisturbed run renews its lease more often than a fast one, so a moment may not come: again."""
+    killed: set[str] = set()
+    for number in range(4):
+        with file_ground.place() as place:
+            journey = kills.travel(file_ground.profile, place, file_ground.folder, number, SEED)
+        assert journey.findings == []
+        killed |= {kill.writer for kill in journey.kills}
+        if not journey.missed:
+            break
+    assert killed >= {"curate_map", "evaluation_set", "curate", "balance"}
 
 
 def test_flipped_bits_are_found_and_named(file_ground: Ground, record: Record) -> None:
