@@ -73,11 +73,9 @@ class Sweep:
 
 def _epochs() -> Iterator[Setting]:
     """`little` makes 1,574 rows of 64 tokens; a step reads 32."""
-    for epochs in (2, 4, 8):
+    for epochs in (1, 2, 4):
         steps = f"--steps={epochs * 49}"
         yield Setting(f"{epochs}", "0, 0", (steps,))
-        if epochs == 2:
-            continue
         yield Setting(f"{epochs}", "0.1, 0", (steps, "--dropout=0.1"))
         yield Setting(f"{epochs}", "0, 0.1", (steps, "--weight-decay=0.1"))
 
@@ -86,14 +84,14 @@ def _rates(factor: float) -> tuple[str, ...]:
     return tuple(f"--{name}-learning-rate={factor * rate:g}" for name, rate in RATES.items())
 
 
-def _batches(tokens: int = 307_200) -> Iterator[Setting]:
+def _batches(tokens: int = 204_800) -> Iterator[Setting]:
     for rows in (16, 32, 64):
         for factor in (0.5, 1.0, 2.0):
             options = (f"--batch-rows={rows}", f"--steps={tokens // (64 * rows)}", *_rates(factor))
             yield Setting(f"{rows}", f"{factor:g}", options)
 
 
-def _of_wider(tokens: int = 204_800) -> Iterator[Setting]:
+def _of_wider(tokens: int = 102_400) -> Iterator[Setting]:
     for factor in (0.5, 1.0, 2.0):
         yield Setting("32", f"{factor:g}", (*WIDER, f"--steps={tokens // 2048}", *_rates(factor)))
 

@@ -136,6 +136,7 @@ HEAVY = {
         "kfp",
         "kubernetes",
         "kfp_server_api",
+        "urllib3",
         "torch",
         "deepspeed",
         "transformers",

@@ -3,6 +3,8 @@
 Alternative not taken: `kfp.Client`. It asks an address that does not answer for 25 s before it says so, sets
 no limit of time to a request, writes to the home folder, and ends in AttributeErrors where a proxy answers
 with a page. What it knows of KFP is the paths below. The SDK compiles the pipelines (`uploaded.py`).
+
+urllib3 is imported when a server is asked: it takes a quarter of the time of a `--help`.
 """
 
 from __future__ import annotations
@@ -12,16 +14,15 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-import urllib3
-from urllib3.exceptions import HTTPError, SSLError
-
 from yanmo.common.errors import in_words
-from yanmo.store.s3.strict_http import ca_bundle
 from yanmo_pipelines.cluster.place import PlaceOptions, api_address, token_of
 from yanmo_pipelines.cluster.refusals import KFP, NoAnswer, NotFound, NotThatServer, refusal, unreachable
+
+if TYPE_CHECKING:
+    from urllib3.exceptions import HTTPError
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,10 @@ class KfpApi:
             pause_seconds: between two tries.
             read_seconds: how long an answer may take.
         """
+        import urllib3
+
+        from yanmo.store.s3.strict_http import ca_bundle
+
         self._pause_seconds = pause_seconds
         self.address, self._token, self._namespace = address, token, namespace
         self._pool = urllib3.PoolManager(
@@ -115,10 +120,12 @@ class KfpApi:
 
     def upload_version(self, pipeline: str, name: str, description: str, text: str) -> dict[str, Any]:
         """A new version whose YAML is `text`; raises `Exists` where there is one of that name."""
+        from urllib3 import encode_multipart_formdata
+
         query = urlencode(
             {"pipelineid": pipeline, "name": name, "display_name": name, "description": description}
         )
-        body, kind = urllib3.encode_multipart_formdata({"uploadfile": (f"{name}.yaml", text.encode())})
+        body, kind = encode_multipart_formdata({"uploadfile": (f"{name}.yaml", text.encode())})
         asked = f"upload version {name}"
         return self._object(
             self._ask("POST", f"{V2}/pipelines/upload_version?{query}", asked, body, kind), asked
@@ -258,6 +265,8 @@ class KfpApi:
         Raises:
             NoAnswer, NotFound, Exists, Forbidden, NotThatServer, UsageError, EnvironmentFault: refusals.py.
         """
+        from urllib3.exceptions import HTTPError
+
         token, headers = self._token(), {"Accept": "*/*"}
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         headers |= {"Content-Type": kind} if body is not None else {}
@@ -301,6 +310,8 @@ def _equals(key: str, value: str) -> str:
 
 def _of_the_wire(error: HTTPError, asked: str, where: str) -> Exception:
     """The error where no answer came; one of TLS stays, however often one asks."""
+    from urllib3.exceptions import SSLError
+
     inner = getattr(error, "reason", error)
     if isinstance(inner, SSLError):
         return NotThatServer(

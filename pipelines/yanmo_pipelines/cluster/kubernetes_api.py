@@ -2,7 +2,7 @@
 
 The official client knows how to find a cluster and who we are (kubeconfig with its certificates, tokens and
 programs, or a pod's service account); its typed models are left aside, as they refuse what a newer server
-adds. Importing it costs half a second, so it is imported when a cluster is asked for.
+adds. Importing it costs half a second, so it is imported when a cluster is asked for; urllib3 as well.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-from urllib3.exceptions import HTTPError
-from yaml import YAMLError
 
 from yanmo.common.errors import EnvironmentFault, in_words
 from yanmo_pipelines.cluster.place import KFP_NAMESPACE, PlaceOptions, own_namespace
@@ -50,6 +47,7 @@ class KubernetesApi:
         """
         from kubernetes import client, config
         from kubernetes.config.config_exception import ConfigException
+        from yaml import YAMLError
 
         configuration, namespace = client.Configuration(), ""
         try:
@@ -143,6 +141,7 @@ class KubernetesApi:
         kind: str = _JSON,
     ) -> bytes:
         from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
 
         given = [(name, value) for name, value in (query or {}).items() if value not in ("", None)]
         headers = {"Accept": _JSON, "Content-Type": kind}
