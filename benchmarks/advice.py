@@ -78,6 +78,7 @@ def _epochs() -> Iterator[Setting]:
         yield Setting(f"{epochs}", "0, 0", (steps,))
         yield Setting(f"{epochs}", "0.1, 0", (steps, "--dropout=0.1"))
         yield Setting(f"{epochs}", "0, 0.1", (steps, "--weight-decay=0.1"))
+        yield Setting(f"{epochs}", "0, 0, rates x 0.25", (steps, *_rates(0.25)))
 
 
 def _rates(factor: float) -> tuple[str, ...]:
@@ -97,9 +98,9 @@ def _of_wider(tokens: int = 102_400) -> Iterator[Setting]:
 
 
 SWEEPS = (
-    Sweep("epochs", "little", 2, tuple(_epochs())),
-    Sweep("verse", "verse", 2, tuple(_batches())),
+    Sweep("verse", "verse", 1, tuple(_batches())),
     Sweep("modern", "modern", 1, tuple(_batches())),
+    Sweep("epochs", "little", 2, tuple(_epochs())),
     Sweep("wider", "verse", 1, tuple(_of_wider())),
 )
 
