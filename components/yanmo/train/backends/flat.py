@@ -174,7 +174,11 @@ class FlatEngine:
             self.decoder.train()
 
     def _loss(self, module: Callable[..., Tensor], rows: Batch, scale: float) -> Tensor:
-        """The loss of `LossModule` for these rows; neither the copy nor the call waits for the device."""
+        """The loss of `LossModule` for these rows; neither the copy nor the call waits for the device.
+
+        What is not contiguous, such as rows without their common padding, torch copies to CUDA from a
+        temporary copy that is not page-locked, and waits.
+        """
         arrays: list[NDArray[Any]] = [
             rows.ids_BT,
             rows.segments_BT,
@@ -188,7 +192,7 @@ class FlatEngine:
             kinds = rows.kinds_BT.reshape(-1)[arrays[3]]
             whole = np.flatnonzero(kinds != NEAR)
             arrays += [rows.frequent.order, np.flatnonzero(kinds == NEAR), whole, kinds[whole] == DRAWN]
-        tensors = [torch.from_numpy(x) for x in arrays]
+        tensors = [torch.from_numpy(np.ascontiguousarray(x)) for x in arrays]
         if self.device.type == "cuda" and self.options.pin_memory:
             tensors = [x.pin_memory() for x in tensors]
         ids, segments, targets, at, *others = (x.to(self.device, non_blocking=True) for x in tensors)
