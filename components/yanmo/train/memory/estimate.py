@@ -33,6 +33,7 @@ from pathlib import Path
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import human_bytes
 from yanmo.model.flash_limits import Capability, misfit
+from yanmo.model.logits_at_once import rows_at_once
 from yanmo.options.fields import NONE
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.model_options import num_parameters, shape_of
@@ -43,7 +44,6 @@ _BASE = {"cpu": 900 << 20, "cuda": 800 << 20, "mps": 800 << 20}
 more of them is in the page cache. On CUDA context, cuBLAS and NCCL buffers (not measured)."""
 FREE_SHARE = 0.92
 """Share of the memory that may be planned for: allocators waste some."""
-_LOSS_ROWS = 256
 MOST_OF_A_BUCKET = 500_000_000
 """Gradients that DeepSpeed reduces at a time, at most (its default; backends/zero_config.py takes fewer for a
 smaller model). ZeRO-2 and 3 free them then: a model of billions never has all its gradients on a rank."""
@@ -223,7 +223,7 @@ def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device
     unfit = misfit(device, o.precision, o.head_width, gpu_capability() if device == "cuda" else None)
     masked = o.attention == "masked" or (o.attention == "auto" and o.packing != "one" and bool(unfit))
     mask = rows * o.context**2 * e if masked else 0
-    head = min(tokens, _LOSS_ROWS) * vocab_size * 4 * 3
+    head = min(tokens, rows_at_once(vocab_size, device)) * vocab_size * 4 * 3
     return tokens * (kept + 6 * o.width * e) + mask + head
 
 
