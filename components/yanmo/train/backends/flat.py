@@ -56,8 +56,10 @@ class FlatEngine:
         self._observer: Callable[[list[Part]], None] | None = None
 
     def _locate(self, flats: list[Tensor], pieces: list[list[Piece]]) -> None:
-        """Tell the optimizer which parameter lies where, and make its states before the first step."""
+        """Tell the optimizer what lies where and what computes, and make its states before the first step."""
         self.flats, self.pieces = flats, pieces
+        if self.device.type == "cuda":
+            self.optimizer.orthogonalizes_on = self.device
         everyone: list[Any] = [pieces]
         if self.world_size > 1:
             everyone = [None] * self.world_size

@@ -49,6 +49,8 @@ MOST_OF_A_BUCKET = 500_000_000
 smaller model). ZeRO-2 and 3 free them then: a model of billions never has all its gradients on a rank."""
 _PROBE_ROWS = 4
 """Rows that health/monitor.py reads."""
+MOST_TOGETHER = 1 << 24
+"""Elements of matrices that Muon takes together on CUDA (backends/optimizer.py)."""
 _SCORED_TOKENS, _GPU_LOGITS = 1024, 1 << 27
 """Tokens of a validation batch, and logits held at a time (model/scoring.py)."""
 
@@ -172,6 +174,8 @@ class _Moments:
         muon = 4 * matrices // o.world_size if o.optimizer == "muon" else 0
         if muon and self._is_shared_out and o.world_size > 1:
             muon += 8 * matrices  # every matrix is cut: put together, and the updates
+        if muon and self.device == "cuda":  # copies in fp32 and bf16 of those that it takes together
+            muon += 20 * min(matrices, MOST_TOGETHER)
         in_float64 = o.backend == "deepspeed" and not o.updates_in_place
         norm = 8 * max(matrices, table) // o.world_size if in_float64 else 0
         return found + max(muon, norm)

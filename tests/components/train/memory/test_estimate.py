@@ -18,10 +18,18 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
 from yanmo.model.lora import adapt
 from yanmo.options.command_line import load
+from yanmo.train.backends.optimizer import TOGETHER
 from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory import fitting
-from yanmo.train.memory.estimate import MOST_OF_A_BUCKET, check, estimate, gpu_capability, parameters
+from yanmo.train.memory.estimate import (
+    MOST_OF_A_BUCKET,
+    MOST_TOGETHER,
+    check,
+    estimate,
+    gpu_capability,
+    parameters,
+)
 from yanmo.train.models.first_decoder import decoder_config, lora_of
 from yanmo.train.options.model_options import num_parameters, shape_of
 
@@ -62,6 +70,14 @@ def test_the_largest_bucket_is_the_one_that_deepspeed_gets():
     config = engine_config(options("--zero-stage=3"))
     fit_buckets(config, 10 * MOST_OF_A_BUCKET, ranks=8)
     assert config["zero_optimization"]["reduce_bucket_size"] == MOST_OF_A_BUCKET
+
+
+def test_on_cuda_what_muon_takes_together_is_in_the_estimate():
+    assert MOST_TOGETHER == TOGETHER
+    asked = options("--size=medium", "--ranks=1", "--micro-batch=1", "--context=64", "--monitor=off")
+    asked = dataclasses.replace(asked, backend="torch", valid_characters=0)
+    added = [estimate(dataclasses.replace(asked, optimizer=o), 400, "cuda").copies for o in ("muon", "adamw")]
+    assert added[0] - added[1] > 20 * TOGETHER, "and its momentum"
 
 
 def test_offload_moves_states_to_the_cpu():
