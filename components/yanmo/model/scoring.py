@@ -215,7 +215,7 @@ def _read(
     device = _device(model)
     inputs, goal = pad_sequence(ids, True).to(device), pad_sequence(goals, True, -1).to(device)
     at = goal >= 0
-    return model.hidden(inputs, torch.zeros_like(inputs))[at], goal[at], ends
+    return model.hidden(inputs, None)[at], goal[at], ends
 
 
 def _read_rows(
