@@ -51,8 +51,8 @@ _PROBE_ROWS = 4
 """Rows that health/monitor.py reads."""
 MOST_TOGETHER = 1 << 24
 """Elements of matrices that Muon takes together on CUDA (backends/optimizer.py)."""
-_SCORED_TOKENS, _GPU_LOGITS = 1024, 1 << 27
-"""Tokens of a validation batch, and logits held at a time (model/scoring.py)."""
+SCORED_TOKENS, _GPU_LOGITS = 4096, 1 << 27
+"""On CUDA: tokens of a validation batch (validate.py), and logits held at a time (model/scoring.py)."""
 
 
 @dataclass(frozen=True)
@@ -201,11 +201,15 @@ class _Moments:
         return self._whole() + max(scores, logits)
 
     def validation(self) -> int:
-        """Logits of some rows."""
+        """Logits of some rows, or what a layer makes of a batch."""
         if not self.options.valid_characters:
             return 0
-        rows = min(_SCORED_TOKENS, max(128, _GPU_LOGITS // self.vocab_size)) if self.device == "cuda" else 128
-        return self._whole() + 3 * 4 * rows * self.vocab_size
+        rows, tokens = 128, 0
+        if self.device == "cuda":
+            tokens = max(SCORED_TOKENS, self.options.context)
+            rows = min(tokens, max(128, _GPU_LOGITS // self.vocab_size))
+        of_layer = tokens * _of_layer(self.options, self.e)
+        return self._whole() + max(3 * 4 * rows * self.vocab_size, of_layer)
 
     def export(self) -> int:
         """All weights in fp32, and the model that is written: always on the CPU.
@@ -219,9 +223,7 @@ class _Moments:
 
 def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device: str) -> int:
     """Bytes that the forward of a micro batch keeps, and the head's tables."""
-    o, tokens = options, rows * options.context
-    queries, keys = o.heads * o.head_width, o.kv_heads * o.head_width
-    layer = (4 * o.width + 6 * queries + 3 * keys + 4 * o.feed_forward) * e
+    o, tokens, layer = options, rows * options.context, _of_layer(options, e)
     kept = o.layers * (o.width * e if o.gradient_checkpointing else layer)
     kept += layer * (2 if o.gradient_checkpointing else 1)  # the backward's own, of the layer that it is at
     unfit = misfit(device, o.precision, o.head_width, gpu_capability() if device == "cuda" else None)
@@ -229,6 +231,13 @@ def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device
     mask = rows * o.context**2 * e if masked else 0
     head = min(tokens, rows_at_once(vocab_size, device)) * vocab_size * 4 * 3
     return tokens * (kept + 6 * o.width * e) + mask + head
+
+
+def _of_layer(options: TrainConfig, e: int) -> int:
+    """Bytes that a layer keeps of a position."""
+    o = options
+    queries, keys = o.heads * o.head_width, o.kv_heads * o.head_width
+    return (4 * o.width + 6 * queries + 3 * keys + 4 * o.feed_forward) * e
 
 
 def device_memory(options: TrainConfig, device: str) -> int:

@@ -25,6 +25,7 @@ from yanmo.train.memory import fitting
 from yanmo.train.memory.estimate import (
     MOST_OF_A_BUCKET,
     MOST_TOGETHER,
+    SCORED_TOKENS,
     check,
     estimate,
     gpu_capability,
@@ -32,6 +33,7 @@ from yanmo.train.memory.estimate import (
 )
 from yanmo.train.models.first_decoder import decoder_config, lora_of
 from yanmo.train.options.model_options import num_parameters, shape_of
+from yanmo.train.validate import GPU_TOKENS
 
 
 def options(*flags: str) -> TrainConfig:
@@ -78,6 +80,16 @@ def test_on_cuda_what_muon_takes_together_is_in_the_estimate():
     asked = dataclasses.replace(asked, backend="torch", valid_characters=0)
     added = [estimate(dataclasses.replace(asked, optimizer=o), 400, "cuda").copies for o in ("muon", "adamw")]
     assert added[0] - added[1] > 20 * TOGETHER, "and its momentum"
+
+
+def test_on_cuda_the_batch_of_a_validation_is_in_the_estimate():
+    assert SCORED_TOKENS == GPU_TOKENS
+    asked = options("--size=medium", "--ranks=1", "--micro-batch=1", "--context=64", "--monitor=off")
+    asked = dataclasses.replace(asked, backend="torch", optimizer="adamw")
+    copies = [
+        estimate(dataclasses.replace(asked, valid_characters=n), 8192, "cuda").copies for n in (0, 1000)
+    ]
+    assert copies[1] > copies[0] and estimate(asked, 8192, "cuda").copies > 2 * 4 * GPU_TOKENS * 8192
 
 
 def test_offload_moves_states_to_the_cpu():
