@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -168,10 +168,16 @@ class FlatEngine:
 
     @contextmanager
     def scoring(self) -> Iterator[Decoder]:
-        """See `Engine`."""
+        """See `Engine`.
+
+        On CUDA compiled layers run as they were written: for the shapes of a validation, and without
+        gradients, each would be compiled about four times more, for much less than 1 % of a training's work.
+        """
+        is_compiled = self.options.compile and self.device.type == "cuda"
         self.decoder.eval()
         try:
-            yield self.decoder
+            with torch.compiler.set_stance("force_eager") if is_compiled else nullcontext():
+                yield self.decoder
         finally:
             self.decoder.train()
 
