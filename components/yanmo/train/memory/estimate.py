@@ -253,6 +253,12 @@ def device_memory(options: TrainConfig, device: str) -> int:
     return machine_memory() // options.ranks
 
 
+def room(options: TrainConfig, device: str) -> float:
+    """Bytes that a micro batch which is left to us may fill: of a GPU no more than `--memory-share`."""
+    share = options.memory_share if device == "cuda" else 1.0
+    return FREE_SHARE * share * device_memory(options, device)
+
+
 def machine_memory() -> int:
     """Bytes of this machine, or of the container's limit where that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -304,7 +310,7 @@ def divisors(options: TrainConfig) -> list[int]:
 
 def largest_that_fits(options: TrainConfig, vocab_size: int, device: str) -> int:
     """By the estimate; 1 where not even that fits (`check` then refuses it)."""
-    limit = FREE_SHARE * device_memory(options, device)
+    limit = room(options, device)
     for rows in divisors(options):
         if not limit or estimate(options, vocab_size, device, rows).total <= limit:
             return rows

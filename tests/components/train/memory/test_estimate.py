@@ -29,7 +29,9 @@ from yanmo.train.memory.estimate import (
     check,
     estimate,
     gpu_capability,
+    largest_that_fits,
     parameters,
+    room,
 )
 from yanmo.train.models.first_decoder import decoder_config, lora_of
 from yanmo.train.options.model_options import num_parameters, shape_of
@@ -130,6 +132,17 @@ def test_auto_takes_the_largest_micro_batch_that_fits():
         check(dataclasses.replace(asked, micro_batch=2 * rows), 8192, "cpu")
 
 
+def test_auto_fills_no_more_than_the_share_of_a_gpu_that_a_rank_may_take():
+    asked = options("--size=medium", "--ranks=1", "--micro-batch=auto", "--memory-gib=40", "--device=cuda")
+    half = dataclasses.replace(asked, memory_share=0.5)
+    assert largest_that_fits(half, 8192, "cuda") < largest_that_fits(asked, 8192, "cuda")
+    assert largest_that_fits(half, 8192, "cuda") == largest_that_fits(
+        dataclasses.replace(asked, memory_gib=20), 8192, "cuda"
+    )
+    on_a_cpu = dataclasses.replace(half, device="cpu", memory_gib=4)
+    assert room(on_a_cpu, "cpu") == room(dataclasses.replace(on_a_cpu, memory_share=1.0), "cpu")
+
+
 def test_more_threads_than_the_machine_can_start_are_refused():
     """Without a look at this, 10,000 of them end a rank by SIGSEGV: 75, run it again."""
     for ranks in (1, 2):
@@ -150,9 +163,9 @@ def test_the_answer_of_a_gpu_is_remembered(tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "_try", lambda *a: tries.append(a) or 8)  # there is no GPU to ask
     assert [fitting.settle(asked, 400, "cuda").micro_batch for _ in range(2)] == [8, 8]
     assert len(tries) == 1
-    other = dataclasses.replace(asked, context=128)
-    fitting.settle(other, 400, "cuda")
-    assert len(tries) == 2
+    for number, change in enumerate(({"context": 128}, {"memory_share": 0.5}), start=2):
+        fitting.settle(dataclasses.replace(asked, **change), 400, "cuda")
+        assert len(tries) == number
     (tmp_path / "yanmo" / "micro_batch.json").write_text("{", encoding="utf-8")
     assert fitting.settle(asked, 400, "cuda").micro_batch == 8
 
