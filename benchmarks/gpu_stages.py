@@ -133,6 +133,7 @@ def _training(setting: Any, **changes: Any) -> dict[str, Any]:
     shape = _QUICK if setting.quick else _SHAPE
     values = {**shape, "context": 64, "batch_rows": 16, "warmup_steps": 2, "log_every": 1, "ranks": 1}
     values |= {"valid_characters": 300, "checkpoint_seconds": 0, "optimizer": "adamw", "start": "random"}
+    values |= {"compile": False}  # by itself it is on where a compiler is, at each of many starts
     return {**values, "adam_learning_rate": 1e-3, **changes}
 
 

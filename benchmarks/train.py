@@ -18,6 +18,7 @@ CUDA. The table gives medians and the range. `--profile` adds where a step of ou
 package accelerate, which Yanmo does not depend on.
 
 With --device cuda: parity of the flash path with the masked one, MFU (formula below), then the same table.
+Any other option is one of `yanmo train`, for ours, `bare` and `bare-muon`: --attention=flash.
 
 MFU's formula and the peaks are those of components/yanmo/train/metrics/utilization.py; none on other devices.
 """
@@ -34,7 +35,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 for _name, _value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}.items():
@@ -49,9 +50,11 @@ from torch import Tensor, nn  # noqa: E402
 from train_nanogpt import NanoGPT  # noqa: E402
 from train_trainer import hugging_face  # noqa: E402
 
+from yanmo.model.attention import document_bounds  # noqa: E402
 from yanmo.model.decoder import Decoder  # noqa: E402
 from yanmo.options.command_line import load  # noqa: E402
 from yanmo.train.backends.accelerator import prepare  # noqa: E402
+from yanmo.train.backends.loss_module import LossModule  # noqa: E402
 from yanmo.train.backends.open_engine import open_engine  # noqa: E402
 from yanmo.train.backends.zero import import_deepspeed  # noqa: E402
 from yanmo.train.config import TrainConfig  # noqa: E402
@@ -82,12 +85,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--only", default="", help="contestants, with commas")
     parser.add_argument("--profile", action="store_true")
-    asked = parser.parse_args()
+    asked, others = parser.parse_known_args()
+    import_deepspeed(asked.device, asked.compile)
     # Unset, accelerate takes as many threads as there are cores, for all contestants of this process: their
     # waiting for each other was three quarters of the CPU time on two busy cores.
     os.environ["OMP_NUM_THREADS"] = str(asked.threads)
     torch.set_num_threads(asked.threads)
-    bench = Bench(asked)
+    bench = Bench(asked, others)
     if asked.device == "cuda":
         print(f"flash parity: largest difference of a hidden state {parity(bench):.2e}")
     contestants = bench.build([x for x in asked.only.split(",") if x])
@@ -101,7 +105,7 @@ class Bench:
 
     rate = _RATE
 
-    def __init__(self, asked: argparse.Namespace) -> None:
+    def __init__(self, asked: argparse.Namespace, others: Sequence[str] = ()) -> None:
         self.asked, self.device = asked, asked.device
         precision = asked.precision or ("bf16" if asked.device == "cuda" else "fp32")
         flags = [
@@ -114,7 +118,7 @@ class Bench:
         flags += [f"--context={asked.context}"] if asked.context else []
         flags += [f"--adam-learning-rate={_RATE}", f"--head-learning-rate={_RATE}"]
         flags += [f"--norm-learning-rate={_RATE}", f"--compile={asked.compile}"]
-        flags += [f"--gradient-checkpointing={asked.gradient_checkpointing}"]
+        flags += [f"--gradient-checkpointing={asked.gradient_checkpointing}", *others]
         self.options = load(TrainConfig, flags, "benchmark")
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self.shape = decoder_config(self.options, asked.vocabulary)
@@ -132,6 +136,11 @@ class Bench:
         """Rows of one more position than the context, by step."""
         rng = np.random.default_rng(step)
         return rng.integers(0, self.asked.vocabulary, (self.asked.rows, self.options.context + 1))
+
+    def row(self, number: int) -> np.ndarray:
+        """One row alone, for a contestant that asks for rows, in an order of its own."""
+        rng = np.random.default_rng(number)
+        return rng.integers(0, self.asked.vocabulary, self.options.context + 1)
 
     def decoder(self) -> Decoder:
         """Ours, with the common first weights, as the options ask."""
@@ -184,12 +193,10 @@ class Bench:
         optimizers = [torch.optim.AdamW(rest, lr=_RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True)]
         if muon:
             optimizers.append(torch.optim.Muon(matrices, lr=0.02, weight_decay=0.0))
-        segments = torch.ones(self.asked.rows, self.options.context, dtype=torch.long, device=self.device)
-        module = _with_loss(decoder)
+        loss = self._loss(decoder)
 
         def step(number: int) -> None:
-            ids = torch.from_numpy(self.ids(number)).to(self.device)
-            module(ids, segments, self.tokens).backward()
+            loss(self._on_device(number)).backward()
             nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
             for optimizer in optimizers:
                 optimizer.step()
@@ -206,7 +213,7 @@ class Bench:
         optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, betas=(0.9, 0.95), fused=True)
 
         def step(number: int) -> None:
-            ids = torch.from_numpy(self.ids(number)).to(self.device)
+            ids = self._on_device(number)
             logits = model(ids[:, :-1])
             F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -214,6 +221,24 @@ class Bench:
             optimizer.zero_grad(set_to_none=True)
 
         return step
+
+    def _on_device(self, step: int) -> Tensor:
+        """The rows of a step; as nanoGPT does it, nobody waits for their copy."""
+        ids = torch.from_numpy(self.ids(step))
+        return ids.pin_memory().to(self.device, non_blocking=True) if self.device == "cuda" else ids
+
+    def _loss(self, decoder: Decoder) -> Callable[[Tensor], Tensor]:
+        """The mean loss of rows; what does not change from step to step is on the device already."""
+        segments = np.ones((self.asked.rows, self.options.context), np.int64)
+        fixed = segments, np.arange(self.tokens), document_bounds(segments)
+        of_rows, at, bounds = (torch.from_numpy(x).to(self.device) for x in fixed)
+        module = LossModule(decoder)
+
+        def loss(ids: Tensor) -> Tensor:
+            targets = ids[:, 1:].contiguous()
+            return module(ids[:, :-1], of_rows, targets, 1.0 / self.tokens, at, bounds)
+
+        return loss
 
     def trainer(self, deepspeed: bool) -> Step:
         return hugging_face(self, deepspeed)
@@ -246,13 +271,6 @@ class Bench:
             return 0.0
         peak = peak_flops(torch.cuda.get_device_name())
         return tokens_per_second * flops_per_token(self.shape, self.options.context) / peak if peak else 0.0
-
-
-def _with_loss(decoder: Decoder) -> Callable[[Tensor, Tensor, int], Tensor]:
-    from yanmo.train.backends.loss_module import LossModule
-
-    module = LossModule(decoder)
-    return lambda ids, segments, count: module(ids[:, :-1], segments, ids[:, 1:].contiguous(), 1.0 / count)
 
 
 def measure(bench: Bench, contestants: dict[str, Step]) -> dict[str, list[float]]:
@@ -291,6 +309,7 @@ def _clock(device: str) -> float:
 def parity(bench: Bench) -> float:
     """Largest difference of the last hidden states between the flash and the masked path, packed rows."""
     decoder = bench.decoder().to("cuda", torch.bfloat16).eval()
+    torch.compiler.set_stance("force_eager")  # no layer is compiled for this alone
     ids = torch.from_numpy(bench.ids(0)[:2, :-1]).cuda()
     segments = (torch.arange(ids.shape[1], device="cuda") // 37).expand_as(ids)
     found = []
@@ -298,6 +317,7 @@ def parity(bench: Bench) -> float:
         for path in ("varlen", "masked"):
             decoder.attention = path
             found.append(decoder.hidden(ids, segments).float())
+    torch.compiler.set_stance("default")
     return float((found[0] - found[1]).abs().max())
 
 
@@ -310,11 +330,9 @@ def profile(bench: Bench, contestants: dict[str, Step]) -> None:
             for number in range(bench.asked.steps):
                 contestants[name](number)
         print(name)
-        print(
-            trace.key_averages().table(sort_by="self_cpu_time_total", row_limit=14, max_name_column_width=44)
-        )
+        order = f"self_{'device' if bench.device == 'cuda' else 'cpu'}_time_total"
+        print(trace.key_averages().table(sort_by=order, row_limit=14, max_name_column_width=44))
 
 
 if __name__ == "__main__":
-    import_deepspeed("cuda" if "cuda" in sys.argv else "cpu", "--compile" in sys.argv)
     main()

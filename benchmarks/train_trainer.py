@@ -70,7 +70,7 @@ class _Paused:
                 return 10**6
 
             def __getitem__(self, index: int) -> dict[str, Tensor]:
-                row = torch.from_numpy(bench.ids(index // bench.asked.rows)[index % bench.asked.rows])
+                row = torch.from_numpy(bench.row(index))
                 return {"input_ids": row[:-1], "labels": row[:-1]}
 
         class Pause(callback):  # type: ignore[misc]

@@ -123,9 +123,6 @@ def attend(q_BTHE: Tensor, k_BTKE: Tensor, v_BTKE: Tensor, layout: Documents) ->
 def _attend_varlen(q: Tensor, k: Tensor, v: Tensor, layout: Documents) -> Tensor:
     kernel = varlen_kernel(q.device.type, q.dtype)
     assert kernel is not None and layout.bounds is not None
-    groups = q.shape[2] // k.shape[2]
-    if groups > 1:
-        k, v = k.repeat_interleave(groups, 2), v.repeat_interleave(groups, 2)
     longest = q.shape[1]  # a bound, not the longest itself: that would wait for the device
     out: Tensor = kernel(
         *(x.flatten(0, 1) for x in (q, k, v)), layout.bounds, layout.bounds, longest, longest
@@ -138,7 +135,8 @@ def varlen_kernel(device: str, dtype: torch.dtype) -> Callable[..., Any] | None:
     """torch's variable-length flash attention, causal, if this torch has it; None without, and off CUDA.
 
     The argument that makes it causal has changed between torch versions (`is_causal`, then `window_size`),
-    so the signature is inspected. `misfit` says whether GPU and model are suitable.
+    and older ones do not let query heads share keys and values, which are then copied for each: so the
+    signature is inspected. `misfit` says whether GPU and model are suitable.
     """
     if device != "cuda" or dtype not in (torch.bfloat16, torch.float16):
         return None
@@ -149,10 +147,16 @@ def varlen_kernel(device: str, dtype: torch.dtype) -> Callable[..., Any] | None:
     except ImportError:
         return None
     names = inspect.signature(varlen_attn).parameters
-    causal: dict[str, Any] = {"is_causal": True} if "is_causal" in names else {"window_size": (-1, 0)}
+    given: dict[str, Any] = {"is_causal": True} if "is_causal" in names else {"window_size": (-1, 0)}
+    shares = "enable_gqa" in names
+    if shares:
+        given["enable_gqa"] = True
 
-    def kernel(*args: Any) -> Any:
-        return varlen_attn(*args, **causal)
+    def kernel(q_NHE: Tensor, k_NKE: Tensor, v_NKE: Tensor, *bounds: Any) -> Any:
+        groups = q_NHE.shape[1] // k_NKE.shape[1]
+        if groups > 1 and not shares:
+            k_NKE, v_NKE = k_NKE.repeat_interleave(groups, 1), v_NKE.repeat_interleave(groups, 1)
+        return varlen_attn(q_NHE, k_NKE, v_NKE, *bounds, **given)
 
     return kernel
 

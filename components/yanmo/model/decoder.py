@@ -175,16 +175,20 @@ class Decoder(nn.Module):
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
 
-    def hidden(self, ids_BT: Tensor, segments_BT: Tensor, bounds: Tensor | None = None) -> Tensor:
+    def hidden(self, ids_BT: Tensor, segments_BT: Tensor | None, bounds: Tensor | None = None) -> Tensor:
         """The final hidden states, (B, T, D): the input of the head.
 
         Args:
             ids_BT: token ids.
             segments_BT: number of the document at each position; rotary positions restart where it changes.
+                None: each row is one document, and on CUDA a mask is never made.
             bounds: see `yanmo.model.attention.documents`.
         """
-        x_BTD = self.model.embed_tokens(ids_BT)
-        layout = documents(segments_BT, x_BTD.dtype, self.attention, bounds, self.config.head_dim)
+        x_BTD, path = self.model.embed_tokens(ids_BT), self.attention
+        if segments_BT is None:
+            segments_BT = torch.zeros_like(ids_BT)
+            path = "flash" if path in ("auto", "masked") and ids_BT.device.type == "cuda" else path
+        layout = documents(segments_BT, x_BTD.dtype, path, bounds, self.config.head_dim)
         rotary = rotary_tables(layout.positions_BT, self.config, x_BTD.dtype)
         for layer in self.model.layers:
             if self.recompute and torch.is_grad_enabled():
@@ -196,8 +200,6 @@ class Decoder(nn.Module):
 
     def forward(self, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
         """Logits (B, T, vocabulary); without segments each row is one document."""
-        if segments_BT is None:
-            segments_BT = torch.zeros_like(ids_BT)
         logits: Tensor = self.lm_head(self.hidden(ids_BT, segments_BT))
         return logits
 

@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from yanmo.model.logits_at_once import rows_at_once
 from yanmo.model.loss import SMALL, add_to_weight, nats
 
 _CHUNK_LOGITS = 1 << 22
-"""Most elements of a table of logits: 16 MiB in fp32."""
+"""Most elements of a table of logits, but for CUDA: 16 MiB in fp32."""
 
 
 class Apart(NamedTuple):
@@ -111,7 +112,7 @@ def _spread(
 
 def _chunks(rows: Tensor, width: int) -> tuple[Tensor, ...]:
     """Cut so that a table of logits stays in bounds; nothing where there are no rows."""
-    return torch.split(rows, max(256, _CHUNK_LOGITS // width)) if len(rows) else ()
+    return torch.split(rows, rows_at_once(width, rows.device.type, _CHUNK_LOGITS)) if len(rows) else ()
 
 
 def _whole_order(order: Tensor, rows: int) -> Tensor:

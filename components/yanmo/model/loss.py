@@ -1,9 +1,9 @@
 """Cross-entropy of a linear head without storing all logits.
 
 The logits, (positions x vocabulary), are the largest tensor of a small language model. Here they are computed
-256 rows at a time, and the gradient with them in the forward pass, so that they are never stored as a whole:
-1.2 times as many tokens per CPU-second as F.cross_entropy in fp32. Losses and sums are fp32 whatever the
-dtype of the weights. The loss cannot be differentiated twice.
+256 rows at a time (on CUDA more: logits_at_once.py), and the gradient with them in the forward pass, so that
+they are never stored as a whole: 1.2 times as many tokens per CPU-second as F.cross_entropy in fp32. Losses
+and sums are fp32 whatever the dtype of the weights. The loss cannot be differentiated twice.
 
     N = target positions, D = model width, V = vocabulary
 """
@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_CHUNK_ROWS = 256
+from yanmo.model.logits_at_once import rows_at_once
+
 SMALL = 1e-30
 """Below this, a probability in fp32 has lost digits."""
 
@@ -27,8 +28,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
         d_hidden = torch.empty_like(hidden_ND) if of_hidden or of_weight else None
         d_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if of_weight else None
         total = hidden_ND.new_zeros((), dtype=torch.float32)
-        for start in range(0, len(targets_N), _CHUNK_ROWS):
-            rows = slice(start, start + _CHUNK_ROWS)
+        at_once = rows_at_once(len(weight_VD), weight_VD.device.type)
+        for start in range(0, len(targets_N), at_once):
+            rows = slice(start, start + at_once)
             hidden, target = hidden_ND[rows], targets_N[rows, None]
             logits = (hidden @ weight_VD.T).float()
             # One fused pass instead of max, subtract, exp and sum; a row stays in the cache.

@@ -26,6 +26,8 @@ from yanmo.model.windows import Counted, Tokens, Window, plan_batches, plan_with
 Bits = NDArray[np.float64]
 T = TypeVar("T")
 R = TypeVar("R")
+BATCH_TOKENS = 1024
+"""Tokens in a batch on a CPU; 512 to 4,096 are equally fast there."""
 _GPU_LOGITS = 1 << 27
 """Logits held at a time on a GPU (0.5 GB); on a CPU those of 128 rows are, which stay in its cache (4 MB with
 8,192 tokens)."""
@@ -38,7 +40,7 @@ def token_bits(
     counted: Sequence[Counted] | None = None,
     context: int = 0,
     stride: int = 0,
-    batch_tokens: int = 1024,
+    batch_tokens: int = BATCH_TOKENS,
     threads: int = 1,
     each_batch: Callable[[], None] = lambda: None,
 ) -> list[Bits]:
@@ -53,7 +55,7 @@ def token_bits(
         context: tokens that the model reads at once; 0 for the model's context.
         stride: tokens by which windows advance, 1 to `context`; 0 for half the context. With 1, each token
             has a full context before it, at the price of a forward pass for each token.
-        batch_tokens: tokens in a batch; 512 to 4,096 are equally fast on a CPU.
+        batch_tokens: tokens in a batch.
         threads: batches scored at a time on a CPU, one core each. Threads and not processes, as torch's
             operations release the GIL and nothing has to be imported again.
         each_batch: called after each batch, as a sign of life.
@@ -77,7 +79,7 @@ def bits_and_is_greedy(
     counted: Sequence[Counted],
     *,
     threads: int = 1,
-    batch_tokens: int = 1024,
+    batch_tokens: int = BATCH_TOKENS,
 ) -> list[tuple[float, bool]]:
     """For each document the bits of its counted tokens, and whether greedy decoding would choose all of them.
 
@@ -215,7 +217,7 @@ def _read(
     device = _device(model)
     inputs, goal = pad_sequence(ids, True).to(device), pad_sequence(goals, True, -1).to(device)
     at = goal >= 0
-    return model.hidden(inputs, torch.zeros_like(inputs))[at], goal[at], ends
+    return model.hidden(inputs, None)[at], goal[at], ends
 
 
 def _read_rows(

@@ -9,7 +9,9 @@ partition (at most one per rank) are put together with one small all-reduce, and
 computes the whole update. ZeRO-3 cuts every matrix: there each rank computes the updates of some of them, and
 a second all-reduce distributes the results.
 
-Newton-Schulz runs in fp32 on CPUs, where bf16 is slow without avx512_bf16, and in bf16 on GPUs.
+Newton-Schulz runs in fp32 on CPUs, where bf16 is slow without avx512_bf16, and in bf16 on GPUs. There it
+takes matrices of one shape together: one by one they are thousands of small kernels in a step, and a host
+launches those more slowly than a GPU runs them.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ from torch import Tensor, nn
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the quintic iteration, as in Keller Jordan's Muon and torch.optim.Muon."""
 _ITERATIONS = 5
+TOGETHER = 1 << 24
+"""Most elements of the matrices that are orthogonalized together: 64 MiB in fp32, about five times that while
+it is done. A larger one is taken alone."""
 _LONG = 1.5
 """From this ratio of its sides on, a matrix costs fewer operations by its factors: 34 w^3 + 4 w^2 l, where w
 is the shorter side, and not 10 w^3 + 20 w^2 l."""
@@ -67,33 +72,43 @@ def orthogonalize(update: Tensor, dtype: torch.dtype) -> Tensor:
     X becomes p(X X^T) X, five times, with p(G) = a + b G + c G^2. Of a long matrix only the factors p(G)
     are computed, and multiplied with it at the end: G and p(G) commute, so the next G is p(G) G p(G). Not in
     16 bits, where the errors of G grow.
+
+    Args:
+        update: a matrix, or several of one shape: (number, rows, columns).
     """
     a, b, c = _COEFFICIENTS
     x = update.to(dtype)
-    wide = x.shape[0] <= x.shape[1]
-    x = x if wide else x.T
-    x = x / x.norm().clamp(min=1e-7)
-    if dtype == torch.float32 and x.shape[1] >= _LONG * x.shape[0]:
-        x = _factor(x @ x.T) @ x
+    wide = x.shape[-2] <= x.shape[-1]
+    x = x if wide else x.mT
+    norm = x.norm() if x.ndim == 2 else torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True)
+    x = x / norm.clamp(min=1e-7)
+    if dtype == torch.float32 and x.shape[-1] >= _LONG * x.shape[-2]:
+        x = _factor(x @ x.mT) @ x
     else:
+        added = _added_product(x)
         for _ in range(_ITERATIONS):
-            gram = x @ x.T
-            x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return (x if wide else x.T).to(update.dtype)
+            gram = x @ x.mT
+            x = added(x, added(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return (x if wide else x.mT).to(update.dtype)
 
 
 def _factor(gram: Tensor) -> Tensor:
     """What the iterations multiply a matrix with, from its product with its transpose."""
     a, b, c = _COEFFICIENTS
-    factor = None
+    factor, added = None, _added_product(gram)
     for left in reversed(range(_ITERATIONS)):
-        power = torch.addmm(gram, gram, gram, beta=b, alpha=c)
-        power.diagonal().add_(a)
+        power = added(gram, gram, gram, beta=b, alpha=c)
+        power.diagonal(dim1=-2, dim2=-1).add_(a)
         factor = power if factor is None else power @ factor
         if left:
             gram = power @ gram @ power
     assert factor is not None
     return factor
+
+
+def _added_product(x: Tensor) -> Callable[..., Tensor]:
+    """torch's beta * input + alpha * product, of one matrix or of several."""
+    return torch.addmm if x.ndim == 2 else torch.baddbmm
 
 
 def parameter_groups(model: nn.Module, options: Any) -> list[dict[str, Any]]:
@@ -160,6 +175,9 @@ class MatrixAdamW(torch.optim.AdamW):
         self.found_inf: Tensor | None = None
         """1 if the step must change nothing, else 0 (fp32, no dimensions, on the device): the host need not
         wait for it. torch's fused AdamW reads an attribute of this name."""
+        self.orthogonalizes_on: torch.device | None = None
+        """Where Muon takes matrices of one shape together, wherever the state is (--offload); None takes each
+        by itself, where it is."""
         self.observer: Callable[[Tensor], None] | None = None
         """Called with each parameter before it is updated."""
 
@@ -226,14 +244,24 @@ class MatrixAdamW(torch.optim.AdamW):
             parameter.add_(_unless(refused, _update(nesterov)), alpha=-group["lr"])
             return
         done = self._cut_updates(parameter, nesterov)
-        for piece in self._pieces[id(parameter)]:
+        pieces = self._pieces[id(parameter)]
+        if self.orthogonalizes_on is not None:
+            whole = [piece for piece in pieces if piece.name not in done]
+            for alike in _of_one_shape(whole):
+                chosen = [nesterov[p.at : p.at + p.count].view(p.shape) for p in alike]
+                updates = _update(torch.stack(chosen).to(self.orthogonalizes_on)).contiguous()
+                updates = _unless(refused, updates.to(parameter.device))
+                places = [parameter[p.at : p.at + p.count].view(p.shape) for p in alike]
+                torch._foreach_add_(places, list(updates.unbind()), alpha=-group["lr"])
+            pieces = [piece for piece in pieces if piece.name in done]
+        for piece in pieces:
             if piece.name in done:
                 update = done[piece.name]
             else:
                 update = _update(nesterov[piece.at : piece.at + piece.count].view(piece.shape))
             part = update.reshape(-1)[piece.start : piece.start + piece.count]
             place = parameter[piece.at : piece.at + piece.count]
-            place.add_(_unless(refused, part), alpha=-group["lr"])
+            place.add_(_unless(refused, part.to(place.device)), alpha=-group["lr"])
 
     def _cut_updates(self, parameter: Tensor, nesterov: Tensor) -> dict[str, Tensor]:
         """Matrix -> update, for the cut matrices of which this rank holds a part."""
@@ -241,7 +269,8 @@ class MatrixAdamW(torch.optim.AdamW):
         if not cut.places:
             return {}
         pieces = [p for p in self._pieces[id(parameter)] if p.name in cut.places]
-        buffer = nesterov.new_zeros(cut.size)
+        # NCCL sends nothing that is in the CPU's memory.
+        buffer = nesterov.new_zeros(cut.size, device=self.orthogonalizes_on or nesterov.device)
         for p in pieces:
             begin = cut.places[p.name] + p.start
             buffer[begin : begin + p.count] = nesterov[p.at : p.at + p.count]
@@ -257,6 +286,19 @@ class MatrixAdamW(torch.optim.AdamW):
         return {p.name: _matrix(updates, cut, p.name) for p in pieces}
 
 
+def _of_one_shape(pieces: Iterable[Piece]) -> list[list[Piece]]:
+    """Whole matrices of one shape each, of at most `TOGETHER` elements where they are several."""
+    shapes: dict[torch.Size, list[Piece]] = {}
+    for piece in pieces:
+        shapes.setdefault(piece.shape, []).append(piece)
+    return [
+        alike[begin : begin + number]
+        for shape, alike in shapes.items()
+        for number in (max(1, TOGETHER // shape.numel()),)
+        for begin in range(0, len(alike), number)
+    ]
+
+
 def _matrix(buffer: Tensor, cut: Cuts, name: str) -> Tensor:
     begin, shape = cut.places[name], cut.shapes[name]
     return buffer[begin : begin + shape.numel()].view(shape)
@@ -267,9 +309,10 @@ def _unless(refused: Tensor | None, update: Tensor) -> Tensor:
 
 
 def _update(matrix: Tensor) -> Tensor:
-    """Muon's update of a whole matrix, scaled as in Keller Jordan's Muon: tall matrices take larger steps."""
+    """Muon's update of a whole matrix, or of several of one shape, scaled as in Keller Jordan's Muon: tall
+    matrices take larger steps."""
     dtype = torch.bfloat16 if matrix.device.type == "cuda" else torch.float32
-    rows, columns = matrix.shape
+    rows, columns = matrix.shape[-2:]
     scale: float = max(1.0, rows / columns) ** 0.5
     return orthogonalize(matrix, dtype) * scale
 

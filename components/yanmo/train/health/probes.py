@@ -7,6 +7,7 @@ E = head width, V = vocabulary, N = positions that hold text
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -72,6 +73,18 @@ def output_entropy(logits_NV: Tensor) -> float:
     return float(-(log_p.exp() * log_p).sum(-1).mean() / math.log(logits_NV.shape[1]))
 
 
+def _uncompiled(decoder: Decoder) -> AbstractContextManager[Any]:
+    """Inside, layers run as they were written: compiled ones take no notice of hooks that are new to them.
+
+    What no layer needs does not import torch._dynamo.
+    """
+    is_compiled = any(layer._compiled_call_impl is not None for layer in decoder.model.layers)
+    stance: AbstractContextManager[Any] = (
+        torch.compiler.set_stance("force_eager") if is_compiled else nullcontext()
+    )
+    return stance
+
+
 @torch.no_grad()
 def look_inside(decoder: Decoder, ids_BT: Tensor, segments_BT: Tensor) -> dict[str, Any]:
     """The metrics above, by layer (`output_entropy`: one number), from one forward pass over packed rows.
@@ -103,7 +116,8 @@ def look_inside(decoder: Decoder, ids_BT: Tensor, segments_BT: Tensor) -> dict[s
         hooks.append(layer.self_attn.register_forward_pre_hook(attention))
         hooks.append(layer.register_forward_hook(block))
     try:
-        hidden_ND = decoder.hidden(ids_BT, segments_BT).flatten(0, -2)[text]
+        with _uncompiled(decoder):
+            hidden_ND = decoder.hidden(ids_BT, segments_BT).flatten(0, -2)[text]
     finally:
         for hook in hooks:
             hook.remove()

@@ -33,6 +33,7 @@ from pathlib import Path
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import human_bytes
 from yanmo.model.flash_limits import Capability, misfit
+from yanmo.model.logits_at_once import rows_at_once
 from yanmo.options.fields import NONE
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.model_options import num_parameters, shape_of
@@ -43,14 +44,15 @@ _BASE = {"cpu": 900 << 20, "cuda": 800 << 20, "mps": 800 << 20}
 more of them is in the page cache. On CUDA context, cuBLAS and NCCL buffers (not measured)."""
 FREE_SHARE = 0.92
 """Share of the memory that may be planned for: allocators waste some."""
-_LOSS_ROWS = 256
 MOST_OF_A_BUCKET = 500_000_000
 """Gradients that DeepSpeed reduces at a time, at most (its default; backends/zero_config.py takes fewer for a
 smaller model). ZeRO-2 and 3 free them then: a model of billions never has all its gradients on a rank."""
 _PROBE_ROWS = 4
 """Rows that health/monitor.py reads."""
-_SCORED_TOKENS, _GPU_LOGITS = 1024, 1 << 27
-"""Tokens of a validation batch, and logits held at a time (model/scoring.py)."""
+MOST_TOGETHER = 1 << 24
+"""Elements of matrices that Muon takes together on CUDA (backends/optimizer.py)."""
+SCORED_TOKENS, _GPU_LOGITS = 4096, 1 << 27
+"""On CUDA: tokens of a validation batch (validate.py), and logits held at a time (model/scoring.py)."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,8 @@ class _Moments:
         muon = 4 * matrices // o.world_size if o.optimizer == "muon" else 0
         if muon and self._is_shared_out and o.world_size > 1:
             muon += 8 * matrices  # every matrix is cut: put together, and the updates
+        if muon and self.device == "cuda":  # copies in fp32 and bf16 of those that it takes together
+            muon += 20 * min(matrices, MOST_TOGETHER)
         in_float64 = o.backend == "deepspeed" and not o.updates_in_place
         norm = 8 * max(matrices, table) // o.world_size if in_float64 else 0
         return found + max(muon, norm)
@@ -197,11 +201,15 @@ class _Moments:
         return self._whole() + max(scores, logits)
 
     def validation(self) -> int:
-        """Logits of some rows."""
+        """Logits of some rows, or what a layer makes of a batch."""
         if not self.options.valid_characters:
             return 0
-        rows = min(_SCORED_TOKENS, max(128, _GPU_LOGITS // self.vocab_size)) if self.device == "cuda" else 128
-        return self._whole() + 3 * 4 * rows * self.vocab_size
+        rows, tokens = 128, 0
+        if self.device == "cuda":
+            tokens = max(SCORED_TOKENS, self.options.context)
+            rows = min(tokens, max(128, _GPU_LOGITS // self.vocab_size))
+        of_layer = tokens * _of_layer(self.options, self.e)
+        return self._whole() + max(3 * 4 * rows * self.vocab_size, of_layer)
 
     def export(self) -> int:
         """All weights in fp32, and the model that is written: always on the CPU.
@@ -215,16 +223,21 @@ class _Moments:
 
 def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device: str) -> int:
     """Bytes that the forward of a micro batch keeps, and the head's tables."""
-    o, tokens = options, rows * options.context
-    queries, keys = o.heads * o.head_width, o.kv_heads * o.head_width
-    layer = (4 * o.width + 6 * queries + 3 * keys + 4 * o.feed_forward) * e
+    o, tokens, layer = options, rows * options.context, _of_layer(options, e)
     kept = o.layers * (o.width * e if o.gradient_checkpointing else layer)
     kept += layer * (2 if o.gradient_checkpointing else 1)  # the backward's own, of the layer that it is at
     unfit = misfit(device, o.precision, o.head_width, gpu_capability() if device == "cuda" else None)
     masked = o.attention == "masked" or (o.attention == "auto" and o.packing != "one" and bool(unfit))
     mask = rows * o.context**2 * e if masked else 0
-    head = min(tokens, _LOSS_ROWS) * vocab_size * 4 * 3
+    head = min(tokens, rows_at_once(vocab_size, device)) * vocab_size * 4 * 3
     return tokens * (kept + 6 * o.width * e) + mask + head
+
+
+def _of_layer(options: TrainConfig, e: int) -> int:
+    """Bytes that a layer keeps of a position."""
+    o = options
+    queries, keys = o.heads * o.head_width, o.kv_heads * o.head_width
+    return (4 * o.width + 6 * queries + 3 * keys + 4 * o.feed_forward) * e
 
 
 def device_memory(options: TrainConfig, device: str) -> int:
@@ -238,6 +251,12 @@ def device_memory(options: TrainConfig, device: str) -> int:
     if device == "cuda":
         return _gpu()[1]
     return machine_memory() // options.ranks
+
+
+def room(options: TrainConfig, device: str) -> float:
+    """Bytes that a micro batch which is left to us may fill: of a GPU no more than `--memory-share`."""
+    share = options.memory_share if device == "cuda" else 1.0
+    return FREE_SHARE * share * device_memory(options, device)
 
 
 def machine_memory() -> int:
@@ -291,7 +310,7 @@ def divisors(options: TrainConfig) -> list[int]:
 
 def largest_that_fits(options: TrainConfig, vocab_size: int, device: str) -> int:
     """By the estimate; 1 where not even that fits (`check` then refuses it)."""
-    limit = FREE_SHARE * device_memory(options, device)
+    limit = room(options, device)
     for rows in divisors(options):
         if not limit or estimate(options, vocab_size, device, rows).total <= limit:
             return rows

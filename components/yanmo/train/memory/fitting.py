@@ -22,13 +22,12 @@ from yanmo.common.plain_json import json_value
 from yanmo.train.backends.accelerator import check_compiler
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import (
-    FREE_SHARE,
     check,
-    device_memory,
     divisors,
     estimate,
     gpu_name,
     largest_that_fits,
+    room,
 )
 from yanmo.train.options.machine_options import AUTO
 from yanmo.train.options.model_options import shape_of
@@ -130,7 +129,8 @@ def _key(options: TrainConfig, vocab_size: int) -> str:
     names += ["lora_rank", "lora_targets", "lora_dropout"] if options.lora_rank else []
     asked = {name: getattr(options, name) for name in (*names, "backend", "zero_stage", "offload", "ranks")}
     value = {**shape_of(options), **asked, "rows": options.rank_rows, "vocabulary": vocab_size}
-    text = json.dumps({**value, "gpu": gpu_name(), "gib": options.memory_gib}, sort_keys=True)
+    value |= {"gpu": gpu_name(), "gib": options.memory_gib, "share": options.memory_share}
+    text = json.dumps(value, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
@@ -166,7 +166,7 @@ def search(options: TrainConfig, vocab_size: int, device: str) -> int:
     known = estimate(options, vocab_size, device, 1)
     held = sum(p.numel() * p.element_size() for p in decoder.parameters())  # in the peak that is measured
     rest = known.optimizer + known.gradients + known.base + known.weights - held
-    budget = FREE_SHARE * device_memory(options, device) - rest
+    budget = room(options, device) - rest
     for rows in divisors(options):
         peak = _peak(module, rows, options.context, vocab_size, device)
         if peak is not None and peak <= budget:

@@ -10,6 +10,7 @@ import torch
 from tiny_model import SHAPE
 
 from yanmo.model.decoder import Decoder
+from yanmo.model.scoring import token_bits
 from yanmo.train.backends.engine import Part
 from yanmo.train.backends.open_engine import open_engine
 from yanmo.train.backends.optimizer import MatrixAdamW, parameter_groups
@@ -233,3 +234,28 @@ def test_the_norm_of_several_micro_batches_is_that_of_one(chosen):
         train(engine, range(1), micro=micro)
         norms.append(engine.gradient_norm())
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+
+
+def test_on_cuda_a_validation_compiles_nothing_and_training_nothing_again():
+    # The engine's device is only what it says here: its tensors are on the CPU.
+    engine = open_engine(random_decoder(), options(backend="torch", compile=True), "cpu")
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    for layer in engine.decoder.model.layers:
+        layer.compile(backend=backend)
+    train(engine, range(2))
+    of_training = len(graphs)
+    documents = [np.arange(n) % 60 for n in (5, 16, 16, 9)]
+    here, engine.device = engine.device, torch.device("cuda")
+    with engine.scoring() as decoder:
+        scored = token_bits(decoder, documents)
+    engine.device = here
+    train(engine, range(2, 3))
+    assert of_training == len(graphs) > 0 and engine.decoder.training
+    with engine.scoring() as decoder:  # on a CPU as ever
+        again = token_bits(decoder, documents)
+    assert len(graphs) > of_training and len(again) == len(scored) == 4

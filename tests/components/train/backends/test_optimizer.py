@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from tiny_model import SHAPE
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from yanmo.model.decoder import Decoder
+from yanmo.train.backends import optimizer
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, cut_places, orthogonalize, parameter_groups
 from yanmo.train.config import TrainConfig
 
@@ -83,3 +88,90 @@ def test_matrices_of_the_layers_get_muon_and_nothing_else():
     ]
     assert [len(g["params"]) for g in groups] == [14, 1, 1, 9]
     assert not any(g["muon"] for g in parameter_groups(random_decoder(), options(optimizer="adamw")))
+
+
+@pytest.mark.parametrize("shape", [(20, 50), (50, 20), (30, 32), (32, 32)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+def test_matrices_taken_together_come_out_as_each_by_itself(shape, dtype, tolerance):
+    several = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+    several[1] *= 1e-3
+    several[2] = 0
+    alone = torch.stack([orthogonalize(matrix, dtype) for matrix in several])
+    together = orthogonalize(several, dtype)
+    assert together.dtype == torch.float32 and not together[2].any()
+    assert (together - alone).norm() <= tolerance * alone.norm()
+
+
+def located(layers: int, on: str | None, state: str = "cpu") -> MatrixAdamW:
+    """Muon and AdamW over one flat tensor per group, with gradients, as an engine has it."""
+    torch.manual_seed(0)
+    with torch.device(state):
+        decoder = Decoder(dataclasses.replace(SHAPE, num_hidden_layers=layers))
+    names = {id(p): name for name, p in decoder.named_parameters()}
+    groups = parameter_groups(decoder, options(weight_decay=0.1))
+    pieces: list[list[Piece]] = []
+    for group in groups:
+        found, at = [], 0
+        for p in group["params"]:
+            found.append(Piece(names[id(p)], p.shape, 0, p.numel(), at))
+            at += p.numel()
+        pieces.append(found)
+        group["params"] = [torch.nn.Parameter(torch.cat([p.detach().flatten() for p in group["params"]]))]
+    made = MatrixAdamW(groups, (0.9, 0.95))
+    made.orthogonalizes_on = torch.device(on) if on else None
+    for group, found in zip(groups, pieces, strict=True):
+        (flat,) = group["params"]
+        flat.grad = torch.randn_like(flat)
+        made.locate(flat, found, cut_places([found]))
+        made.make_states(flat, group["muon"])
+    return made
+
+
+@pytest.mark.parametrize("most", [1, 3 * 24 * 24, optimizer.TOGETHER])
+@pytest.mark.parametrize("refused", [None, 0.0, 1.0])
+def test_a_step_that_takes_matrices_together_is_that_which_takes_each_by_itself(monkeypatch, most, refused):
+    monkeypatch.setattr(optimizer, "TOGETHER", most)
+    weights = []
+    for on in (None, "cpu"):
+        made = located(3, on)
+        made.found_inf = None if refused is None else torch.tensor(refused)
+        before = [group["params"][0].detach().clone() for group in made.param_groups]
+        made.step()
+        weights.append([group["params"][0].detach() for group in made.param_groups])
+    for alone, together, start in zip(*weights, before, strict=True):
+        moved = (alone - start).norm()
+        assert (together - alone).norm() <= 1e-5 * moved, "also 0 where the step was refused"
+        assert bool(moved) == (refused != 1.0)
+
+
+class Launches(TorchDispatchMode):
+    """Counts operations, and notes the devices of the matrix products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number, self.of_products = 0, set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.number += func.namespace == "aten" and not func.is_view
+        if func.overloadpacket.__name__ in ("mm", "bmm", "addmm", "baddbmm"):
+            self.of_products.add(out.device.type)
+        return out
+
+
+@pytest.mark.parametrize("state", ["cuda", "cpu"], ids=["on the GPU", "offloaded"])
+def test_a_gpu_orthogonalizes_with_few_launches_wherever_the_state_is(state):
+    # Nothing is computed: torch follows shapes and devices, and no GPU is needed. What had to wait for one
+    # would raise.
+    numbers = []
+    for layers in (2, 24):
+        with FakeTensorMode():
+            made = located(layers, "cuda", state)
+            if state == "cuda":
+                made.found_inf = torch.zeros((), device="cuda")
+            with Launches() as launches:
+                made.step()
+            assert launches.of_products == {"cuda"}
+            assert all(group["params"][0].device.type == state for group in made.param_groups)
+        numbers.append(launches.number)
+    assert numbers[0] == numbers[1] < 200, numbers

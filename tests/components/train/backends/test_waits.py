@@ -11,11 +11,13 @@ import importlib.util
 import traceback
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from yanmo.train.backends.open_engine import open_engine
+from yanmo.train.data import Batch
 
 _SPEC = importlib.util.spec_from_file_location("test_engine", Path(__file__).parent / "test_engine.py")
 engines = importlib.util.module_from_spec(_SPEC)
@@ -69,6 +71,24 @@ def test_the_detector_sees_a_wait():
     engine = deferring()
     engine._defers = False
     assert [place.rpartition("/")[2] for place in waits_of(engine)] == ["plain.py"]
+
+
+def test_what_is_copied_to_the_device_lies_in_one_piece():
+    # Else torch makes another copy of it, which is not page-locked, and the host waits for that one's way.
+    rows = engines.batch(0)
+    segments = np.array([[1] * 5 + [0] * 11, [1] * 3 + [0] * 13] * 2)
+    padded = Batch(rows.ids_BT, rows.targets_BT, segments, is_padded=True)
+    found = []
+
+    def note(*given) -> torch.Tensor:
+        found.extend(x for x in given if isinstance(x, torch.Tensor))
+        return torch.zeros(())
+
+    trimmed = padded.rows(0, 2)
+    assert trimmed.ids_BT.shape == (2, 8) and not trimmed.ids_BT.flags.c_contiguous
+    for part in (trimmed, rows.rows(0, 2)):  # the second is cut from rows of one more position
+        deferring()._loss(note, part, 1.0)
+    assert len(found) == 8 and all(x.is_contiguous() for x in found)
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])

@@ -80,6 +80,20 @@ def test_looking_inside_gives_every_layer_and_leaves_no_hook(generator):
     assert max(dead["active_units"]) < 0.2 and max(dead["effective_rank"]) < 3
 
 
+def test_compiled_layers_that_ran_before_are_looked_into_too(generator):
+    # dynamo does not ask again whether a layer has hooks: a validation before would hide them.
+    model = Decoder(SHAPE).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2, generator=generator)
+    ids, segments = torch.randint(0, 60, (2, 12), generator=generator), torch.ones(2, 12, dtype=torch.long)
+    expected = look_inside(model, ids, segments)
+    for layer in model.model.layers:
+        layer.compile(backend="eager")
+    with torch.no_grad():
+        model.hidden(ids, segments)
+    assert look_inside(model, ids, segments) == expected
+
+
 def test_states_that_are_not_finite_end_no_training(generator):
     states = torch.randn(50, 20, generator=generator)
     states[3, 4] = math.inf

@@ -18,12 +18,24 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
 from yanmo.model.lora import adapt
 from yanmo.options.command_line import load
+from yanmo.train.backends.optimizer import TOGETHER
 from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory import fitting
-from yanmo.train.memory.estimate import MOST_OF_A_BUCKET, check, estimate, gpu_capability, parameters
+from yanmo.train.memory.estimate import (
+    MOST_OF_A_BUCKET,
+    MOST_TOGETHER,
+    SCORED_TOKENS,
+    check,
+    estimate,
+    gpu_capability,
+    largest_that_fits,
+    parameters,
+    room,
+)
 from yanmo.train.models.first_decoder import decoder_config, lora_of
 from yanmo.train.options.model_options import num_parameters, shape_of
+from yanmo.train.validate import GPU_TOKENS
 
 
 def options(*flags: str) -> TrainConfig:
@@ -64,6 +76,24 @@ def test_the_largest_bucket_is_the_one_that_deepspeed_gets():
     assert config["zero_optimization"]["reduce_bucket_size"] == MOST_OF_A_BUCKET
 
 
+def test_on_cuda_what_muon_takes_together_is_in_the_estimate():
+    assert MOST_TOGETHER == TOGETHER
+    asked = options("--size=medium", "--ranks=1", "--micro-batch=1", "--context=64", "--monitor=off")
+    asked = dataclasses.replace(asked, backend="torch", valid_characters=0)
+    added = [estimate(dataclasses.replace(asked, optimizer=o), 400, "cuda").copies for o in ("muon", "adamw")]
+    assert added[0] - added[1] > 20 * TOGETHER, "and its momentum"
+
+
+def test_on_cuda_the_batch_of_a_validation_is_in_the_estimate():
+    assert SCORED_TOKENS == GPU_TOKENS
+    asked = options("--size=medium", "--ranks=1", "--micro-batch=1", "--context=64", "--monitor=off")
+    asked = dataclasses.replace(asked, backend="torch", optimizer="adamw")
+    copies = [
+        estimate(dataclasses.replace(asked, valid_characters=n), 8192, "cuda").copies for n in (0, 1000)
+    ]
+    assert copies[1] > copies[0] and estimate(asked, 8192, "cuda").copies > 2 * 4 * GPU_TOKENS * 8192
+
+
 def test_offload_moves_states_to_the_cpu():
     asked = options("--size=large", "--ranks=1", "--precision=bf16", "--device=cuda")
     moved = dataclasses.replace(asked, offload="optimizer")
@@ -102,6 +132,17 @@ def test_auto_takes_the_largest_micro_batch_that_fits():
         check(dataclasses.replace(asked, micro_batch=2 * rows), 8192, "cpu")
 
 
+def test_auto_fills_no_more_than_the_share_of_a_gpu_that_a_rank_may_take():
+    asked = options("--size=medium", "--ranks=1", "--micro-batch=auto", "--memory-gib=40", "--device=cuda")
+    half = dataclasses.replace(asked, memory_share=0.5)
+    assert largest_that_fits(half, 8192, "cuda") < largest_that_fits(asked, 8192, "cuda")
+    assert largest_that_fits(half, 8192, "cuda") == largest_that_fits(
+        dataclasses.replace(asked, memory_gib=20), 8192, "cuda"
+    )
+    on_a_cpu = dataclasses.replace(half, device="cpu", memory_gib=4)
+    assert room(on_a_cpu, "cpu") == room(dataclasses.replace(on_a_cpu, memory_share=1.0), "cpu")
+
+
 def test_more_threads_than_the_machine_can_start_are_refused():
     """Without a look at this, 10,000 of them end a rank by SIGSEGV: 75, run it again."""
     for ranks in (1, 2):
@@ -122,9 +163,9 @@ def test_the_answer_of_a_gpu_is_remembered(tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "_try", lambda *a: tries.append(a) or 8)  # there is no GPU to ask
     assert [fitting.settle(asked, 400, "cuda").micro_batch for _ in range(2)] == [8, 8]
     assert len(tries) == 1
-    other = dataclasses.replace(asked, context=128)
-    fitting.settle(other, 400, "cuda")
-    assert len(tries) == 2
+    for number, change in enumerate(({"context": 128}, {"memory_share": 0.5}), start=2):
+        fitting.settle(dataclasses.replace(asked, **change), 400, "cuda")
+        assert len(tries) == number
     (tmp_path / "yanmo" / "micro_batch.json").write_text("{", encoding="utf-8")
     assert fitting.settle(asked, 400, "cuda").micro_batch == 8
 
