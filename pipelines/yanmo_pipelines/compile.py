@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode, naming
@@ -24,7 +22,7 @@ from yanmo.common.whole_file import write_whole
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo_pipelines import resources
-from yanmo_pipelines.compiled_yaml import documents_of
+from yanmo_pipelines.compiled_yaml import documents_of, text_of
 from yanmo_pipelines.pod_options import PodOptions
 
 PIPELINES = {
@@ -40,9 +38,6 @@ OTHERS = {"decide_promotion": "yanmo_pipelines.decide"}
 
 COMPILED = Path(__file__).resolve().parents[1] / "compiled"
 """Where the committed YAML lies in a checkout."""
-
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-"""libyaml's where PyYAML has it: the same text in a fifth of the time."""
 
 
 def load_pipeline(
@@ -112,8 +107,7 @@ def as_manifests(path: Path, column: str) -> list[dict[str, Any]]:
 
 def write_manifests(path: Path, column: str) -> None:
     """Write `as_manifests` in the place of the compiled YAML, whole or not at all."""
-    text = yaml.dump_all(as_manifests(path, column), Dumper=_DUMPER, sort_keys=False, width=110)
-    write_whole(path, text)
+    write_whole(path, text_of(as_manifests(path, column)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from yanmo.common.errors import UsageError
 from yanmo.common.given_file import MIB, given_text
 from yanmo.options.nearest import did_you_mean
@@ -85,6 +83,8 @@ def pipeline_parameters(path: Path, settings: dict[str, str]) -> dict[str, Any]:
 
 def form_of(path: Path) -> dict[str, dict[str, Any]]:
     """The run form of a compiled pipeline: parameter name -> its declaration in the YAML."""
+    from yaml import YAMLError
+
     what, shown = "a pipeline as `yanmo compile` writes it", f"--pipeline {path}"
     text = given_text(path, what, shown=shown, most_bytes=_MOST_BYTES, wrong=UsageError)
     try:
@@ -92,7 +92,7 @@ def form_of(path: Path) -> dict[str, dict[str, Any]]:
         return dict(root.get("inputDefinitions", {}).get("parameters", {}))
     except (KeyError, TypeError, AttributeError, IndexError):
         raise UsageError(f"{shown}: expected {what}: it has no root") from None
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, YAMLError) as error:
         raise UsageError(f"{shown}: expected {what}; {yaml_problem(error)}") from error
 
 

@@ -137,6 +137,7 @@ HEAVY = {
         "kubernetes",
         "kfp_server_api",
         "urllib3",
+        "yaml",
         "torch",
         "deepspeed",
         "transformers",

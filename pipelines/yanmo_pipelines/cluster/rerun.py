@@ -8,8 +8,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import yaml
-
 from yanmo.common.answers import answer
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import EnvironmentFault, ExitCode, UsageError
@@ -95,6 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not options.follow:
             job = job_of(_cron_job(api, options.stage), name, variables)
             if options.dry_run:
+                import yaml
+
                 shown = by_kubectl(options.stage, api.namespace, name, variables)
                 commented = "".join(f"# {line}\n" for line in shown.splitlines())
                 answer(commented + yaml.safe_dump(job, sort_keys=False, allow_unicode=True))

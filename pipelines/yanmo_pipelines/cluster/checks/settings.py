@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
 from yanmo_pipelines.cluster.checks.finding import Asked, Finding
 from yanmo_pipelines.cluster.place import KFP_NAMESPACE
 from yanmo_pipelines.cluster.refusals import NotFound
@@ -119,6 +117,8 @@ def _kfps(asked: Asked) -> str:
 
 def _read(text: str) -> dict[str, Any]:
     """YAML or JSON, as people write it there."""
+    import yaml
+
     try:
         found = yaml.safe_load(text) if text.strip() else {}
     except yaml.YAMLError:

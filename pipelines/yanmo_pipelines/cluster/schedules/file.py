@@ -22,8 +22,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from yanmo.common.errors import UsageError
 from yanmo.common.given_file import given_text
 from yanmo.common.names import name_problems
@@ -117,9 +115,11 @@ def read_schedules(path: str) -> dict[str, Schedule]:
 
 def schedules_in(text: str, path: str) -> dict[str, Schedule]:
     """As `read_schedules`, of the text of a file called `path`."""
+    from yaml import YAMLError
+
     try:
         tree = plain_yaml(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, YAMLError) as error:
         problem = yaml_problem(error)
         hint = "; a cron line that begins with * or @ stands in quotation marks" if _is_of_cron(error) else ""
         raise UsageError(f"{path}: expected {_WHAT}; {problem}{hint}") from error
