@@ -56,8 +56,9 @@ def main() -> None:
     if not given.page:
         chosen = [benchmark(name) for name in names]
         _check_store(parser, chosen, given)
+        made = made_by()
         for one in chosen:
-            _write(one.name, run(one, given))
+            _write(one.name, run(one, given, made))
     write_pages(known())
 
 
@@ -71,8 +72,12 @@ def _check_store(parser: argparse.ArgumentParser, chosen: list[Benchmark], given
         )
 
 
-def run(one: Benchmark, given: argparse.Namespace) -> dict[str, Any]:
-    """Measure one benchmark in a process of its environment."""
+def run(one: Benchmark, given: argparse.Namespace, made: dict[str, str]) -> dict[str, Any]:
+    """Measure one benchmark in a process of its environment.
+
+    Args:
+        made: by what; asked before the first one, as the results are files of the checkout too.
+    """
     began = time.monotonic()
     rounds = given.rounds or one.rounds
     python = python_of(one)
@@ -93,7 +98,7 @@ def run(one: Benchmark, given: argparse.Namespace) -> dict[str, Any]:
         "rounds": rounds,
         "packages": list(one.packages),
         "cpus": usable_cpus(),
-        "made_by": made_by(),
+        "made_by": made,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "minutes": round((time.monotonic() - began) / 60, 1),
     }
