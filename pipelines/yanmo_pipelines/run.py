@@ -22,7 +22,6 @@ from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.shared import ToolOptions, store_flags
-from yanmo.stage.inputs import open_input
 from yanmo.store.file_store import FileStore
 from yanmo.store.opening import store_of
 from yanmo.store.pause import PausedOutput
@@ -201,6 +200,8 @@ def _paused(tasks: Sequence[TaskRun]) -> PausedOutput | None:
 
 
 def _show_verdict(store: Any, promoted: TaskRun) -> None:
+    from yanmo.stage.inputs import open_input  # `--help` does not wait for what reads outputs
+
     verdict = open_input(store, promoted.artifact("verdict"), "promote's verdict", stages=("promote",))
     if verdict is None:
         return
