@@ -162,14 +162,13 @@ def test_keys_that_query_heads_share_are_copied_only_for_a_torch_that_cannot_sha
     if signature:
         monkeypatch.setattr(torch.nn.attention.varlen, "varlen_attn", signature)
     varlen_kernel.cache_clear()
-    monkeypatch.setattr("yanmo.model.attention.lowest_capability", lambda: (9, 0))
     try:
         with FakeTensorMode(), torch.device("cuda"):
             q, k, v = (
                 torch.randn(2, 8, heads, 64, dtype=torch.bfloat16, requires_grad=True) for heads in (4, 2, 2)
             )
             segments, bounds = torch.ones(2, 8, dtype=torch.long), torch.zeros(4, dtype=torch.int32)
-            out = attend(q, k, v, documents(segments, torch.bfloat16, bounds=bounds))
+            out = attend(q, k, v, documents(segments, torch.bfloat16, "varlen", bounds))
             assert (out.shape, out.dtype, out.device.type) == (q.shape, torch.bfloat16, "cuda")
     finally:
         varlen_kernel.cache_clear()

@@ -178,6 +178,8 @@ class MatrixAdamW(torch.optim.AdamW):
         self.orthogonalizes_on: torch.device | None = None
         """Where Muon takes matrices of one shape together, wherever the state is (--offload); None takes each
         by itself, where it is."""
+        self.together = TOGETHER
+        """Most elements of the matrices that are taken together there."""
         self.observer: Callable[[Tensor], None] | None = None
         """Called with each parameter before it is updated."""
 
@@ -247,7 +249,7 @@ class MatrixAdamW(torch.optim.AdamW):
         pieces = self._pieces[id(parameter)]
         if self.orthogonalizes_on is not None:
             whole = [piece for piece in pieces if piece.name not in done]
-            for alike in _of_one_shape(whole):
+            for alike in _of_one_shape(whole, self.together):
                 chosen = [nesterov[p.at : p.at + p.count].view(p.shape) for p in alike]
                 updates = _update(torch.stack(chosen).to(self.orthogonalizes_on)).contiguous()
                 updates = _unless(refused, updates.to(parameter.device))
@@ -286,15 +288,15 @@ class MatrixAdamW(torch.optim.AdamW):
         return {p.name: _matrix(updates, cut, p.name) for p in pieces}
 
 
-def _of_one_shape(pieces: Iterable[Piece]) -> list[list[Piece]]:
-    """Whole matrices of one shape each, of at most `TOGETHER` elements where they are several."""
+def _of_one_shape(pieces: Iterable[Piece], most: int) -> list[list[Piece]]:
+    """Whole matrices of one shape each, of at most `most` elements where they are several."""
     shapes: dict[torch.Size, list[Piece]] = {}
     for piece in pieces:
         shapes.setdefault(piece.shape, []).append(piece)
     return [
         alike[begin : begin + number]
         for shape, alike in shapes.items()
-        for number in (max(1, TOGETHER // shape.numel()),)
+        for number in (max(1, most // shape.numel()),)
         for begin in range(0, len(alike), number)
     ]
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 import torch
 from tiny_model import SHAPE
 from torch import Tensor
 
+from compiled import with_compiling
 from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
 from yanmo.train.backends import accelerator
@@ -132,18 +130,10 @@ def test_a_device_that_is_not_there_is_refused():
 @pytest.mark.slow
 @pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler")
 def test_compiled_layers_compute_the_same():
-    # In a process of its own: the suite switches torch.compile off for DeepSpeed's sake.
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from test_accelerator import loss_and_gradients as f\n"
-        "a, b = f(), f(compile=True)\n"
-        "assert abs(a[0] - b[0]) < 1e-5\n"
-        "assert all((a[1][n] - b[1][n]).abs().max() < 1e-4 for n in a[1])\n"
-    )
-    off = {"TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"}
-    environment = {k: v for k, v in os.environ.items() if k not in off}
-    environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of compilers beside a busy machine
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    command = [sys.executable, "-c", code, os.path.dirname(__file__)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    with_compiling(__file__, "compare_with_compiled()")
+
+
+def compare_with_compiled():
+    a, b = loss_and_gradients(), loss_and_gradients(compile=True)
+    assert abs(a[0] - b[0]) < 1e-5
+    assert all((a[1][n] - b[1][n]).abs().max() < 1e-4 for n in a[1])

@@ -9,6 +9,7 @@ import pytest
 import torch
 from tiny_model import SHAPE
 
+from compiled import with_compiling
 from yanmo.model.decoder import Decoder
 from yanmo.model.scoring import token_bits
 from yanmo.train.backends.engine import Part
@@ -237,6 +238,10 @@ def test_the_norm_of_several_micro_batches_is_that_of_one(chosen):
 
 
 def test_on_cuda_a_validation_compiles_nothing_and_training_nothing_again():
+    with_compiling(__file__, "count_what_is_compiled()")
+
+
+def count_what_is_compiled():
     # The engine's device is only what it says here: its tensors are on the CPU.
     engine = open_engine(random_decoder(), options(backend="torch", compile=True), "cpu")
     graphs = []

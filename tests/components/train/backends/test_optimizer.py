@@ -129,11 +129,11 @@ def located(layers: int, on: str | None, state: str = "cpu") -> MatrixAdamW:
 
 @pytest.mark.parametrize("most", [1, 3 * 24 * 24, optimizer.TOGETHER])
 @pytest.mark.parametrize("refused", [None, 0.0, 1.0])
-def test_a_step_that_takes_matrices_together_is_that_which_takes_each_by_itself(monkeypatch, most, refused):
-    monkeypatch.setattr(optimizer, "TOGETHER", most)
+def test_a_step_that_takes_matrices_together_is_that_which_takes_each_by_itself(most, refused):
     weights = []
     for on in (None, "cpu"):
         made = located(3, on)
+        made.together = most
         made.found_inf = None if refused is None else torch.tensor(refused)
         before = [group["params"][0].detach().clone() for group in made.param_groups]
         made.step()

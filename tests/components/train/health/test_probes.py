@@ -8,6 +8,7 @@ import pytest
 import torch
 from tiny_model import SHAPE
 
+from compiled import with_compiling
 from yanmo.model.decoder import Decoder
 from yanmo.train.health.probes import (
     active_units,
@@ -80,7 +81,12 @@ def test_looking_inside_gives_every_layer_and_leaves_no_hook(generator):
     assert max(dead["active_units"]) < 0.2 and max(dead["effective_rank"]) < 3
 
 
-def test_compiled_layers_that_ran_before_are_looked_into_too(generator):
+def test_compiled_layers_that_ran_before_are_looked_into_too():
+    with_compiling(__file__, "look_after_a_validation()")
+
+
+def look_after_a_validation():
+    generator = torch.Generator().manual_seed(0)
     # dynamo does not ask again whether a layer has hooks: a validation before would hide them.
     model = Decoder(SHAPE).eval()
     for parameter in model.parameters():
