@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,9 @@ def with_compiling(file: str, call: str) -> None:
     environment = {k: v for k, v in os.environ.items() if k not in off}
     environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of compilers beside a busy machine
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(file).parent), *sys.path])
+    with socket.socket() as free:  # the suite's own rank listens at MASTER_PORT already
+        free.bind(("127.0.0.1", 0))
+        environment["MASTER_PORT"] = str(free.getsockname()[1])
     command = [sys.executable, "-c", f"import {Path(file).stem} as file; file.{call}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
