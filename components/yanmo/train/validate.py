@@ -14,9 +14,7 @@ from yanmo.common.errors import DataError
 from yanmo.formats.token_cache import TokenCache
 from yanmo.model.scoring import BATCH_TOKENS, token_bits
 from yanmo.train.backends.engine import Engine
-
-GPU_TOKENS = 4096
-"""Tokens that are scored at a time on CUDA, where a forward of fewer takes less time than its launches."""
+from yanmo.train.memory.estimate import SCORED_TOKENS
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class Validation:
         """
         mine = range(engine.rank, len(self.documents), engine.world_size)
         documents = [self.documents[i] for i in mine]
-        at_once = GPU_TOKENS if engine.device.type == "cuda" else BATCH_TOKENS
+        at_once = SCORED_TOKENS if engine.device.type == "cuda" else BATCH_TOKENS
         with engine.scoring() as decoder:
             scored = token_bits(decoder, documents, batch_tokens=at_once, each_batch=beat)
         bits = [counted_bits(each, self.spans[i]) for i, each in zip(mine, scored, strict=True)]

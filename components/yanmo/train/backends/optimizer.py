@@ -25,12 +25,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from yanmo.train.memory.estimate import MOST_TOGETHER
+
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the quintic iteration, as in Keller Jordan's Muon and torch.optim.Muon."""
 _ITERATIONS = 5
-TOGETHER = 1 << 24
-"""Most elements of the matrices that are orthogonalized together: 64 MiB in fp32, about five times that while
-it is done. A larger one is taken alone."""
 _LONG = 1.5
 """From this ratio of its sides on, a matrix costs fewer operations by its factors: 34 w^3 + 4 w^2 l, where w
 is the shorter side, and not 10 w^3 + 20 w^2 l."""
@@ -178,8 +177,8 @@ class MatrixAdamW(torch.optim.AdamW):
         self.orthogonalizes_on: torch.device | None = None
         """Where Muon takes matrices of one shape together, wherever the state is (--offload); None takes each
         by itself, where it is."""
-        self.together = TOGETHER
-        """Most elements of the matrices that are taken together there."""
+        self.together = MOST_TOGETHER
+        """Most elements of the matrices that are taken together there; a larger one is taken alone."""
         self.observer: Callable[[Tensor], None] | None = None
         """Called with each parameter before it is updated."""
 

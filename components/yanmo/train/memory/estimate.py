@@ -50,9 +50,11 @@ smaller model). ZeRO-2 and 3 free them then: a model of billions never has all i
 _PROBE_ROWS = 4
 """Rows that health/monitor.py reads."""
 MOST_TOGETHER = 1 << 24
-"""Elements of matrices that Muon takes together on CUDA (backends/optimizer.py)."""
+"""Most elements of the matrices that Muon orthogonalizes together on CUDA (backends/optimizer.py): 64 MiB in
+fp32, about five times that while it is done."""
 SCORED_TOKENS, _GPU_LOGITS = 4096, 1 << 27
-"""On CUDA: tokens of a validation batch (validate.py), and logits held at a time (model/scoring.py)."""
+"""On CUDA: tokens of a validation batch (validate.py), as a forward of fewer takes less time than its
+launches, and logits held at a time (model/scoring.py)."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from yanmo.model.decoder import Decoder
-from yanmo.train.backends import optimizer
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, cut_places, orthogonalize, parameter_groups
 from yanmo.train.config import TrainConfig
+from yanmo.train.memory.estimate import MOST_TOGETHER
 
 
 def options(**changes) -> TrainConfig:
@@ -127,7 +127,7 @@ def located(layers: int, on: str | None, state: str = "cpu") -> MatrixAdamW:
     return made
 
 
-@pytest.mark.parametrize("most", [1, 3 * 24 * 24, optimizer.TOGETHER])
+@pytest.mark.parametrize("most", [1, 3 * 24 * 24, MOST_TOGETHER])
 @pytest.mark.parametrize("refused", [None, 0.0, 1.0])
 def test_a_step_that_takes_matrices_together_is_that_which_takes_each_by_itself(most, refused):
     weights = []

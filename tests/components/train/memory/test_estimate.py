@@ -18,7 +18,6 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
 from yanmo.model.lora import adapt
 from yanmo.options.command_line import load
-from yanmo.train.backends.optimizer import TOGETHER
 from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory import fitting
@@ -35,7 +34,6 @@ from yanmo.train.memory.estimate import (
 )
 from yanmo.train.models.first_decoder import decoder_config, lora_of
 from yanmo.train.options.model_options import num_parameters, shape_of
-from yanmo.train.validate import GPU_TOKENS
 
 
 def options(*flags: str) -> TrainConfig:
@@ -77,21 +75,19 @@ def test_the_largest_bucket_is_the_one_that_deepspeed_gets():
 
 
 def test_on_cuda_what_muon_takes_together_is_in_the_estimate():
-    assert MOST_TOGETHER == TOGETHER
     asked = options("--size=medium", "--ranks=1", "--micro-batch=1", "--context=64", "--monitor=off")
     asked = dataclasses.replace(asked, backend="torch", valid_characters=0)
     added = [estimate(dataclasses.replace(asked, optimizer=o), 400, "cuda").copies for o in ("muon", "adamw")]
-    assert added[0] - added[1] > 20 * TOGETHER, "and its momentum"
+    assert added[0] - added[1] > 20 * MOST_TOGETHER, "and its momentum"
 
 
 def test_on_cuda_the_batch_of_a_validation_is_in_the_estimate():
-    assert SCORED_TOKENS == GPU_TOKENS
     asked = options("--size=medium", "--ranks=1", "--micro-batch=1", "--context=64", "--monitor=off")
     asked = dataclasses.replace(asked, backend="torch", optimizer="adamw")
     copies = [
         estimate(dataclasses.replace(asked, valid_characters=n), 8192, "cuda").copies for n in (0, 1000)
     ]
-    assert copies[1] > copies[0] and estimate(asked, 8192, "cuda").copies > 2 * 4 * GPU_TOKENS * 8192
+    assert copies[1] > copies[0] and estimate(asked, 8192, "cuda").copies > 2 * 4 * SCORED_TOKENS * 8192
 
 
 def test_offload_moves_states_to_the_cpu():
