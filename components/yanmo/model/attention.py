@@ -46,6 +46,8 @@ class Documents:
     bounds: Tensor | None = None
     """Where each document begins in the flattened batch (int32), then the batch's length, repeated up to a
     power of two, so that compiled code sees few shapes; only on the varlen path."""
+    varlen: Callable[..., Any] | None = None
+    """What computes that path: compiled layers would look it up at each call, and torch warn of it."""
 
 
 def document_bounds(segments_BT: NDArray[Any]) -> NDArray[np.int32]:
@@ -91,16 +93,34 @@ def documents(
     positions_BT = index_T - first_BT
     if path == "flash":
         return Documents(positions_BT)
-    if path == "varlen" and bounds is not None:
-        return Documents(positions_BT, bounds=bounds)
     if path == "varlen":
-        begins = starts_BT.flatten().nonzero().flatten().to(torch.int32)
-        missing = (1 << len(begins).bit_length()) - len(begins)
-        return Documents(positions_BT, bounds=torch.cat([begins, begins.new_full((missing,), B * T)]))
+        if bounds is None:
+            begins = starts_BT.flatten().nonzero().flatten().to(torch.int32)
+            missing = (1 << len(begins).bit_length()) - len(begins)
+            bounds = torch.cat([begins, begins.new_full((missing,), B * T)])
+        kernel = varlen_kernel(segments_BT.device.type, dtype)
+        return Documents(positions_BT, bounds=bounds, varlen=kernel)
     # Equal first positions, not equal numbers: a number may come again later in the row.
     allowed_BTT = (first_BT[:, :, None] == first_BT[:, None, :]) & (index_T[:, None] >= index_T)
     mask = torch.zeros(allowed_BTT.shape, dtype=dtype, device=segments_BT.device)
     return Documents(positions_BT, mask.masked_fill_(~allowed_BTT, _MASKED)[:, None])
+
+
+def whole_rows(ids_BT: Tensor, dtype: torch.dtype, path: str, head_width: int) -> tuple[str, Tensor | None]:
+    """Path and bounds for rows on CUDA that are one document each: no mask, and nothing to look up there.
+
+    SDPA is taken only where varlen cannot be: on Hopper it prefers cuDNN, which plans anew for each shape of
+    a batch.
+
+    Args:
+        path, head_width: as for `documents`.
+    """
+    if path == "auto":
+        path = best_path("cuda", dtype, head_width, lowest_capability())
+    if path != "varlen":
+        return "flash", None
+    B, T = ids_BT.shape
+    return path, torch.arange(0, B * T + 1, T, dtype=torch.int32, device=ids_BT.device)
 
 
 def attend(q_BTHE: Tensor, k_BTKE: Tensor, v_BTKE: Tensor, layout: Documents) -> Tensor:
@@ -121,10 +141,9 @@ def attend(q_BTHE: Tensor, k_BTKE: Tensor, v_BTKE: Tensor, layout: Documents) ->
 
 
 def _attend_varlen(q: Tensor, k: Tensor, v: Tensor, layout: Documents) -> Tensor:
-    kernel = varlen_kernel(q.device.type, q.dtype)
-    assert kernel is not None and layout.bounds is not None
+    assert layout.varlen is not None
     longest = q.shape[1]  # a bound, not the longest itself: that would wait for the device
-    out: Tensor = kernel(
+    out: Tensor = layout.varlen(
         *(x.flatten(0, 1) for x in (q, k, v)), layout.bounds, layout.bounds, longest, longest
     )
     return out.view(q.shape)

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from yanmo.model.attention import Documents, attend, documents
+from yanmo.model.attention import Documents, attend, documents, whole_rows
 from yanmo.model.cpu_kernels import RMSNorm
 from yanmo.model.lora_shape import Lora
 
@@ -181,13 +181,14 @@ class Decoder(nn.Module):
         Args:
             ids_BT: token ids.
             segments_BT: number of the document at each position; rotary positions restart where it changes.
-                None: each row is one document, and on CUDA a mask is never made.
+                None: each row is one document (`whole_rows`).
             bounds: see `yanmo.model.attention.documents`.
         """
         x_BTD, path = self.model.embed_tokens(ids_BT), self.attention
         if segments_BT is None:
             segments_BT = torch.zeros_like(ids_BT)
-            path = "flash" if path in ("auto", "masked") and ids_BT.device.type == "cuda" else path
+            if ids_BT.device.type == "cuda":
+                path, bounds = whole_rows(ids_BT, x_BTD.dtype, path, self.config.head_dim)
         layout = documents(segments_BT, x_BTD.dtype, path, bounds, self.config.head_dim)
         rotary = rotary_tables(layout.positions_BT, self.config, x_BTD.dtype)
         for layer in self.model.layers:

@@ -214,10 +214,15 @@ def _read(
     if isinstance(model, Reader):
         hidden, goal = _read_rows(model, batch, ids, goals)
         return hidden, goal, ends
-    device = _device(model)
-    inputs, goal = pad_sequence(ids, True).to(device), pad_sequence(goals, True, -1).to(device)
-    at = goal >= 0
-    return model.hidden(inputs, None)[at], goal[at], ends
+    device, goal = _device(model), pad_sequence(goals, True, -1).flatten()
+    at = (goal >= 0).nonzero().flatten()  # here on the host: a device would be waited for
+    inputs, at, goal = (_copied(x, device) for x in (pad_sequence(ids, True), at, goal[at]))
+    return model.hidden(inputs, None).flatten(0, 1).index_select(0, at), goal, ends
+
+
+def _copied(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor of the host on a device; CUDA is not waited for."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def _read_rows(
