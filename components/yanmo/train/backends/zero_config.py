@@ -65,6 +65,7 @@ def engine_config(options: TrainConfig, *, check_batch: bool = True) -> dict[str
         "zero_force_ds_cpu_optimizer": False,  # its own CPU optimizer would be compiled at the first run
         "data_types": {"grad_accum_dtype": "fp32"},  # the default accumulates in bf16
         "steps_per_print": 10**9,
+        "timers": {"throughput": {"enabled": False}},  # it waits for the GPU before each forward
     }
     if options.precision == "bf16":
         # Without these, stage 1 accumulates micro batches in bf16 and sends fp32 sums as bf16, which changes
