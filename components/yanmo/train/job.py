@@ -211,9 +211,7 @@ def failure(
         "failed",
         exit_code=int(exit_code(error)),
         message=text.encode(errors="replace")[:_MOST].decode(errors="ignore"),
-        trace="".join(traceback.format_exception(error))
-        .encode(errors="replace")[-_MOST:]
-        .decode(errors="ignore"),
+        trace=_shortened(error),
         time=time.time(),
         follows=follows,
         out_of_memory=is_out_of_memory(error),
@@ -222,6 +220,23 @@ def failure(
         doing=doing,
         kind=type(error).__name__,
     )
+
+
+def _shortened(error: BaseException) -> str:
+    """Its traceback in `_MOST` bytes: without the marks below code, and if that is still too long our own
+    frames by name, then the end. A kernel of torch may lie thirty of its own frames below ours."""
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    whole = "\n".join(line for line in lines if line.strip(" ^~")).encode(errors="replace")
+    if len(whole) <= _MOST:
+        return whole.decode()
+    package = Path(__file__).parents[1]
+    frames = [
+        f"  {Path(frame.filename).relative_to(package)}:{frame.lineno} in {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(package)
+    ]
+    own = "\n".join(frames).encode(errors="replace")[-_MOST // 2 :] + b"\n  ...\n"
+    return (own + whole[len(own) - _MOST :]).decode(errors="ignore")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

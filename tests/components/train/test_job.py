@@ -1,5 +1,7 @@
 """How the workers ended becomes the stage's own error and exit code."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from yanmo.common.errors import DataError, ExitCode, UsageError, exit_code
@@ -33,6 +35,27 @@ def test_a_ranks_error_keeps_its_exit_code_on_its_way_through_the_log(error, cod
     with pytest.raises(Exception) as caught:
         raise_failure(Ending(ranks=2, statuses=statuses))
     assert exit_code(caught.value) == code
+
+
+def deep_in_libraries(levels):
+    """As when a kernel of torch refuses: many frames that are not ours below the one that asked."""
+    code = "f0 = lambda: 1 / 0\n" + "".join(f"f{n} = lambda: f{n - 1}()\n" for n in range(1, levels))
+    scope = {}
+    exec(compile(code, "/somewhere/site-packages/torch/_library/autograd.py", "exec"), scope)
+    return scope[f"f{levels - 1}"]()
+
+
+@pytest.mark.parametrize("levels", [3, 40])
+def test_a_traceback_through_libraries_still_says_where_we_were(levels, capfd):
+    try:
+        read_metrics(SimpleNamespace(exists=lambda: True, read_bytes=lambda: deep_in_libraries(levels)))
+    except ZeroDivisionError as error:
+        failure(0, error).send()
+    (line,) = [line for line in capfd.readouterr().err.splitlines(keepends=True) if "yanmo-status" in line]
+    found = parse_status(line.encode()).trace
+    assert len(found.encode()) <= 1500 and found.endswith("ZeroDivisionError: division by zero")
+    assert "job.py" in found and "read_metrics" in found and "^^^" not in found
+    assert ("  ...\n" in found) is (levels == 40)
 
 
 def test_what_an_earlier_start_left_is_cleared(tmp_path):
