@@ -12,6 +12,9 @@ with LoRA the weights are the frozen ones and the adapter's, and P below is of t
     activations   tokens of a micro batch x layers x (4 D + 6 HE + 3 KE + 4 F) e; with gradient
                   checkpointing tokens x layers x D e; besides the backward's own, of one layer (two); the
                   mask T^2 e per row; the head's gradient
+                  on CUDA per layer what autograd saves: (4 D + 3 HE + 3 KE + 4 F) e where attention is
+                  varlen, (4 D + 5 HE + KE + 4 F) e where K and V are copied for each query head; compiled
+                  layers keep 3 F; the larger of the head's and of a layer's own comes on top
     base          python, torch and DeepSpeed; on CUDA its context
     copies        of a checkpoint that is being written, 4 P / w and the optimizer's, on the CPU; and what
                   other moments need beyond the forward and backward, whose activations are gone by then:
@@ -102,8 +105,10 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
         if not options.updates_in_place:
             weights += 4 * count // w
         gradients = 4 * count // (w if stage > 1 else 1) + 4 * count // w
-    # The head's fp32 gradient is there before the others; in the backward the embedding's joins it.
-    in_16_bits = e * count if e == 2 else 0
+    # The head's fp32 gradient is there before the others; in the backward the embedding's joins it. On one
+    # GPU each gradient in 16 bits is freed at once, and its memory was an activation's before; of several
+    # ranks that was not seen.
+    in_16_bits = e * count if e == 2 and not (device == "cuda" and w == 1) else 0
     is_freed = options.backend == "deepspeed" and options.zero_stage > 1
     passing = 4 * tables + (min(in_16_bits, 4 * MOST_OF_A_BUCKET) if is_freed else in_16_bits)
     if options.frequent_tokens and not _goes_on(options):
@@ -112,7 +117,9 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
     optimizer, host = states // share, 0
     if options.offload == "optimizer":
         host = optimizer + 8 * count // share
-        weights, gradients, optimizer = weights - 4 * count // w, gradients - 4 * count // w, 0
+        weights, optimizer = weights - 4 * count // w, 0
+        if options.zero_stage == 3:  # hands over piece by piece; the others hold both until the update
+            gradients -= 4 * count // w
     backward = activations(options, vocab_size, rows or options.micro_rows, e, device) + passing
     moments = _Moments(options, vocab_size, every, count, tables, e, device)
     writing = (4 * count + states) // w  # a checkpoint's copy, made while the training goes on
@@ -178,7 +185,8 @@ class _Moments:
             muon += 8 * matrices  # every matrix is cut: put together, and the updates
         if muon and self.device == "cuda":  # copies in fp32 and bf16 of those that it takes together
             muon += 20 * min(matrices, MOST_TOGETHER)
-        in_float64 = o.backend == "deepspeed" and not o.updates_in_place
+        # Where torch makes a copy in float64 for a norm; on CUDA it sums in float64 without one.
+        in_float64 = o.backend == "deepspeed" and not o.updates_in_place and self.device != "cuda"
         norm = 8 * max(matrices, table) // o.world_size if in_float64 else 0
         return found + max(muon, norm)
 
@@ -225,14 +233,49 @@ class _Moments:
 
 def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device: str) -> int:
     """Bytes that the forward of a micro batch keeps, and the head's tables."""
+    if device == "cuda":
+        return _activations_on_cuda(options, vocab_size, rows, e)
     o, tokens, layer = options, rows * options.context, _of_layer(options, e)
     kept = o.layers * (o.width * e if o.gradient_checkpointing else layer)
     kept += layer * (2 if o.gradient_checkpointing else 1)  # the backward's own, of the layer that it is at
+    return tokens * (kept + 6 * o.width * e) + _mask(o, rows, e, device) + _head(tokens, vocab_size, device)
+
+
+def _activations_on_cuda(o: TrainConfig, vocab_size: int, rows: int, e: int) -> int:
+    """As `activations`, from what autograd saves there, counted tensor by tensor.
+
+    torch's allocator uses again at once what was freed: so the head's tables and a layer's own do not add up.
+    """
+    tokens, path = rows * o.context, _path(o, "cuda")
+    queries, keys = o.heads * o.head_width, o.kv_heads * o.head_width
+    of_attention = 3 * queries + 3 * keys if path == "varlen" else 5 * queries + keys
+    layer = (4 * o.width + of_attention + (3 if o.compile else 4) * o.feed_forward) * e
+    layer += 2 * (2 * o.heads + o.kv_heads + 2) * 4  # of norms and softmax, in fp32
+    layer += 2 * o.width if o.dropout else 0  # a byte each
+    own = (2 * o.feed_forward + 2 * o.width) * e
+    if o.gradient_checkpointing:
+        own += layer
+    kept = o.layers * (o.width * e if o.gradient_checkpointing else layer)
+    ends = 6 * o.width * e  # what the embedding gives and the head takes
+    head = _head(tokens, vocab_size, "cuda")
+    return tokens * (kept + ends) + _mask(o, rows, e, "cuda") + max(head, tokens * own)
+
+
+def _path(o: TrainConfig, device: str) -> str:
+    """The attention path: as model/attention.py chooses it."""
+    if o.attention != "auto":
+        return o.attention
     unfit = misfit(device, o.precision, o.head_width, gpu_capability() if device == "cuda" else None)
-    masked = o.attention == "masked" or (o.attention == "auto" and o.packing != "one" and bool(unfit))
-    mask = rows * o.context**2 * e if masked else 0
-    head = min(tokens, rows_at_once(vocab_size, device)) * vocab_size * 4 * 3
-    return tokens * (kept + 6 * o.width * e) + mask + head
+    return "varlen" if not unfit else "flash" if o.packing == "one" else "masked"
+
+
+def _mask(o: TrainConfig, rows: int, e: int, device: str) -> int:
+    return rows * o.context**2 * e if _path(o, device) == "masked" else 0
+
+
+def _head(tokens: int, vocab_size: int, device: str) -> int:
+    """The head's logits, their probabilities and one more, in fp32, of the rows that are held at once."""
+    return min(tokens, rows_at_once(vocab_size, device)) * vocab_size * 4 * 3
 
 
 def _of_layer(options: TrainConfig, e: int) -> int:

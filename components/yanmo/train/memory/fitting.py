@@ -176,15 +176,20 @@ def search(options: TrainConfig, vocab_size: int, device: str) -> int:
 
 def _peak(module: object, rows: int, context: int, vocab_size: int, device: str) -> int | None:
     """Bytes at the peak of a forward and backward; None where there was too little memory."""
+    import numpy as np
     import torch
+
+    from yanmo.model.attention import document_bounds
 
     assert isinstance(module, torch.nn.Module)
     module.zero_grad(set_to_none=True)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    ids = torch.randint(0, vocab_size, (rows, context), device=device)
     try:
-        module(ids, torch.ones_like(ids), ids, 1.0 / ids.numel()).backward()
+        ids = torch.randint(0, vocab_size, (rows, context), device=device)
+        at = torch.arange(ids.numel(), device=device)
+        bounds = torch.from_numpy(document_bounds(np.ones((rows, context), np.int64))).to(device)
+        module(ids, torch.ones_like(ids), ids, 1.0 / ids.numel(), at, bounds).backward()
         return int(torch.cuda.max_memory_allocated())
     except torch.OutOfMemoryError:
         return None
