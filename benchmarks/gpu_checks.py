@@ -14,6 +14,7 @@ import dataclasses
 import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,8 @@ from gpu_report import FAIL, LATE, Measure, exit_code, read_line, table
 
 ROOT = Path(__file__).resolve().parent.parent
 PREPARED = ROOT / ".gpu"
+_ERROR = re.compile(r"(\[rank\d+\]: )?[\w.]+(Error|Exception|Interrupt|Fault): ")
+"""The last line of a traceback, as Python or a rank's torchrun writes it."""
 _TAIL = 30
 """Lines of a check's output that are shown where it fails."""
 
@@ -179,7 +182,10 @@ def _one(each: Planned, part: str, setting: Setting, seconds: float) -> tuple[li
 
 
 def _last(said: Sequence[str]) -> str:
-    return next((line.strip()[:200] for line in reversed(said) if line.strip()), "no output")
+    """The error of a traceback, if there was one: libraries say more after it. Else the last line."""
+    lines = [line.strip() for line in said if line.strip()] or ["no output"]
+    errors = [line for line in lines if _ERROR.match(line)]
+    return (errors or lines)[-1][:200]
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -24,13 +24,16 @@ from yanmo.train.worker import samples_of
 _CLIP = 0.1
 """Small, so that all steps are clipped: ZeRO's own clipping is compared too."""
 _TOLERANCES = {
-    "fp32": (1e-3, "sums in another order; Muon orthogonalizes in bf16 on a GPU"),
+    "fp32": (1e-3, "sums in another order"),
     "bf16": (
         0.1,
         "bf16 rounds activations and gradients of other buckets to 8 bits, as on CPUs in test_engine.py",
     ),
     "fp16": (0.02, "fp16 keeps 11 bits, and both begin with the same loss scale"),
 }
+_OF_MUON = 0.05, "Muon orthogonalizes in bf16 on a GPU: what sums in another order change, it makes 2^-8"
+"""The least tolerance of its weights: with a CPU's bf16 in the place of a GPU's (docs/gpu.md, "Without a
+GPU") they differed by 0.005 to 0.012, though losses differed by 4e-4 at most."""
 _STAGES: list[dict[str, Any]] = [{"backend": "deepspeed", "zero_stage": stage} for stage in (1, 2, 3)]
 
 
@@ -60,7 +63,8 @@ def zero(setting: Any) -> Iterator[Measure]:
                 found = train(engine, samples, range(count))
                 yield within(f"{label}, loss in nats", furthest(found, losses), tolerance, reason)
                 far = _distance(engine.full_weights(), weights) / moved
-                yield within(f"{label}, weights by how far they went", far, tolerance, reason)
+                most = max((tolerance, reason), _OF_MUON) if optimizer == "muon" else (tolerance, reason)
+                yield within(f"{label}, weights by how far they went", far, *most)
                 if precision == "fp16":
                     scales = engine.loss_scale()["scale"], plain_scale
                     yield holds(f"{label}, the loss scale", scales[0] == scales[1], f"{scales[0]:g}")

@@ -22,7 +22,7 @@ import gpu_prepare  # noqa: E402
 import gpu_report  # noqa: E402
 from gpu_checks import PARTS, Planned, Setting, run  # noqa: E402
 
-CHECKS = """
+CHECKS = r"""
 import os, time
 from gpu_report import within, holds, skipped
 
@@ -43,6 +43,12 @@ def crashes(setting):
 
 def says_nothing(setting):
     return iter(())
+
+def raises(setting):
+    import sys
+    said = "Traceback (most recent call last):\n  File ...\n[rank0]: RuntimeError: what it was"
+    print(said, "[rank0]:[W1127 ProcessGroupNCCL.cpp] Warning: not destroyed", sep="\n", file=sys.stderr)
+    sys.exit(1)
 
 def hangs(setting):
     yield within("f", 0.0, 1.0, "before it")
@@ -71,6 +77,11 @@ def test_measures_are_read_and_a_skip_is_no_failure(checks):
     assert statuses == {"good": ["pass", "pass"], "machineless": ["skipped"]} and code == 0
     assert (found[0].difference, found[0].tolerance, found[0].reason) == (1e-3, 1e-2, "because")
     assert "some words" in log and "| good | a | pass | 0.001 | 0.01 | because |" in gpu_report.table(found)
+
+
+def test_what_was_raised_is_said_and_not_what_a_library_says_after_it(checks):
+    _, _, found, _ = checks("raises")
+    assert found[-1].reason == "ended with 1: [rank0]: RuntimeError: what it was"
 
 
 def test_a_crash_costs_its_own_check_alone(checks):
