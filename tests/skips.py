@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 _APT = {
     "needs an S3 server": "radosgw ceph-mon ceph-osd ceph-common openssl",
+    "needs a C compiler": "gcc libc6-dev binutils",
     "needs a C++ compiler": "g++",
     "needs Chromium": "chromium",
     "needs unshare": "util-linux hostname",
@@ -34,7 +35,7 @@ _PIP = {
 """Beginning of a reason -> Python packages that end it."""
 _MACHINE = ("needs a CUDA device", "needs a cluster", "needs root", "needs Linux", "needs a control group")
 """Beginnings of reasons that no package ends."""
-_PROGRAMS = ("needs llama.cpp's converter",)
+_PROGRAMS = ("needs llama.cpp's converter", "needs torch's CUDA build")
 """Beginnings of reasons that sources of somebody's end, which the reason names."""
 
 
