@@ -1,4 +1,4 @@
-"""Run as a process that sees the card: `child.py WHAT [ARGUMENT ...]`. Its last line is the answer, as JSON."""
+"""Run as a process that sees the card: `child.py WHAT [ARGUMENT ...]`. Its last line is the answer."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ SETTINGS = {
         f"{WIDE} --micro-batch=16",
         f"{NARROW} --micro-batch=16",
     ],
-    "deepspeed": PLAIN[1:],
+    "deepspeed": ["--size=large --micro-batch=1"],
+    "deepspeed --zero-stage=2": PLAIN[1:],
     "deepspeed --zero-stage=3": PLAIN[1:],
     "deepspeed --offload=optimizer": PLAIN[1:],
 }

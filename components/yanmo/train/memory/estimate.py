@@ -105,6 +105,8 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
         if not options.updates_in_place:
             weights += 4 * count // w
         gradients = 4 * count // (w if stage > 1 else 1) + 4 * count // w
+        if device == "cuda" and w == 1 and stage < 3 and options.offload != "optimizer":
+            gradients = 4 * count  # what was summed is what the update reads
     # The head's fp32 gradient is there before the others; in the backward the embedding's joins it. On one
     # GPU each gradient in 16 bits is freed at once, and its memory was an activation's before; of several
     # ranks that was not seen.
