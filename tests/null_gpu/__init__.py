@@ -48,7 +48,7 @@ def absent() -> str:
     """Why there is no null GPU here, for a skip; "" where there is one."""
     if not shutil.which("gcc") or not shutil.which("nm"):
         return "needs a C compiler"
-    if not (_torch() / "lib" / "libtorch_cuda.so").exists():
+    if not (_torch() / "lib" / "libtorch_cuda.so").exists() or not (_headers() / "driver_types.h").exists():
         return "needs torch's CUDA build"
     return ""
 
@@ -57,6 +57,11 @@ def _torch() -> Path:
     spec = importlib.util.find_spec("torch")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent
+
+
+def _headers() -> Path:
+    """Those of the CUDA runtime's wheel, for the release that torch is pinned to."""
+    return _torch().parent / "nvidia" / "cu13" / "include"
 
 
 @cache
@@ -92,8 +97,8 @@ def _build(folder: Path, sources: list[str], users: list[Path]) -> None:
     others.write_text("/* Of what torch links against, what does nothing here. */\n" + "".join(lines))
     (folder / "crt").mkdir()
     (folder / "crt" / "host_defines.h").write_text(_LANGUAGE)
-    headers = _torch().parent / "nvidia" / "cu13" / "include"
-    command = ["gcc", "-shared", "-fPIC", "-O2", "-w", f"-I{folder}", f"-I{headers}", f"-I{HERE / 'source'}"]
+    command = ["gcc", "-shared", "-fPIC", "-O2", "-w"]
+    command += [f"-I{place}" for place in (folder, _headers(), HERE / "source")]
     made = folder / "libnull_gpu.so"
     subprocess.run([*command, "-o", str(made), *sources, str(others), "-ldl", "-lpthread"], check=True)
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):  # as Triton and NVML's readers look for them

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
+import yanmo.model.scoring as scoring_module
 from null_gpu import counts, kernels
+from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
 from yanmo.model.scoring import token_bits
 from yanmo.options.command_line import load
@@ -101,9 +103,21 @@ def scoring() -> dict[str, Any]:
     decoder.to("cuda", torch.bfloat16).eval()
     rng = np.random.default_rng(0)
     documents = [rng.integers(0, VOCABULARY, n) for n in rng.integers(2, 400, 64)]
+    scoring_module._NOTHING = 0.0  # else a card that computes nothing is refused
     batches, before = [], counts()
     token_bits(decoder, documents, batch_tokens=2048, each_batch=lambda: batches.append(1))
     return {"batches": len(batches), "waits": counts()["waits"] - before["waits"]}
+
+
+def no_score() -> dict[str, Any]:
+    """What scoring says of a card on which no kernel writes anything."""
+    decoder = Decoder(decoder_config(options_of("--size=small"), VOCABULARY))
+    decoder.to("cuda", torch.bfloat16).eval()
+    try:
+        token_bits(decoder, [np.arange(250)])
+    except EnvironmentFault as error:
+        return {"error": type(error).__name__, "text": str(error)}
+    return {"error": "", "text": ""}
 
 
 def losses() -> dict[str, Any]:

@@ -85,6 +85,13 @@ def test_scoring_waits_once_a_batch():
     assert found["batches"] > 3 and found["waits"] == found["batches"]
 
 
+def test_a_card_that_computes_nothing_gives_no_score():
+    """Its bits are 0, better than those of any model: nothing may be promoted by them."""
+    found = asked("no_score")
+    assert found["error"] == "EnvironmentFault"
+    assert found["text"].startswith("by cuda:0 each of 2") and "computes nothing" in found["text"]
+
+
 def test_with_arithmetic_steps_on_the_card_equal_those_on_the_cpu():
     found = asked("losses", arithmetic=True)
     for (name, card), cpu in zip(found["cuda"].items(), found["cpu"].values(), strict=True):

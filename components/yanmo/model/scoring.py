@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
+from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
 from yanmo.model.reader import Reader
 from yanmo.model.windows import Counted, Tokens, Window, plan_batches, plan_with_heads
@@ -28,6 +29,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 BATCH_TOKENS = 1024
 """Tokens in a batch on a CPU; 512 to 4,096 are equally fast there."""
+_FEWEST, _NOTHING = 100, 1e-9
+"""Tokens of a batch, and bits that they have in sum where the device wrote no results: the first token of
+a text is never certain."""
 _GPU_LOGITS = 1 << 27
 """Logits held at a time on a GPU (0.5 GB); on a CPU those of 128 rows are, which stay in its cache (4 MB with
 8,192 tokens)."""
@@ -149,6 +153,9 @@ def score_batches(
 
     Args:
         models: one on the CPU, used by `threads` threads; or copies of a model, each on a GPU of its own.
+
+    Raises:
+        EnvironmentFault: a device computed nothing.
     """
     devices = len(models) if _device(models[0]).type != "cpu" else threads
 
@@ -189,6 +196,11 @@ def _score(
         else _nats(hidden, model.lm_head.weight, targets).double()
     )
     bits = nats.cpu().numpy() / math.log(2)
+    if len(bits) >= _FEWEST and abs(bits.sum()) < _NOTHING:
+        raise EnvironmentFault(
+            f"by {_device(model)} each of {len(bits)} tokens has probability 1: it computes nothing; check "
+            "the driver (nvidia-smi, dmesg), or give --device cpu"
+        )
     found = [bits[a:b] for a, b in itertools.pairwise([0, *ends])]
     if counted is None:
         return found

@@ -126,6 +126,7 @@ def _remember(path: Path, key: str, rows: int) -> None:
 
 def _key(options: TrainConfig, vocab_size: int) -> str:
     names = ["context", "precision", "optimizer", "gradient_checkpointing", "attention", "packing", "compile"]
+    names += ["dropout"] if options.dropout else []
     names += ["lora_rank", "lora_targets", "lora_dropout"] if options.lora_rank else []
     asked = {name: getattr(options, name) for name in (*names, "backend", "zero_stage", "offload", "ranks")}
     value = {**shape_of(options), **asked, "rows": options.rank_rows, "vocabulary": vocab_size}
