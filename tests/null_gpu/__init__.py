@@ -29,6 +29,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 COUNTS = ("launches", "waits", "copies_in", "copies_out", "pageable_copies")
 """What `counts` returns; in the order of source/null_gpu.h."""
+_OF_CPUS = ("DS_ACCELERATOR", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
+"""What a test that has DeepSpeed on a CPU leaves in its environment (train/backends/zero.py)."""
 _USERS = ("libc10_cuda.so", "libtorch_cuda.so", "libtorch_python.so", "libtorch_cuda_linalg.so")
 _NAMES = re.compile(r"\b(?:__)?(?:cuda[A-Z]|cublas[A-Z]|nccl[A-Z])\w+")
 _DEFINED = re.compile(r"^[\w ]+?\**(\w+)\(", re.MULTILINE)
@@ -110,7 +112,7 @@ def _name(line: str) -> str:
 
 
 def environment(*, gibibytes: float = 0, arithmetic: bool = False) -> dict[str, str]:
-    """What a process needs in its environment to see the card.
+    """The environment of a process that sees the card: this one's, and what that needs.
 
     Args:
         gibibytes: of the card's memory; 0: those of an H100.
@@ -118,7 +120,7 @@ def environment(*, gibibytes: float = 0, arithmetic: bool = False) -> dict[str, 
     """
     folder = str(library().parent)
     others = os.environ.get("LD_LIBRARY_PATH")
-    found = {
+    found = {name: value for name, value in os.environ.items() if name not in _OF_CPUS} | {
         "LD_PRELOAD": str(library()),
         "LD_LIBRARY_PATH": os.pathsep.join([folder, *([others] if others else [])]),
         "TRITON_LIBCUDA_PATH": folder,

@@ -42,11 +42,11 @@ def main() -> None:
     reason = absent()
     if reason:
         sys.exit(f"no null GPU here: {reason}")
-    os.environ.update(environment(gibibytes=asked.gibibytes, arithmetic=asked.arithmetic))
+    sees = environment(gibibytes=asked.gibibytes, arithmetic=asked.arithmetic)
     command = asked.command
     if os.getuid() == 0 and shutil.which("unshare"):
         command = ["unshare", "--mount", "bash", "-c", _DEVICES, "null_gpu", *command]
-    os.execvp(command[0], command)
+    os.execvpe(command[0], command, sees)
 
 
 if __name__ == "__main__":

@@ -24,9 +24,7 @@ pytestmark = pytest.mark.skipif(bool(absent()), reason=absent() or "there is one
 def asked(what: str, *arguments: str, **card: object) -> dict[str, object]:
     """What `child.py` answers, in a process that sees the card."""
     paths = [str(ROOT / "components"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
-    base = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", **environment(**card)}
-    for name in ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"):
-        base.pop(name, None)
+    base = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **environment(**card)}
     base["PYTHONPATH"] = os.pathsep.join([base.get("PYTHONPATH", ""), *paths])
     command = [sys.executable, str(CHILD), what, *arguments]
     done = subprocess.run(command, env=base, capture_output=True, text=True, check=False)
