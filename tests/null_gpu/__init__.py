@@ -6,11 +6,11 @@ address space, a kernel is a number in a count. So these can be tested without a
 raises, how much memory is held at the peak, what waits for the device, how many launches a step takes.
 
 With `arithmetic` each operation of torch on such tensors runs on CPU tensors over the same memory
-(arithmetic.py): then eager code gives right numbers too, and all of benchmarks/gpu.sh can run. What neither
+(arithmetic.py): then eager code gives right numbers too, and most of benchmarks/gpu.sh can run. What neither
 shows: speed, the rounding of a GPU's kernels, what goes wrong in a kernel.
 
 The library takes the place of libcudart, libcuda, libcublas, libnccl and libnvidia-ml by LD_PRELOAD; source/
-is compiled once per torch. By hand: `python -m null_gpu -- COMMAND`.
+is compiled once per torch. By hand: `python -m null_gpu -- COMMAND`; NULL_GPU_SAYS_WAITS=1 says each wait.
 """
 
 from __future__ import annotations
@@ -53,6 +53,14 @@ def absent() -> str:
     if not (_torch() / "lib" / "libtorch_cuda.so").exists() or not (_headers() / "driver_types.h").exists():
         return "needs torch's CUDA build"
     return ""
+
+
+@cache
+def has_device_file() -> bool:
+    """Whether `python -m null_gpu` can show a command /dev/nvidia0: by a mount namespace of its own."""
+    if os.getuid() != 0 or not shutil.which("unshare"):
+        return False
+    return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
 def _torch() -> Path:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 
-from null_gpu import absent, environment
+from null_gpu import absent, environment, has_device_file
 
 _DEVICES = """
 set -e
@@ -44,7 +43,7 @@ def main() -> None:
         sys.exit(f"no null GPU here: {reason}")
     sees = environment(gibibytes=asked.gibibytes, arithmetic=asked.arithmetic)
     command = asked.command
-    if os.getuid() == 0 and shutil.which("unshare"):
+    if has_device_file():
         command = ["unshare", "--mount", "bash", "-c", _DEVICES, "null_gpu", *command]
     os.execvpe(command[0], command, sees)
 

@@ -109,8 +109,8 @@ def documents(
 def whole_rows(ids_BT: Tensor, dtype: torch.dtype, path: str, head_width: int) -> tuple[str, Tensor | None]:
     """Path and bounds for rows on CUDA that are one document each: no mask, and nothing to look up there.
 
-    SDPA is taken only where varlen cannot be: on Hopper it prefers cuDNN, which plans anew for each shape of
-    a batch.
+    SDPA is taken only where varlen cannot be: on Hopper it prefers cuDNN, which makes a plan for each shape
+    of a batch.
 
     Args:
         path, head_width: as for `documents`.

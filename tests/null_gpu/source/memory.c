@@ -76,7 +76,8 @@ static void *space(size_t bytes) {
 }
 
 cudaError_t cudaMalloc(void **found, size_t bytes) {
-    if (used + bytes > null_total() || !(*found = space(bytes ? bytes : 1))) return null_fail(cudaErrorMemoryAllocation);
+    if (used + bytes > null_total() || !(*found = space(bytes ? bytes : 1)))
+        return null_fail(cudaErrorMemoryAllocation);
     add(*found, bytes, ON_DEVICE, 1);
     return cudaSuccess;
 }

@@ -27,18 +27,15 @@ Measured against peaks in docs/train.md.
 from __future__ import annotations
 
 import math
-import os
-import subprocess
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import human_bytes
-from yanmo.model.flash_limits import Capability, misfit
+from yanmo.model.flash_limits import misfit
 from yanmo.model.logits_at_once import rows_at_once
 from yanmo.options.fields import NONE
 from yanmo.train.config import TrainConfig
+from yanmo.train.memory.machine import gpu_capability, machine_memory, smallest_gpu
 from yanmo.train.options.model_options import num_parameters, shape_of
 
 _BASE = {"cpu": 900 << 20, "cuda": 800 << 20, "mps": 800 << 20}
@@ -296,7 +293,7 @@ def device_memory(options: TrainConfig, device: str) -> int:
     if options.memory_gib:
         return int(options.memory_gib * 2**30) // (1 if device == "cuda" else options.ranks)
     if device == "cuda":
-        return _gpu()[1]
+        return smallest_gpu()[1]
     return machine_memory() // options.ranks
 
 
@@ -304,48 +301,6 @@ def room(options: TrainConfig, device: str) -> float:
     """Bytes that a micro batch which is left to us may fill: of a GPU no more than `--memory-share`."""
     share = options.memory_share if device == "cuda" else 1.0
     return FREE_SHARE * share * device_memory(options, device)
-
-
-def machine_memory() -> int:
-    """Bytes of this machine, or of the container's limit where that is less."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        text = Path(path).read_text(encoding="ascii").strip() if os.access(path, os.R_OK) else ""
-        if text.isdigit():
-            total = min(total, int(text))
-    return total
-
-
-@cache
-def _asked(fields: str, path: str) -> str:
-    """What the nvidia-smi on a PATH says of each GPU; "" without it."""
-    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-def gpu_capability() -> Capability | None:
-    """The lowest compute capability of the GPUs; None where nobody can say."""
-    found = [
-        line.strip().split(".") for line in _asked("compute_cap", os.environ.get("PATH", "")).splitlines()
-    ]
-    known = [(int(x[0]), int(x[1])) for x in found if len(x) == 2 and x[0].isdigit() and x[1].isdigit()]
-    return min(known, default=None)
-
-
-def _gpu() -> tuple[str, int]:
-    """Name and bytes of the smallest GPU; ("", 0) without nvidia-smi."""
-    text = _asked("name,memory.total", os.environ.get("PATH", ""))
-    found = [line.rsplit(",", 1) for line in text.splitlines() if "," in line]
-    sizes = [(int(size) << 20, name.strip()) for name, size in found if size.strip().isdigit()]
-    return (min(sizes)[1], min(sizes)[0]) if sizes else ("", 0)
-
-
-def gpu_name() -> str:
-    """Name of the smallest GPU; "" where there is none."""
-    return _gpu()[0]
 
 
 def divisors(options: TrainConfig) -> list[int]:

@@ -25,10 +25,10 @@ from yanmo.train.memory.estimate import (
     check,
     divisors,
     estimate,
-    gpu_name,
     largest_that_fits,
     room,
 )
+from yanmo.train.memory.machine import gpu_name
 from yanmo.train.options.machine_options import AUTO
 from yanmo.train.options.model_options import shape_of
 

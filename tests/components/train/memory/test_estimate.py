@@ -27,11 +27,11 @@ from yanmo.train.memory.estimate import (
     SCORED_TOKENS,
     check,
     estimate,
-    gpu_capability,
     largest_that_fits,
     parameters,
     room,
 )
+from yanmo.train.memory.machine import gpu_capability
 from yanmo.train.models.first_decoder import decoder_config, lora_of
 from yanmo.train.options.model_options import num_parameters, shape_of
 
