@@ -8,6 +8,8 @@
     bare           our decoder in a bare torch loop: forward, backward, clip, torch.optim.AdamW(fused=True)
     bare-muon      the same loop with torch.optim.Muon for the layers' matrices, as nanochat does
     nanogpt        nanoGPT-like code: learned positions, fused qkv, GELU 4x, F.cross_entropy over all logits
+    torchtitan     torchtitan's Qwen3 on one GPU (train_engines.py); by --only
+    nanochat       nanochat's model and optimizer, of as many layers and as wide (train_engines.py); by --only
     hf-deepspeed   transformers' Trainer with DeepSpeed ZeRO-1 on Qwen3ForCausalLM
     hf             the same Trainer without DeepSpeed: only by --only, and not beside the other, as accelerate
                    keeps one state per process
@@ -47,6 +49,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
+from train_engines import nanochat, torchtitan  # noqa: E402
 from train_nanogpt import NanoGPT  # noqa: E402
 from train_trainer import hugging_face  # noqa: E402
 
@@ -64,6 +67,8 @@ from yanmo.train.models.first_decoder import decoder_config  # noqa: E402
 
 Step = Callable[[int], Any]
 _RATE = 1e-3
+_BY_NAME = ("hf", "torchtitan", "nanochat")
+"""Contestants that --only has to name."""
 
 
 def main() -> None:
@@ -126,6 +131,8 @@ class Bench:
         first = Decoder(self.shape)
         first.initialize(torch.Generator().manual_seed(0), 0.02, "depth")
         self.weights = first.state_dict()
+        self.flops: dict[str, float] = {}
+        """FLOPs per token of a contestant whose architecture is another one."""
 
     @property
     def tokens(self) -> int:
@@ -157,11 +164,13 @@ class Bench:
             "bare": lambda: self.bare(False),
             "bare-muon": lambda: self.bare(True),
             "nanogpt": self.nanogpt,
+            "torchtitan": lambda: torchtitan(self),
+            "nanochat": lambda: nanochat(self),
             "hf-deepspeed": lambda: self.trainer(True),
             "hf": lambda: self.trainer(False),
         }
         built = {}
-        for name in only or [name for name in makers if name != "hf"]:
+        for name in only or [name for name in makers if name not in _BY_NAME]:
             with contextlib.redirect_stdout(io.StringIO()):
                 try:
                     built[name] = makers[name]()
@@ -196,7 +205,7 @@ class Bench:
         loss = self._loss(decoder)
 
         def step(number: int) -> None:
-            loss(self._on_device(number)).backward()
+            loss(self.on_device(number)).backward()
             nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
             for optimizer in optimizers:
                 optimizer.step()
@@ -213,7 +222,7 @@ class Bench:
         optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, betas=(0.9, 0.95), fused=True)
 
         def step(number: int) -> None:
-            ids = self._on_device(number)
+            ids = self.on_device(number)
             logits = model(ids[:, :-1])
             F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -222,7 +231,7 @@ class Bench:
 
         return step
 
-    def _on_device(self, step: int) -> Tensor:
+    def on_device(self, step: int) -> Tensor:
         """The rows of a step; as nanoGPT does it, nobody waits for their copy."""
         ids = torch.from_numpy(self.ids(step))
         return ids.pin_memory().to(self.device, non_blocking=True) if self.device == "cuda" else ids
@@ -261,16 +270,17 @@ class Bench:
             middle = statistics.median(found)
             line = f"| {name} | {1e3 * middle:.1f} | {1e3 * min(found):.1f} to {1e3 * max(found):.1f} "
             line += f"| {self.tokens / middle:.0f} | {bare / middle:.3f} |"
-            share = self.mfu(self.tokens / middle)
+            share = self.mfu(self.tokens / middle, name)
             lines.append(line + (f" {100 * share:.1f} % |" if share else ""))
         return "\n".join(lines)
 
-    def mfu(self, tokens_per_second: float) -> float:
-        """Model FLOPs utilization; 0 on a device whose peak is not known."""
+    def mfu(self, tokens_per_second: float, name: str = "") -> float:
+        """Model FLOPs utilization of a contestant; 0 on a device whose peak is not known."""
         if self.device != "cuda":
             return 0.0
         peak = peak_flops(torch.cuda.get_device_name())
-        return tokens_per_second * flops_per_token(self.shape, self.options.context) / peak if peak else 0.0
+        flops = self.flops.get(name) or flops_per_token(self.shape, self.options.context)
+        return tokens_per_second * flops / peak if peak else 0.0
 
 
 def measure(bench: Bench, contestants: dict[str, Step]) -> dict[str, list[float]]:

@@ -4,7 +4,8 @@ One function, `attend`, with three paths, chosen once (`choose_path`):
 
     varlen  variable-length flash attention, told where documents begin: CUDA in 16 bits, FlashAttention 3
             where it is installed; its other requirements are in flash_limits.py
-    flash   SDPA, causal, without a mask: only where each row holds one document (and padding after it)
+    flash   SDPA, causal, without a mask: only where each row holds one document (and padding after it); on
+            Hopper and Blackwell cuDNN's kernel
     masked  SDPA with a block-causal mask: works everywhere; the path that the others are tested against;
             O(T^2) memory per row; short rows with one key/value head on a CPU by cpu_kernels.py
 
@@ -27,10 +28,11 @@ from torch import Tensor
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.model.cpu_kernels import one_head_attention, suits_one_head
-from yanmo.model.flash_limits import Capability, misfit
+from yanmo.model.flash_limits import Capability, misfit, prefers_cudnn
 
 log = logging.getLogger(__name__)
 
+_NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 _MASKED = -1e4
 """Added to a forbidden score: exp underflows to 0 in every dtype, and a sum with it stays finite."""
 
@@ -46,6 +48,8 @@ class Documents:
     bounds: Tensor | None = None
     """Where each document begins in the flattened batch (int32), then the batch's length, repeated up to a
     power of two, so that compiled code sees few shapes; only on the varlen path."""
+    shares: bool = False
+    """Whether query heads share keys and values in SDPA, as flash kernels let them; else they are copied."""
     varlen: Callable[..., Any] | None = None
     """What computes that path: compiled layers would look it up at each call, and torch warn of it."""
 
@@ -81,7 +85,7 @@ def documents(
             and masked that works here.
         bounds: what `document_bounds` returned for these rows, if they were on the host; used on the varlen
             path only.
-        head_width: head width of the model; used for auto only.
+        head_width: head width of the model.
     """
     B, T = segments_BT.shape
     if path == "auto":
@@ -92,7 +96,8 @@ def documents(
     first_BT = torch.where(starts_BT, index_T, 0).cummax(dim=1).values
     positions_BT = index_T - first_BT
     if path == "flash":
-        return Documents(positions_BT)
+        unfit = misfit(segments_BT.device.type, _NAMES.get(dtype, ""), head_width, lowest_capability())
+        return Documents(positions_BT, shares=not unfit)
     if path == "varlen":
         if bounds is None:
             begins = starts_BT.flatten().nonzero().flatten().to(torch.int32)
@@ -107,15 +112,15 @@ def documents(
 
 
 def whole_rows(ids_BT: Tensor, dtype: torch.dtype, path: str, head_width: int) -> tuple[str, Tensor | None]:
-    """Path and bounds for rows on CUDA that are one document each: no mask, and nothing to look up there.
+    """Path and bounds to score rows on CUDA of one document each: no mask, and nothing to look up there.
 
     SDPA is taken only where varlen cannot be: on Hopper it prefers cuDNN, which makes a plan for each shape
-    of a batch.
+    of a batch, and these have many.
 
     Args:
         path, head_width: as for `documents`.
     """
-    if path == "auto":
+    if path in ("auto", "flash"):
         path = best_path("cuda", dtype, head_width, lowest_capability())
     if path != "varlen":
         return "flash", None
@@ -133,11 +138,12 @@ def attend(q_BTHE: Tensor, k_BTKE: Tensor, v_BTKE: Tensor, layout: Documents) ->
     if layout.mask_B1TT is not None and suits_one_head(q_BTHE, k_BTKE):
         return one_head_attention(q_BTHE, k_BTKE, v_BTKE, layout.mask_B1TT)
     groups = q_BTHE.shape[2] // k_BTKE.shape[2]
-    k, v = k_BTKE.transpose(1, 2), v_BTKE.transpose(1, 2)
-    if groups > 1:
+    q, k, v, mask = q_BTHE.transpose(1, 2), k_BTKE.transpose(1, 2), v_BTKE.transpose(1, 2), layout.mask_B1TT
+    shares = groups > 1 and layout.shares
+    if groups > 1 and not shares:
         k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-    q, mask = q_BTHE.transpose(1, 2), layout.mask_B1TT
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None).transpose(1, 2)
+    found = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=shares)
+    return found.transpose(1, 2)
 
 
 def _attend_varlen(q: Tensor, k: Tensor, v: Tensor, layout: Documents) -> Tensor:
@@ -190,8 +196,7 @@ def lowest_capability() -> Capability | None:
 
 def varlen_problem(device: str, dtype: torch.dtype, head_width: int, capability: Capability | None) -> str:
     """Why the varlen path cannot run here, in words; "" if it can."""
-    names = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
-    found = misfit(device, names.get(dtype, str(dtype)), head_width, capability)
+    found = misfit(device, _NAMES.get(dtype, str(dtype)), head_width, capability)
     if not found and varlen_kernel(device, dtype) is None:
         found = f"it needs torch.nn.attention.varlen, which torch {torch.__version__} has not"
     return found
@@ -227,6 +232,9 @@ def choose_path(
         )
     if asked != "auto":
         return asked
+    has_cudnn = device == "cuda" and prefers_cudnn(_NAMES.get(dtype, ""), head_width, capability)
+    if has_cudnn and one_document_rows:
+        return "flash"
     if not problem:
         return "varlen"
     path = "flash" if one_document_rows else "masked"

@@ -164,6 +164,8 @@ class Decoder(nn.Module):
     """Attention path: auto, varlen, flash or masked; see attention.py."""
     lora: Lora | None = None
     """What is trained beside its frozen weights; see lora.py."""
+    compiles_loss = False
+    """Whether training compiles the loss; see loss.py."""
     recompute = False
     """Whether training computes a layer's activations again in the backward pass instead of keeping them."""
 

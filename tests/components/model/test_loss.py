@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from yanmo.model.frequent_loss import Apart, frequent_cross_entropy
 from yanmo.model.logits_at_once import rows_at_once
-from yanmo.model.loss import linear_cross_entropy
+from yanmo.model.loss import linear_cross_entropy, to_compile
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
@@ -27,6 +27,26 @@ def test_loss_and_gradients_equal_cross_entropy(dtype, tolerance):
     assert abs(loss.item() - expected.item()) < tolerance
     for ours, theirs in ((h.grad, h2.grad), (w.grad, w2.grad)):
         assert (ours.double() - theirs).abs().max() < tolerance * theirs.abs().max()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+def test_what_a_gpu_compiles_is_the_same_loss_and_gradient(dtype, tolerance):
+    torch.manual_seed(0)
+    hidden, weight = (torch.randn(n, 24).to(dtype) for n in (300, 70))
+    targets = torch.randint(0, 70, (300,))
+    nats, gradient = to_compile(hidden, weight, targets[:, None])
+    logits = (hidden @ weight.T).double().requires_grad_()
+    expected = F.cross_entropy(logits, targets, reduction="sum")
+    expected.backward()
+    assert nats.dtype == torch.float32 and gradient.dtype == dtype
+    assert abs(nats.item() - expected.item()) < tolerance * expected.item()
+    assert (gradient.double() - logits.grad).abs().max() < tolerance
+
+
+def test_a_lost_target_costs_its_whole_price_there_too():
+    hidden, weight = torch.ones(3, 1), torch.tensor([[0.0], [200.0], [100.0]])
+    nats, _ = to_compile(hidden, weight, torch.tensor([[0], [1], [2]]))
+    assert abs(nats.item() - 300.0) < 1e-3
 
 
 def test_the_scale_makes_shares_of_a_global_mean_add_up():

@@ -122,6 +122,7 @@ def prepare(decoder: Decoder, options: TrainConfig, device: str) -> str:
     kernel = activate_best_flash() if path == "varlen" else ""
     decoder.attention = path
     decoder.recompute = options.gradient_checkpointing
+    decoder.compiles_loss = options.compile and device == "cuda"
     for layer in decoder.model.layers:
         assert isinstance(layer, Block)
         layer.dropout = options.dropout

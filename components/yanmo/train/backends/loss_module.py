@@ -43,4 +43,4 @@ class LossModule(nn.Module):
         targets_N, weight_VD = targets_BT.flatten()[at], self.decoder.lm_head.weight
         if apart is not None:
             return frequent_cross_entropy(hidden_ND, weight_VD, targets_N, scale, Apart(*apart))
-        return linear_cross_entropy(hidden_ND, weight_VD, targets_N, scale)
+        return linear_cross_entropy(hidden_ND, weight_VD, targets_N, scale, self.decoder.compiles_loss)

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import human_bytes
-from yanmo.model.flash_limits import misfit
+from yanmo.model.flash_limits import misfit, prefers_cudnn
 from yanmo.model.logits_at_once import rows_at_once
 from yanmo.options.fields import NONE
 from yanmo.train.config import TrainConfig
@@ -264,8 +264,11 @@ def _path(o: TrainConfig, device: str) -> str:
     """The attention path: as model/attention.py chooses it."""
     if o.attention != "auto":
         return o.attention
-    unfit = misfit(device, o.precision, o.head_width, gpu_capability() if device == "cuda" else None)
-    return "varlen" if not unfit else "flash" if o.packing == "one" else "masked"
+    capability = gpu_capability() if device == "cuda" else None
+    unfit = misfit(device, o.precision, o.head_width, capability)
+    if o.packing == "one" and (unfit or prefers_cudnn(o.precision, o.head_width, capability)):
+        return "flash"
+    return "masked" if unfit else "varlen"
 
 
 def _mask(o: TrainConfig, rows: int, e: int, device: str) -> int:

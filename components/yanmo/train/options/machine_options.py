@@ -42,12 +42,13 @@ def threads_and_backend(values: Mapping[str, Any]) -> dict[str, Scalar]:
     """Threads and engine where nobody gives them; device `auto` stands for a CPU.
 
     On a CPU two threads of one process exchange nothing, and torch alone copies nothing: docs/train.md#speed.
-    Several ranks take a thread each, so that it makes no difference on how many nodes they are.
+    On one GPU DeepSpeed shares out nothing either, and a step takes longer under it. Several ranks take a
+    thread each, so that it makes no difference on how many nodes they are.
     """
-    is_alone = values["ranks"] * values["nnodes"] == 1 and values["device"] != "cuda"
+    is_alone = values["ranks"] * values["nnodes"] == 1
     asked = values["zero_stage"] > 1 or values["offload"] != "none" or values["deepspeed_config"]
     return {
-        "threads": CPU_THREADS if is_alone else 1,
+        "threads": CPU_THREADS if is_alone and values["device"] != "cuda" else 1,
         "backend": "torch" if is_alone and not asked else "deepspeed",
     }
 
@@ -152,7 +153,7 @@ class MachineOptions(Options, group="machine"):
         "training engine: deepspeed, or torch alone, where every rank holds everything",
         kind="execution",
         choices=("deepspeed", "torch"),
-        auto="torch for one rank on a CPU, unless --zero-stage or --deepspeed-config needs DeepSpeed, and "
+        auto="torch for one rank, unless --zero-stage, --offload or --deepspeed-config needs DeepSpeed, and "
         "where it is not installed (a Mac, arm64); else {default}",
         by_machine=True,
     )
@@ -162,7 +163,8 @@ class MachineOptions(Options, group="machine"):
         "attention kernel, which keeps the documents of a row apart",
         kind="execution",
         choices=("auto", "varlen", "flash", "masked"),
-        auto="varlen on CUDA in bf16, else flash where rows hold one document, else masked",
+        auto="varlen on CUDA in bf16, flash where rows hold one document and cuDNN is faster (Hopper) or "
+        "varlen does not run, else masked",
         by_machine=True,
     )
     cudnn_attention: bool = opt(

@@ -1,8 +1,9 @@
 """What options left to `auto` become: device, precision, ranks, threads, engine, attention, compiling.
 
 On a CPU they are the defaults: one rank of two threads under torch alone, or one thread each of so many ranks
-as were given, under DeepSpeed. On GPUs they are bf16 where it is native, one rank per visible GPU under
-DeepSpeed, variable-length flash attention where it runs, and compiled layers where there is a compiler.
+as were given, under DeepSpeed. On GPUs they are bf16 where it is native, one rank per visible GPU, under
+DeepSpeed where they are several, variable-length flash attention where it runs, and compiled layers where
+there is a compiler.
 
 The precision is part of the key, so the choice of the first machine is recorded under the given options and
 inputs (store/runs/auto_record.py); later runs with the same ones, on any machine, use the record. It holds
@@ -22,7 +23,7 @@ from typing import Any
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.json_object import read_object
-from yanmo.model.flash_limits import misfit
+from yanmo.model.flash_limits import misfit, prefers_cudnn
 from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
 from yanmo.stage.stage_run import StageRun
 from yanmo.store.commit import Recipe
@@ -133,15 +134,16 @@ def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, An
         precision = "bf16" if on_gpu and capability >= _NATIVE_BF16 else "fp32"
     attention = AUTO
     if on_gpu:
-        attention = _plain_attention(options) if _unfit(run, precision, machine) else "varlen"
+        attention = _attention(run, precision, machine)
     is_plain = options.zero_stage < 3 and options.offload == "none" and not options.gradient_checkpointing
     ranks = (fitting_ranks(rows_of_a_node(vars(options)), rows, most) or most) if on_gpu else 1
+    those = options.ranks if "ranks" in run.given else ranks
     device = "cuda" if on_gpu else "cpu"
     return {
         "device": device,
         "precision": precision,
         "ranks": ranks,
-        **threads_and_backend({**vars(options), "device": device}),
+        **threads_and_backend({**vars(options), "device": device, "ranks": those}),
         "compile": on_gpu and _can_compile(machine) and is_plain,
         "attention": attention,
     }
@@ -238,11 +240,22 @@ def _plain_attention(options: TrainConfig) -> str:
     return "flash" if options.packing == "one" else "masked"
 
 
+def _attention(run: TrainRun, precision: str, machine: Machine) -> str:
+    """The fastest attention on the machine's GPUs."""
+    has_cudnn = prefers_cudnn(precision, _head_width(run), machine.capability)
+    if _unfit(run, precision, machine) or (has_cudnn and run.options.packing == "one"):
+        return _plain_attention(run.options)
+    return "varlen"
+
+
+def _head_width(run: TrainRun) -> int:
+    model = run.inputs["model"]
+    return int(shape_in(read_object(model.path(CONFIG)))["head_width"]) if model else run.options.head_width
+
+
 def _unfit(run: TrainRun, precision: str, machine: Machine) -> str:
     """Why variable-length flash attention cannot run on the machine's GPUs; "" if it can."""
-    model = run.inputs["model"]
-    shape = shape_in(read_object(model.path(CONFIG))) if model else {"head_width": run.options.head_width}
-    found = misfit("cuda", precision, shape["head_width"], machine.capability)
+    found = misfit("cuda", precision, _head_width(run), machine.capability)
     return found or ("" if machine.has_varlen else "this torch has no torch.nn.attention.varlen")
 
 
