@@ -91,7 +91,7 @@ def test_on_cuda_the_batch_of_a_validation_is_in_the_estimate():
 
 
 def test_offload_moves_states_to_the_cpu():
-    asked = options("--size=large", "--ranks=1", "--precision=bf16", "--device=cuda")
+    asked = options("--size=large", "--ranks=1", "--backend=deepspeed", "--precision=bf16", "--device=cuda")
     moved = dataclasses.replace(asked, offload="optimizer")
     there, here = (estimate(o, 8192, "cuda") for o in (asked, moved))
     assert here.optimizer == 0 and here.host > there.optimizer > 0
