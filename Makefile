@@ -1,4 +1,4 @@
-# make demo | demo-chat | demo-modern | test | test-cluster | check | torture | drill | nights | nodes | bench | format | compile | images | lock | clean; see README.md
+# make demo | demo-chat | demo-modern | test | test-all | test-cluster | check | torture | drill | nights | nodes | bench | format | compile | images | lock | clean; see README.md
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ TORCH ?=
 TORCH_INDEX ?=
 export VENV TORCH TORCH_INDEX
 
-.PHONY: install manifest-tools sink-tools check-manifests lock demo demo-chat demo-modern test test-cluster check lint types unit torture drill nights nodes bench format compile images clean again
+.PHONY: install manifest-tools sink-tools check-manifests lock demo demo-chat demo-modern test test-all test-cluster check lint types torture drill nights nodes bench format compile images clean again
 
 install: $(VENV)/.ready
 
@@ -67,9 +67,20 @@ demo-modern: install
 	    --set data_sources=corpus/modern.jsonl.zst --set curate.split_by=source
 	@echo "With text of your own (.txt, .jsonl, .parquet, a folder): make demo SOURCES='my text.txt'"
 
-test: lint types unit
+# Lint, types and the quick tests. DRAW: a commit, whose hash chooses which of the costly tests run too, for
+# twelve minutes or MINUTES: what CI does (tests/selection.py).
+# Three workers on two cores: some tests wait (for a frozen rank, a lease, a server) and use no core meanwhile.
+TEST_WORKERS ?= 3
+DRAW ?=
+MINUTES ?= 12
+test: install
+	@$(BIN)/python tests/verdict.py --workers $(TEST_WORKERS) $(if $(DRAW),--draw "$(DRAW)" --minutes $(MINUTES))
 
 check: test
+
+# Everything that this machine can run: every kill, whole roads, every layout of processors, real servers.
+test-all: install
+	@$(BIN)/python tests/verdict.py --workers $(TEST_WORKERS) --all
 
 lint: install
 	$(BIN)/ruff format --check .
@@ -78,14 +89,8 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-# Four workers on two cores: some tests wait (for a frozen rank, a lease, a server) and use no core meanwhile.
-# worksteal gives a worker neighbouring tests, which share fixtures. Bytecode saves 0.1 s of each process.
-TEST_WORKERS ?= 4
-unit: install
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal --durations=20 --durations-min=10
-
 # Runs in the Kubeflow Pipelines that KUBECONFIG and KFP_ENDPOINT name: tests/cluster/README.md.
-# CLUSTER_TESTS="-m 'cluster and not slow'": without faults.
+# CLUSTER_TESTS="-m 'cluster and not fault and not road'": without faults.
 CLUSTER_TESTS ?= -m cluster
 test-cluster: install
 	$(BIN)/python -m pytest tests/cluster -n 0 -v $(CLUSTER_TESTS)

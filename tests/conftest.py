@@ -13,12 +13,14 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
+import selection
 from servers import s3
 from skips import summary
 
@@ -59,6 +61,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    selection.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    selection.configure(config)
+
+
+@pytest.hookimpl(trylast=True)  # after -k and -m
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    selection.select(config, items)
+
+
 def pytest_collection_finish() -> None:
     """8,700 tests and what they import are never garbage.
 
@@ -69,8 +84,28 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    return selection.is_over() or None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["selection"] = selection.for_the_controller(session.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    if told := getattr(node, "workeroutput", {}).get("selection"):
+        selection.from_a_worker(node.config, told)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What was left out and why, also with -q."""
+    reports = [r for some in terminalreporter.stats.values() for r in some if hasattr(r, "when")]
+    ran = [r.location[0] for r in reports if r.when == "setup"]
+    for line in selection.summary(terminalreporter.config, ran):
+        terminalreporter.write_line(line)
     skipped = [r.longrepr for r in terminalreporter.stats.get("skipped", [])]
     for line in summary(r[2] if isinstance(r, tuple) else str(r) for r in skipped):
         terminalreporter.write_line(line)

@@ -86,7 +86,7 @@ def ids(output: Output, split: str) -> set[str]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_an_old_channel_gets_a_confirmation_split_and_its_next_night_is_confirmed(tmp_path):
     channel = Channel(tmp_path / "store")
     channel.night(2, "--confirm-characters", "0")

@@ -1,4 +1,8 @@
-"""Modern text goes the whole road by one command, with Latin, digits, code, traditional script and emoji."""
+"""Modern text goes the whole road by one command, with Latin, digits, code, traditional script and emoji.
+
+The one road from raw text to a champion that `make test` goes; test_language_model.py says what it costs and
+makes again.
+"""
 
 from __future__ import annotations
 
@@ -67,10 +71,10 @@ def write_text(path: Path) -> None:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-@pytest.fixture(scope="module")
-def road(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def road(tmp_path: Path) -> Path:
     """A folder in which `yanmo run` has gone the whole road, with no word about the text's form."""
-    folder = tmp_path_factory.mktemp("modern")
+    folder = tmp_path
     write_text(folder / "text.jsonl")
     command = [sys.executable, "-m", "yanmo.cli", "run", "--store=store", "--channel=mine"]
     for name, value in {**SETTINGS, "data_sources": "text.jsonl"}.items():
@@ -99,8 +103,16 @@ def texts(road: Path) -> dict[str, list[dict[str, Any]]]:
     return {split: pa.concat_tables(some).to_pylist() for split, some in tables.items()}
 
 
-@pytest.mark.slow
-def test_curate_keeps_latin_digits_and_code_and_filters_nearly_nothing(road: Path) -> None:
+def test_raw_text_becomes_a_champion_that_is_measured_and_shown(road: Path) -> None:
+    """One test, for it is one run of the pipeline."""
+    assert output(road, "champion").manifest.stage == "train"
+    check_that_curate_keeps_latin_digits_and_code_and_filters_nearly_nothing(road)
+    check_that_no_held_out_text_leaks_into_training_text(road)
+    check_that_the_tokenizer_gives_every_text_back_byte_for_byte_in_few_tokens(road)
+    check_that_every_genre_is_measured_beside_the_baselines_and_is_on_the_page(road)
+
+
+def check_that_curate_keeps_latin_digits_and_code_and_filters_nearly_nothing(road: Path) -> None:
     curated = output(road, "curate")
     assert curated.manifest.metadata["text_form"] == "modern-1"
     documents = [row for rows in texts(road).values() for row in rows]
@@ -112,8 +124,7 @@ def test_curate_keeps_latin_digits_and_code_and_filters_nearly_nothing(road: Pat
     assert sum(genre["documents"] for of in filtered.values() for genre in of.values()) <= 5, filtered
 
 
-@pytest.mark.slow
-def test_no_held_out_text_leaks_into_training_text(road: Path) -> None:
+def check_that_no_held_out_text_leaks_into_training_text(road: Path) -> None:
     splits = texts(road)
     for split, rows in splits.items():
         assert {row["genre"] for row in rows} == {"说", "文档", "笔记"}, split
@@ -130,8 +141,7 @@ def runs_of(text: str) -> set[str]:
     return {han[i : i + SHARED_RUN] for i in range(len(han) - SHARED_RUN + 1)}
 
 
-@pytest.mark.slow
-def test_the_tokenizer_gives_every_text_back_byte_for_byte_in_few_tokens(road: Path) -> None:
+def check_that_the_tokenizer_gives_every_text_back_byte_for_byte_in_few_tokens(road: Path) -> None:
     tokenizer = Tokenizer.from_file(str(output(road, "tokenizer").path("tokenizer.json")))
     bytes_of = {i for piece, i in tokenizer.get_vocab().items() if re.fullmatch("<0x[0-9A-F]{2}>", piece)}
     for split, rows in texts(road).items():
@@ -147,8 +157,7 @@ def test_the_tokenizer_gives_every_text_back_byte_for_byte_in_few_tokens(road: P
             assert in_bytes[genre] < 0.03 * tokens[genre], f"{split} {genre}"
 
 
-@pytest.mark.slow
-def test_every_genre_is_measured_beside_the_baselines_and_is_on_the_page(road: Path) -> None:
+def check_that_every_genre_is_measured_beside_the_baselines_and_is_on_the_page(road: Path) -> None:
     printed = (road / "printed.txt").read_text(encoding="utf-8")
     page = (road / "store/report.html").read_text(encoding="utf-8")
     for genre in ("说", "文档", "笔记"):

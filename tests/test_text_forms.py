@@ -50,7 +50,7 @@ def _output(root: Path, name: str, channel: str = "dev") -> Output:
     return open_reference(store, pointer)
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_modern_text_keeps_its_form_from_curate_to_evaluate(tmp_path: Path) -> None:
     store, modern = tmp_path / "store", _write_modern(tmp_path / "modern.jsonl")
     near = ("--near-duplicate-similarity", "0", "--overlap-characters", "0")

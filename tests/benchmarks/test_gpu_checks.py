@@ -135,7 +135,7 @@ def test_what_is_carried_is_small(prepared):
     assert gpu_prepare.size_of([p for p in prepared.rglob("*") if p.is_file()]) < 8 << 20
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("part", "only", "skips"),
     [

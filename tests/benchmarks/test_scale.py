@@ -202,7 +202,7 @@ def model_bytes(stage: int) -> dict[str, float]:
     return {s.kind: s.size for s in collectives(o, VOCABULARY, OURS)}
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_deepspeed_still_sends_what_the_model_says() -> None:
     group = Group(2)  # with an engine for each stage, as processes of their own would import DeepSpeed again
     try:
@@ -227,6 +227,7 @@ def test_the_command_prints_a_row_for_each_number_of_gpus() -> None:
     assert all(row.endswith(" CNY |") for row in rows[1:]) and "12.5 GB/s between nodes" in done.stdout
 
 
+@pytest.mark.process(few=1)
 @pytest.mark.parametrize(
     ("flags", "code", "said"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from real_cluster import TINY, RealCluster, small_form
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.fault
 STEPS = "400"
 """Of a tiny model: long enough to be disturbed in the middle."""
 

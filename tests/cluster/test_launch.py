@@ -183,7 +183,7 @@ def test_two_launches_at_once_make_one_training(cluster: RealCluster, jobs: Jobs
     assert len({re.findall(r"launch/[0-9a-f]{12}", text)[-1] for text in said}) == 1, said
 
 
-@pytest.mark.slow
+@pytest.mark.fault
 def test_an_eviction_in_a_checkpoint_loses_nothing(cluster: RealCluster, jobs: Jobs) -> None:
     if not serves(cluster, "kueue.x-k8s.io"):
         pytest.skip("needs a cluster with Kueue")

@@ -88,7 +88,7 @@ def test_what_is_not_printed_is_found() -> None:
     assert missing(["found nothing"], "found all") == ["found nothing"]
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_every_command_of_the_page_prints_what_the_page_says(cluster: RealCluster, tmp_path: Path) -> None:
     commands = list(transcript(PAGE.read_text(encoding="utf-8")))
     script = tmp_path / "page.sh"

@@ -150,6 +150,7 @@ HEAVY = {
 """What a command imports for its work and not for its help: with any of them it takes 0.3 s and more."""
 
 
+@pytest.mark.process(few=3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_help_imports_what_only_the_work_needs(command: str) -> None:
     """Neither that of a command nor those of its subcommands."""

@@ -57,6 +57,7 @@ def tokenize(store: Path, tmp_path: Path) -> list[str]:
     return ["tokenize", *flags, "--workers=2", f"--store={store}"]
 
 
+@pytest.mark.fault(few=1)
 @pytest.mark.parametrize("command", [curate, tokenize])
 def test_a_killed_worker_ends_the_stage_with_75_and_the_same_command_goes_on(command, tmp_path) -> None:
     stage, *flags = command(tmp_path / "store", tmp_path)

@@ -65,6 +65,7 @@ def drawn(family: str, ground: Ground, count: int) -> list[Case]:
     return sorted(quick, key=lambda case: hashlib.sha256(f"{SEED}/{case.name}".encode()).digest())[:count]
 
 
+@pytest.mark.fault(few=1)
 @pytest.mark.parametrize(
     ("family", "count"), [("options", 60), ("formats", 25), ("store", 40), ("folders", 12)]
 )
@@ -94,6 +95,7 @@ def test_in_a_bucket_it_ends_by_the_same_rule(
     assert not bad, f"{AGAIN}: {bad}"
 
 
+@pytest.mark.fault
 def test_a_command_from_a_shell_ends_as_a_forked_one(ground: Ground, engine: Engine) -> None:
     for case in drawn("options", ground, 3):
         forked, fresh = (attempt(case, ground, engine, forked=f) for f in (True, False))
@@ -167,6 +169,7 @@ def test_a_name_alone_does_a_case_again(ground: Ground) -> None:
         assert (again.argv, again.expected) == (case.argv, case.expected)
 
 
+@pytest.mark.fault
 def test_what_a_case_changed_is_mended(ground: Ground) -> None:
     def at(folder: Path) -> dict[str, str]:
         return look(folder) | {f"{p}": oct(p.stat().st_mode) for p in folder.rglob("*") if p.is_dir()}

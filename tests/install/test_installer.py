@@ -19,7 +19,7 @@ from small_index import Index, small_project
 
 UV = Path(sys.executable).with_name("uv")
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.process,
     pytest.mark.skipif(not UV.exists(), reason="uv is not installed beside python"),
 ]
 

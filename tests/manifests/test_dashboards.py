@@ -360,7 +360,7 @@ def few_texts(path: Path, per_genre: int = 120) -> None:
                 out.write(line)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("name", sorted(DASHBOARDS))
 def test_a_real_run_shows_something_in_every_panel(
     name: str, seen: tuple[prometheus.Prometheus, float, float]
@@ -376,7 +376,7 @@ def test_a_real_run_shows_something_in_every_panel(
     assert not empty
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("name", sorted(DASHBOARDS))
 def test_choices_and_legends_are_those_of_a_real_run(
     name: str, seen: tuple[prometheus.Prometheus, float, float]

@@ -258,7 +258,7 @@ def test_without_a_cluster_it_says_what_is_missing(tmp_path: Path) -> None:
     assert "KUBECONFIG and KFP_ENDPOINT not set" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_three_nights_here_with_a_killed_run_find_nothing_and_a_later_sitting_goes_on(tmp_path: Path) -> None:
     planned = nights(SEED_OF_THREE, 3, HERE)
     assert [(night.data, night.fault) for night in planned[1:]] == [(GROW, "pod"), (SAME, QUIET)]

@@ -45,6 +45,7 @@ def first_night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looker]:
         yield Looker.at_first(forker, folder / "first")
 
 
+@pytest.mark.road
 @given(st.booleans(), NIGHTS)
 @example(  # given up after three kills; new texts go on by themselves, and a person takes it up again
     False,

@@ -56,6 +56,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("backend", SETTINGS)
 def test_the_memory_estimate_is_what_torchs_allocator_held(backend):
     found = asked("peaks", backend, *SETTINGS[backend])
@@ -63,6 +64,7 @@ def test_the_memory_estimate_is_what_torchs_allocator_held(backend):
     assert all(0.97 <= ratio <= 1.12 for ratio in ratios.values()), ratios
 
 
+@pytest.mark.process
 def test_compiled_layers_hold_less_as_the_estimate_says_and_nothing_warns():
     found = asked("peaks", "torch", "--size=medium --micro-batch=16 --compile --context=1024")
     ((said, peak),) = found["peaks"].values()
@@ -71,6 +73,7 @@ def test_compiled_layers_hold_less_as_the_estimate_says_and_nothing_warns():
     assert "warn" not in found["said"].lower().replace("process group", ""), found["said"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("backend", ["torch", "deepspeed"])
 def test_a_step_waits_for_nothing_and_copies_from_page_locked_memory(backend):
     found = asked("step", backend)
@@ -84,6 +87,7 @@ def test_scoring_waits_once_a_batch():
     assert found["batches"] > 3 and found["waits"] == found["batches"]
 
 
+@pytest.mark.process
 def test_a_card_that_computes_nothing_gives_no_score():
     """Its bits are 0, better than those of any model: nothing may be promoted by them."""
     found = asked("no_score")
@@ -91,6 +95,7 @@ def test_a_card_that_computes_nothing_gives_no_score():
     assert found["text"].startswith("by cuda:0 each of 2") and "computes nothing" in found["text"]
 
 
+@pytest.mark.process
 def test_with_arithmetic_steps_on_the_card_equal_those_on_the_cpu():
     found = asked("losses", arithmetic=True)
     for (name, card), cpu in zip(found["cuda"].items(), found["cpu"].values(), strict=True):

@@ -39,7 +39,7 @@ def manifest(folder: Path, stage: str, key: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_a_champion_is_tuned_measured_beside_itself_and_promoted_once(tmp_path: Path) -> None:
     write_text(tmp_path / "text.jsonl", 120)
     with zstandard.open(ROOT / "corpus/chats.jsonl.zst", "rt", encoding="utf-8") as lines:

@@ -210,6 +210,7 @@ FILLED: dict[str, Any] = {
 """Fields of the form -> what somebody fills in."""
 
 
+@pytest.mark.process(few=1)
 @given(data=st.data())
 @settings(max_examples=40, deadline=None)
 @pytest.mark.parametrize("name", PIPELINES)

@@ -107,7 +107,7 @@ def printed_costs(printed: str) -> tuple[dict[str, float], dict[str, float]]:
     return wall, cpu
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_path: Path) -> None:
     write_text(tmp_path / "text.jsonl", PER_GENRE)
     first, made = run(tmp_path)

@@ -63,7 +63,7 @@ def test_a_relative_store_and_relative_sources_mean_the_folder_of_the_command(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lines.txt", "runs"], "nothing lies about"
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_second_run_finds_every_key_committed_and_a_changed_option_reruns_what_follows(
     start: Start,
 ) -> None:
@@ -87,7 +87,7 @@ def test_every_option_arrives_at_its_stage(start: Start, tmp_path: Path) -> None
     assert manifest["counts"] == {"count": 7 * 3}, "one line of seven characters, three times"
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_champion_is_resolved_and_shown_under_its_own_pointer(start: Start, tmp_path: Path) -> None:
     finish(start())
     store = FileStore(tmp_path / "runs/demo")
@@ -192,6 +192,7 @@ def wait_for_end(*pids: str) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_to_the_runner_stops_the_stage_orderly_and_leaves_no_process(
     start: Start, tmp_path: Path, signum: signal.Signals, code: int
@@ -229,7 +230,7 @@ def test_kill_9_of_a_stage_fails_the_run_and_its_worker_is_not_left_behind(
     wait_for_end(child)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_two_runs_at_once_share_the_work_and_agree(start: Start, tmp_path: Path) -> None:
     runs = [start("collect_sleep_seconds=1") for _ in range(2)]
     said = [finish(run) for run in runs]

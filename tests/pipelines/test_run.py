@@ -40,7 +40,7 @@ def command_in(text: str) -> str:
     return found[0]
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_what_three_nights_could_not_train_is_given_up_and_finished_once_a_person_says_so(
     tmp_path: Path,
 ) -> None:

@@ -46,18 +46,21 @@ def test_kill_9_before_every_commit_of_two_stages_loses_nothing(file_ground: Gro
     assert killed >= {"curate_map", "evaluation_set", "curate", "balance"}
 
 
+@pytest.mark.fault
 def test_flipped_bits_are_found_and_named(file_ground: Ground, record: Record) -> None:
     flips.run(file_ground, record, times=1)
     assert {"manifest", "content file", "pointer", "lease"} <= {c["name"] for c in record.value["cases"]}
     assert findings(record) == []
 
 
+@pytest.mark.fault
 def test_two_runs_of_one_key_agree_also_with_clocks_a_day_apart(file_ground: Ground, record: Record) -> None:
     races.run_twins(file_ground, record)
     record.case("clock", "apart", lambda: races.twins_in_time(file_ground))
     assert findings(record) == []
 
 
+@pytest.mark.fault
 def test_a_full_disk_ends_with_78_and_the_next_run_goes_on(file_ground: Ground, record: Record) -> None:
     if reason := disk.may_mount():
         pytest.skip(reason)
@@ -72,6 +75,7 @@ def test_a_faulty_network_gives_the_same_digests_or_75(s3_server: object, tmp_pa
     assert findings(record) == [] and "same digests" in record.value["cases"][0]["outcome"]
 
 
+@pytest.mark.fault
 def test_misplaced_objects_stop_readers_verify_and_gc(file_ground: Ground, record: Record) -> None:
     misplaced.run(file_ground, record, times=1)
     assert len(record.value["cases"]) == 5

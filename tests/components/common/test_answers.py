@@ -65,6 +65,7 @@ def test_a_compiled_pipelines_path_is_all_that_compile_answers(loud, tmp_path):
     assert {Path(line).parent for line in done.stdout.splitlines()} == {tmp_path}
 
 
+@pytest.mark.process
 def test_a_comparison_of_tokenizers_is_all_that_it_answers(loud, tmp_path):
     text = tmp_path / "text.jsonl"
     lines = [json.dumps({"text": f"春江潮水連海平{i}海上明月共潮生"}, ensure_ascii=False) for i in range(200)]

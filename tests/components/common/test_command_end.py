@@ -23,12 +23,14 @@ def yanmo(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "yanmo.cli", *words], capture_output=True, text=True)
 
 
+@pytest.mark.process(few=3)
 @pytest.mark.parametrize("command", ASKED[: len(COMMANDS)], ids=" ".join)
 def test_every_command_says_its_version_on_stdout(command: list[str]) -> None:
     done = yanmo(*command, "--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{version()}\n", "")
 
 
+@pytest.mark.process(few=3)
 @pytest.mark.parametrize("command", ASKED, ids=" ".join)
 def test_every_command_refuses_an_unknown_option_in_the_same_way(command: list[str]) -> None:
     done = yanmo(*command, "--sotre=x")

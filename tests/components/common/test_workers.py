@@ -217,6 +217,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.process
 @needs_proc
 def test_the_cpu_time_of_workers_is_known_here_and_to_whoever_waits_for_us(tmp_path: Path) -> None:
     script = tmp_path / "spending.py"

@@ -46,7 +46,7 @@ def test_readme_counts_the_modern_texts_and_each_is_whole() -> None:
     assert f"{texts.total():,} texts in two genres" in readme
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_curate_gives_the_numbers_of_the_readme(curate: Callable[..., Any]) -> None:
     readme = re.sub(r"\s+", " ", (CORPUS / "README.md").read_text(encoding="utf-8"))
     curated = curate(CORPUS / "small.jsonl.zst", "--genres", "shi,ci,wen,fu")

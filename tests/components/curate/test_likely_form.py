@@ -43,7 +43,6 @@ def by_source() -> dict[str, Counter[str]]:
     return found
 
 
-@pytest.mark.slow
 def test_all_bundled_texts_are_told_apart_with_room_to_spare(by_source: dict[str, Counter[str]]) -> None:
     forms = {name: Likely(files=1, characters=found) for name, found in by_source.items()}
     classical = {name: likely for name, likely in forms.items() if likely.form == CLASSICAL}

@@ -32,6 +32,7 @@ def opened(ground: Ground) -> Output:
     return open_reference(ground.store, pointer)
 
 
+@pytest.mark.process
 def test_the_example_measures_and_asks_and_is_in_the_key(site: Path, ground: Ground):
     code, log = evaluate(None, ground)
     assert code == 0, log
@@ -94,6 +95,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return ink_extras.installed(folder / "installed", package)
 
 
+@pytest.mark.process(few=1)
 @pytest.mark.parametrize("name", BAD)
 def test_what_goes_wrong_in_a_metric_is_told_as_its_own(ground: Ground, bad: Path, name: str):
     ended, log = evaluate(bad, ground, "--plugin-metrics", name)

@@ -139,6 +139,7 @@ np.savez(sys.argv[1], **weights(started(24, text())))
 """
 
 
+@pytest.mark.process
 def test_the_code_paths_of_other_processors_give_the_same_start(tmp_path: Path):
     found = []
     for number, switches in enumerate(CODE_PATHS.values()):

@@ -75,6 +75,7 @@ needs_modes = pytest.mark.skipif(
 )
 
 
+@pytest.mark.process(few=3)
 @needs_modes
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("place", PLACES)

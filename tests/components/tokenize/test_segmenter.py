@@ -75,7 +75,7 @@ def test_kernel_gives_the_ids_of_tokenizers_on_real_text(segmenter, few):
     assert encoded(segmenter, texts) == reference(segmenter, texts)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_kernel_gives_the_ids_of_tokenizers_on_every_document_of_the_corpus(segmenter, corpus):
     texts = [d["text"] for d in corpus]
     assert encoded(segmenter, texts) == reference(segmenter, texts)
@@ -257,6 +257,7 @@ def closed_to_others(path: Path) -> bool:
     return any(not folder.stat().st_mode & 0o001 for folder in path.resolve().parents)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become a user who can write nowhere")
 @pytest.mark.skipif(
     closed_to_others(Path(jit.__file__)) or closed_to_others(Path(np.__file__)),

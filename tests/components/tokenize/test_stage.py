@@ -92,6 +92,7 @@ def test_any_number_of_workers_gives_the_same_bytes(store):
     assert together.manifest.execution["workers"] == 3
 
 
+@pytest.mark.long
 def test_cache_is_the_same_without_numba(store):
     assert tokenize(store) == ExitCode.DONE
     fast = latest(store)

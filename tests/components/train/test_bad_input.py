@@ -192,7 +192,7 @@ def test_a_disk_without_room_for_two_checkpoints_is_refused_at_the_start(
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_checkpoint_of_another_training_in_the_runs_folder_is_refused_by_name(command, store):
     assert command(max_seconds=1, steps=100_000)[0] == 0
     (donor,) = store.glob("runs/train/*")

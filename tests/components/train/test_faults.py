@@ -23,7 +23,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import heartbeat_path
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.fault
 
 
 def command(store: Path, options: dict) -> list[str]:

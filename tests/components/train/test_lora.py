@@ -149,7 +149,7 @@ def test_backends_and_stages_make_the_same_adapter(tune, tmp_path):
             torch.testing.assert_close(value, found["torch"][key], rtol=0, atol=3e-4, msg=f"{name} {key}")
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("zero_stage", [1, 2, 3])
 def test_two_ranks_make_the_adapter_of_one(zero_stage, tune, base, store, tiny, tmp_path):
     tune("alone", backend="torch")

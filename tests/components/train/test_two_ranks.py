@@ -19,7 +19,7 @@ two_ranks = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(two_ranks)
 CASES, FP32, STEPS, HANDED_OVER = two_ranks.CASES, two_ranks.FP32, two_ranks.STEPS, two_ranks.HANDED_OVER
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_rank")]
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("one_rank")]
 
 
 @pytest.fixture(scope="module")

@@ -50,6 +50,7 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.process
 def test_a_terminal_follows_a_training_to_its_end(store: Path, start: Start) -> None:
     master, terminal = pty.openpty()
     command = [sys.executable, "-m", "yanmo.cli", "watch", f"--store={store}", "--every=0.2"]

@@ -112,7 +112,7 @@ def start(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.stdout.close()
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_a_sweep_makes_what_is_shared_once_and_the_same_command_makes_nothing(folder: Path) -> None:
     first = sweep(folder, GRID, "--seeds=2")
     assert first.returncode == 0, first.stderr[-3000:]
@@ -137,7 +137,7 @@ def test_a_sweep_makes_what_is_shared_once_and_the_same_command_makes_nothing(fo
     assert "valid split" in first.stdout and "WARNING" not in first.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_the_winning_command_finds_its_training_and_the_gate_decides(folder: Path) -> None:
     said = sweep(folder, GRID, "--seeds=2").stdout
     (line,) = [line for line in said.splitlines() if line.startswith("  yanmo run ")]
@@ -148,7 +148,7 @@ def test_the_winning_command_finds_its_training_and_the_gate_decides(folder: Pat
     assert (folder / "store/pointers/demo/champion.json").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_a_setting_that_fails_stops_no_other_and_its_reason_is_in_the_table(folder: Path) -> None:
     before = pointers(folder)
     base = [setting for setting in SMALL if "max_filter_share" not in setting]
@@ -162,7 +162,7 @@ def test_a_setting_that_fails_stops_no_other_and_its_reason_is_in_the_table(fold
     assert states == [("failed", "65"), ("done", "0")] * 2 and pointers(folder) == before
 
 
-@pytest.mark.slow
+@pytest.mark.road
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_in_order_with_the_table_so_far(
     folder: Path, start: Callable[..., subprocess.Popen[str]], signum: signal.Signals
@@ -175,7 +175,7 @@ def test_a_signal_ends_it_in_order_with_the_table_so_far(
     assert [row["state"] for row in rows(folder)] == ["stopped", *["not run"] * 3]
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_after_kill_9_the_same_command_makes_only_what_is_missing(
     folder: Path, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -189,7 +189,7 @@ def test_after_kill_9_the_same_command_makes_only_what_is_missing(
     assert [name for name in made(ended.stderr) if name != "evaluate"] == ["train"] * 2
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_gc_in_a_loop_takes_nothing_older_than_seconds_from_a_sweep(
     folder: Path, start: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -60,6 +60,7 @@ def scratch(store: Path) -> list[Path]:
     return [*store.glob("cas/*/*/*/scratch*")]
 
 
+@pytest.mark.fault
 def test_a_full_disk_ends_the_run_with_78_and_leaves_nothing_and_the_same_command_goes_on(
     tmp_path: Path, mapped: Path, source: Path
 ) -> None:

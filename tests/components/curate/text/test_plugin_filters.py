@@ -50,6 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return ink_extras.installed(tmp_path_factory.mktemp("example"))
 
 
+@pytest.mark.process
 def test_the_example_drops_what_it_says_in_worker_processes_and_is_in_the_key(site: Path, tmp_path: Path):
     for name, workers in (("one", "1"), ("two", "2")):
         store = tmp_path / name
@@ -70,6 +71,7 @@ def test_the_example_drops_what_it_says_in_worker_processes_and_is_in_the_key(si
     assert without["counts"] != one["counts"]
 
 
+@pytest.mark.process
 def test_another_version_or_bound_is_another_key(site: Path, tmp_path: Path):
     code = "def planted(text, genre):\n    return 0.0\n"
     keys = set()
@@ -124,6 +126,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return ink_extras.installed(folder / "installed", package)
 
 
+@pytest.mark.process(few=2)
 @pytest.mark.parametrize("name", BAD)
 def test_what_goes_wrong_in_a_plugin_is_told_as_its_own(bad: Path, tmp_path: Path, name: str):
     _, ends, said = BAD[name]
@@ -133,6 +136,7 @@ def test_what_goes_wrong_in_a_plugin_is_told_as_its_own(bad: Path, tmp_path: Pat
     assert "a bug in Yanmo" not in log and not (tmp_path / "store/cas/curate").exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_what_a_plugin_prints_is_no_answer_of_the_stage(tmp_path: Path, workers: str):
     code = (

@@ -75,6 +75,7 @@ def ended(*processes):
     return [process.returncode for process in processes], [out.split() for out, _ in shown]
 
 
+@pytest.mark.process
 def test_two_processes_share_an_evaluation_and_give_the_bytes_of_one(shared):
     ground, digest = shared
     codes, (first, second) = ended(start(ground, 0), start(ground, 1))
@@ -84,6 +85,7 @@ def test_two_processes_share_an_evaluation_and_give_the_bytes_of_one(shared):
     assert not pieces_of(ground)
 
 
+@pytest.mark.fault
 def test_a_rank_that_is_killed_costs_no_figure(shared):
     ground, digest = shared
     codes, (_, second) = ended(start(ground, 0), start(ground, 1, kill="bits", number=1))
@@ -91,6 +93,7 @@ def test_a_rank_that_is_killed_costs_no_figure(shared):
     assert evaluation(ground).content_digest == digest
 
 
+@pytest.mark.fault
 def test_what_ranks_made_before_the_first_was_killed_is_taken_when_it_comes_back(shared):
     ground, digest = shared
     codes, _ = ended(start(ground, 0, kill="bits"), start(ground, 1))

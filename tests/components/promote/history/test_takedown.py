@@ -122,7 +122,7 @@ def refused_by_train(stage, caplog, *more):
     return code, caplog.text
 
 
-@pytest.mark.slow
+@pytest.mark.road
 def test_from_a_text_to_a_champion_that_has_not_learned_it_and_back(stage, texts, caplog, capsys):
     cache = data(stage, texts)
     curated = stage.pointer("curate")

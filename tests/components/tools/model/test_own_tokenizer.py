@@ -185,6 +185,7 @@ def text_and_chats(store: Path, folder: Path) -> None:
     stage(store, "balance")
 
 
+@pytest.mark.road
 def test_from_text_and_chats_to_a_tuned_model(store, qwen, capsys, tmp_path):
     base = imported(store, qwen, capsys)
     text_and_chats(store, tmp_path)

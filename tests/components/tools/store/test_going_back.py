@@ -57,6 +57,7 @@ def night(code: Path, store: str, steps: int) -> None:
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.road
 def test_a_version_with_raised_revisions_is_judged_and_rolled_back_by_the_one_before(
     tmp_path: Path, raised: Path
 ) -> None:

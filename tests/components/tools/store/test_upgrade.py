@@ -130,6 +130,7 @@ def test_its_worse_challenger_is_refused_again_and_the_page_names_its_champion(o
     assert f"train/{before.key[:12]}" in output.path("report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.road
 def test_a_better_model_of_today_follows_its_champion_who_can_be_brought_back(
     old: Ground, capsys: pytest.CaptureFixture[str]
 ) -> None:

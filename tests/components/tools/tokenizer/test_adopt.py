@@ -188,7 +188,7 @@ def test_folder_without_tokenizer_json_says_how_to_get_one(store, tmp_path, caps
     assert "save_pretrained" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_model_is_trained_and_scored_on_an_adopted_tokenizer(store, bpe):
     assert adopt(store, bpe) == tokenize(store) == ExitCode.DONE
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}

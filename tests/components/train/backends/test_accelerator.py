@@ -127,7 +127,7 @@ def test_a_device_that_is_not_there_is_refused():
     assert find_device("auto") == "cpu"
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler")
 def test_compiled_layers_compute_the_same():
     with_compiling(__file__, "compare_with_compiled()")

@@ -237,6 +237,7 @@ def test_the_norm_of_several_micro_batches_is_that_of_one(chosen):
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 
 
+@pytest.mark.process
 def test_on_cuda_a_validation_compiles_nothing_and_training_nothing_again():
     with_compiling(__file__, "count_what_is_compiled()")
 

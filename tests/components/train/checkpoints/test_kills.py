@@ -22,7 +22,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob
 from yanmo.train.metrics.metrics_log import MetricsLog
 
-pytestmark = [pytest.mark.usefixtures("one_rank"), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("one_rank"), pytest.mark.fault]
 
 CASES = {
     "early stopping": {"valid_every": 3, "early_stopping": 2, "early_min_delta": 0.06, "checkpoint_steps": 2},

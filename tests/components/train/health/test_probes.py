@@ -81,6 +81,7 @@ def test_looking_inside_gives_every_layer_and_leaves_no_hook(generator):
     assert max(dead["active_units"]) < 0.2 and max(dead["effective_rank"]) < 3
 
 
+@pytest.mark.process
 def test_compiled_layers_that_ran_before_are_looked_into_too():
     with_compiling(__file__, "look_after_a_validation()")
 

@@ -102,7 +102,7 @@ def model_of(store: Path) -> Output:
     return open_reference(opened, read_pointer(opened, "dev", "train"))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_stacks_profile_and_flops_of_a_training_move_no_weight(store, tiny, tmp_path) -> None:
     plain = Path(shutil.copytree(store, tmp_path / "plain"))
     options = {**tiny, "ranks": 2, "steps": 40}

@@ -195,7 +195,7 @@ def measured(backend: str, folder: Path) -> dict[str, int]:
     return {line[0]: int(line[1]) for line in lines if line[0] in peak_of.MOMENTS}
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 @pytest.mark.parametrize("backend", ["torch", "deepspeed"])
 def test_copies_of_all_weights_are_in_the_estimate(backend, tmp_path):

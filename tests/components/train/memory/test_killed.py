@@ -326,7 +326,7 @@ def check_halved(store: Path, undisturbed: Path) -> None:
     assert all(abs(a - b) < 1e-4 for a, b in pairs)
 
 
-@pytest.mark.slow
+@pytest.mark.fault
 def test_a_container_killed_whole_for_its_memory_goes_on_with_half_the_rows(
     store: Path, trained_store: Path, tiny: dict, tmp_path: Path, faults, container: Path
 ) -> None:
@@ -353,7 +353,7 @@ def test_a_container_killed_whole_for_its_memory_goes_on_with_half_the_rows(
     assert not list(store.glob(f"runs/train/*/{FILE}")), "it is committed"
 
 
-@pytest.mark.slow
+@pytest.mark.fault
 def test_a_rank_killed_for_the_containers_memory_goes_on_with_half_the_rows(
     store: Path, trained_store: Path, tiny: dict, tmp_path: Path, faults, container: Path
 ) -> None:

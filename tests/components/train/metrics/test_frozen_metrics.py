@@ -18,7 +18,7 @@ import pytest
 from yanmo.options.fields import flag
 from yanmo.train.metrics.declared import METRICS
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 open_directly = build_opener(ProxyHandler({})).open
 SAMPLE = re.compile(r"^yanmo_(\w+?)(?:\{(.*)\})? (\S+)$", re.M)
 

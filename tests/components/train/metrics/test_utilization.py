@@ -18,6 +18,7 @@ print(*before, *resident_memory(), resource.getrusage(resource.RUSAGE_SELF).ru_m
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells a process's own peak")
 def test_the_peak_is_of_this_process_and_not_of_the_one_that_started_it():
     ballast = bytearray(b"x") * 1_500_000_000

@@ -29,7 +29,7 @@ from several_nodes import (
     wait_for_step,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 LAYOUTS = ((1, 2), (2, 1), (2, 2))
 """(nodes, ranks on each); `make nodes` compares those of four ranks with each other too."""
 

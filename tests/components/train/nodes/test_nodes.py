@@ -17,7 +17,7 @@ from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 
 @needs_proc

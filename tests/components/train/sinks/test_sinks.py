@@ -202,6 +202,7 @@ def killed_in_the_midst(given: str, folder: Path) -> None:
     process.communicate("\n")
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_training_that_went_on_after_a_kill_is_one_run_without_a_step_twice(
     kind: str, tmp_path: Path

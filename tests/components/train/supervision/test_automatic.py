@@ -394,6 +394,7 @@ print(json.dumps(by_kind(settle(run, look), "semantic", "execution")))
 """
 
 
+@pytest.mark.process(few=1)
 @pytest.mark.parametrize("flags", [(), ("--auto-again",)], ids=["first", "again"])
 def test_of_machines_that_race_one_record_counts_for_all(place, flags) -> None:
     """Processes, as two pods are: nothing but the store stands between them."""
@@ -682,6 +683,7 @@ run(STAGE, Steps(*seen, prepare=prepare, finish=forget))
 """
 
 
+@pytest.mark.process
 def test_a_training_that_paused_on_a_cpu_goes_on_as_it_began_on_a_machine_with_gpus(store) -> None:
     """Two real processes; only what they see of GPUs is made up."""
     flags = [*SMALL, "--context=32", "--batch-rows=8", "--steps=12", "--warmup-steps=2", "--start=random"]

@@ -77,6 +77,7 @@ def test_a_damaged_record_is_no_empty_one(tmp_path: Path) -> None:
         read_spending(store, "dev")
 
 
+@pytest.mark.process
 def test_a_training_pauses_where_its_budget_is_spent_and_the_next_one_at_once(
     store: Path, tiny: Mapping[str, int | str]
 ) -> None:

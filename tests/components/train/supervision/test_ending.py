@@ -166,7 +166,7 @@ SIGNALS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.fault
 @pytest.mark.parametrize("what", SIGNALS)
 def test_a_rank_that_a_signal_ended_is_named_with_what_is_kept(store, tiny, what):
     number, rank, code, why = SIGNALS[what]
@@ -201,7 +201,7 @@ def goes_on_and_remembers(store: Path, options: dict) -> None:
     assert any("resuming at step" in line["message"] and line.get("rank") == 0 for line in said)
 
 
-@pytest.mark.slow
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("fault", "code", "why"),
     [

@@ -89,6 +89,7 @@ def test_a_training_is_noted_from_its_beginning_until_it_is_judged(store: Path, 
     assert (store / f"cas/train/{training.key}/MANIFEST.json").is_file()
 
 
+@pytest.mark.process
 def test_a_paused_training_goes_on_from_its_checkpoint_after_the_tightest_gc(
     store: Path, tiny: Options, other_text: Callable[[Path], object]
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_paused_training_goes_on_from_its_checkpoint_after_the_tightest_gc(
     assert [(one.key, one.state) for one in noted(store)] == [(training.key, TRAINED)]
 
 
+@pytest.mark.process
 def test_a_training_by_hand_is_nobodys_but_finishes_one_that_is_the_channels(
     store: Path, tiny: Options
 ) -> None:
@@ -137,6 +139,7 @@ def assert_told_as_given_up(store: Path, run_id: str) -> None:
     assert 'term="given up"' in feed and 'term="look"' in feed
 
 
+@pytest.mark.process
 def test_what_three_runs_could_not_bring_further_is_given_up(store: Path, tiny: Options) -> None:
     for night in range(3):
         killed_at_its_beginning(store, tiny, f"night-{night}")
@@ -163,6 +166,7 @@ def command_in(said: str) -> list[str]:
     return shlex.split(found[1])
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("mended_by", ["command", "new data"])
 def test_what_was_given_up_goes_on_by_the_command_that_is_named_and_new_data_by_themselves(
     store: Path, tiny: Options, other_text: Callable[[Path], object], mended_by: str
@@ -216,6 +220,7 @@ def test_the_third_run_that_fails_without_progress_says_so_itself(
     assert_told_as_given_up(store, "night-2")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("most", [0, 1])
 def test_how_many_runs_may_come_no_further_is_an_option(store: Path, tiny: Options, most: int) -> None:
     killed_at_its_beginning(store, tiny, "night-1")

@@ -198,7 +198,7 @@ def test_workers_that_never_begin_end_the_run(tmp_path, monkeypatch):
     said.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(("backend", "ranks"), [("deepspeed", 2), ("torch", 1)])
 def test_a_host_name_that_does_not_resolve_is_no_hindrance(store, tiny, backend, ranks):
     """Two ranks meet through torchrun; a single one is started without it."""

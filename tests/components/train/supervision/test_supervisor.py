@@ -86,6 +86,7 @@ def no_dynamo(tmp_path, faults) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}"}
 
 
+@pytest.mark.process
 def test_two_ranks_without_a_compiler_train_a_model_that_transformers_loads(
     store, trained_store, tiny, tmp_path, no_dynamo
 ):
@@ -136,7 +137,7 @@ def test_sigterm_pauses_and_the_same_command_goes_on(store, tiny, tmp_path, no_d
     assert len(losses(model_of(store))) == 60
 
 
-@pytest.mark.slow
+@pytest.mark.fault
 def test_kill_9_at_any_step_changes_no_digit(store, tiny, tmp_path):
     """Whole processes; test_resume.py has one rank in every precision, test_two_ranks.py two of them."""
     options = {**tiny, "steps": 24, "ranks": 2, "checkpoint_steps": 5}
@@ -158,7 +159,7 @@ def test_kill_9_at_any_step_changes_no_digit(store, tiny, tmp_path):
     assert weights[0] == weights[1]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_killed_supervisor_leaves_no_workers_behind(store, tiny):
     process = subprocess.Popen(
         command(store, {**tiny, "steps": 5000, "backend": "torch"}), stderr=subprocess.DEVNULL
@@ -192,6 +193,7 @@ def test_a_deepspeed_file_that_contradicts_is_refused_before_a_worker_starts(sto
     assert not list(store.glob("runs/train/*/job.json"))
 
 
+@pytest.mark.process
 def test_a_deepspeed_file_that_contradicts_is_refused_also_where_the_model_is_committed(
     store, tiny, tmp_path
 ):
@@ -219,7 +221,7 @@ def test_a_damaged_cache_is_refused_before_a_worker_starts(store, tiny):
     assert not list(store.glob("runs/train/*/job.json"))
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_training_goes_on_from_a_committed_model(trained_store, tmp_path, tiny):
     store = Path(shutil.copytree(trained_store, tmp_path / "store"))
     first = model_of(store)

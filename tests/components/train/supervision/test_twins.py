@@ -122,6 +122,7 @@ def store(request, store_template, tmp_path) -> Path:
     return Path(shutil.copytree(source, tmp_path / "store"))
 
 
+@pytest.mark.process
 def test_twins_are_made_once_for_a_recipe_and_change_no_model(measured_store, store, tiny):
     tiny = tiny | QUICK
     first = model_of(store)
@@ -144,6 +145,7 @@ def test_twins_are_made_once_for_a_recipe_and_change_no_model(measured_store, st
     assert not left, "of twins that are committed, only lease and inputs stay"
 
 
+@pytest.mark.process
 def test_force_measures_the_noise_of_a_model_that_is_there_and_mends_a_damaged_one(
     measured_store, store, tiny
 ):
@@ -161,6 +163,7 @@ def test_force_measures_the_noise_of_a_model_that_is_there_and_mends_a_damaged_o
         assert read_json(mended.part(PART).input(f"twin {number:03d}"), "twin.json")["seed"]
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(("how", "twins"), [(signal.SIGKILL, 2), (signal.SIGTERM, 3)])
 def test_a_run_that_is_ended_among_its_twins_loses_none_that_is_finished(how, twins, store, tiny):
     options = tiny | QUICK | {"twins": twins}
@@ -209,6 +212,7 @@ def disturbed(store: Path, options: dict, what: Callable[[], bool], seconds: flo
     return process.returncode, log
 
 
+@pytest.mark.fault
 def test_a_twin_that_was_interrupted_begins_again_on_another_text(store, tiny, other_text):
     options = tiny | QUICK | {"twins": 2, "twin_share": 1.0, "steps": 40, "checkpoint_steps": 1}
 
@@ -229,6 +233,7 @@ def test_a_twin_that_was_interrupted_begins_again_on_another_text(store, tiny, o
     assert {t.text for t in SeedNoise.of(model_of(store).part(PART)).twins} == {text}
 
 
+@pytest.mark.fault
 def test_a_twin_whose_worker_is_killed_does_not_take_the_model_with_it(store, tiny):
     options = tiny | QUICK | {"twins": 2, "twin_share": 1.0, "steps": 60, "checkpoint_steps": 1}
 

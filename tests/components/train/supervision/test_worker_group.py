@@ -44,6 +44,7 @@ print(child.wait(timeout=120))
 """
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(("parent", "code"), [("dead", "-9"), ("alive", "0")])
 def test_torchrun_whose_supervisor_died_before_it_could_ask_does_not_run_on(parent, code):
     command = [sys.executable, "-c", ORPHAN, parent]
