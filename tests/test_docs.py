@@ -99,8 +99,8 @@ def anchors(page: Path) -> set[str]:
 EVERY = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "images/README.md"])
 
 
-@pytest.mark.parametrize("page", EVERY, ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_file_and_page_that_a_page_names_is_there(page: Path) -> None:
+def missing_on(page: Path) -> set[str]:
+    """Files, pages and headings that a page names and that are not there."""
     text = page.read_text(encoding="utf-8")
     missing = {name for name in NAMED.findall(text) if not (ROOT / name).exists()}
     if page.name == "CHANGELOG.md":
@@ -111,7 +111,11 @@ def test_every_file_and_page_that_a_page_names_is_there(page: Path) -> None:
             missing.add(name)
         elif anchor and target.suffix == ".md" and anchor not in anchors(target):
             missing.add(f"{name}#{anchor}")
-    assert not missing
+    return missing
+
+
+def test_every_file_and_page_that_a_page_names_is_there() -> None:
+    assert {str(page): missing for page in EVERY if (missing := missing_on(page))} == {}
 
 
 def test_a_page_that_is_not_there_would_be_found() -> None:
@@ -119,11 +123,12 @@ def test_a_page_that_is_not_there_would_be_found() -> None:
     assert NAMED.findall("`python benchmarks/none.py --x`") == ["benchmarks/none.py"]
 
 
-@pytest.mark.parametrize("page", [p for p in ALL if p.name.endswith(".zh.md")], ids=lambda p: p.name)
-def test_a_chinese_page_leads_to_chinese_pages(page: Path) -> None:
-    text = page.read_text(encoding="utf-8").replace(f"({page.name.replace('.zh.md', '.md')})", "()")
-    led = {path for path in re.findall(r"\]\(([^)#\s]+\.md)", text) if not path.endswith(".zh.md")}
-    missed = [p for p in led if (page.parent / p).with_suffix(".zh.md").exists()]
+def test_a_chinese_page_leads_to_chinese_pages() -> None:
+    missed = []
+    for page in (p for p in ALL if p.name.endswith(".zh.md")):
+        text = page.read_text(encoding="utf-8").replace(f"({page.name.replace('.zh.md', '.md')})", "()")
+        led = {path for path in re.findall(r"\]\(([^)#\s]+\.md)", text) if not path.endswith(".zh.md")}
+        missed += [f"{page.name}: {p}" for p in led if (page.parent / p).with_suffix(".zh.md").exists()]
     assert not missed
 
 
@@ -132,12 +137,11 @@ def width(line: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
 
 
-@pytest.mark.parametrize("page", ALL, ids=lambda p: p.name)
-def test_prose_is_wrapped_at_100_columns(page: Path) -> None:
-    lines = prose_and_code(page)[0].splitlines()
-    loose = (line for line in lines if not line.startswith(("|", "#", "!", "[!")))
+def test_prose_is_wrapped_at_100_columns() -> None:
     whole = re.compile(r"[-\d. ]*(`[^`]+`)?[!-~，。；]*")  # a command or an address is not torn apart
-    assert [line for line in loose if width(line) > 100 and not whole.fullmatch(line)] == []
+    lines = [(page.name, line) for page in ALL for line in prose_and_code(page)[0].splitlines()]
+    loose = ((name, line) for name, line in lines if not line.startswith(("|", "#", "!", "[!")))
+    assert [(name, line) for name, line in loose if width(line) > 100 and not whole.fullmatch(line)] == []
 
 
 @pytest.mark.parametrize("page", ["stages.md", "stages.zh.md"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -100,16 +101,20 @@ def owner_of(code: str) -> str | None:
     return next((name for name in names if name in known()), None)
 
 
-@pytest.mark.parametrize("page", ALL, ids=lambda p: p.name)
-def test_every_option_that_a_page_names_is_one(page: Path) -> None:
+def every_code() -> Iterator[tuple[Path, str]]:
+    """Page and command, for every command of every page."""
+    for page in ALL:
+        yield from ((page, code) for code in code_of(page))
+
+
+def test_every_option_that_a_page_names_is_one() -> None:
     anyones = spelled_in_sources().union(*known().values())
     unknown = set()
-    for code in code_of(page):
+    for page, code in every_code():
         owner = owner_of(code)
         if not code.startswith(FOREIGN) and "-- " not in code:
-            unknown |= {
-                f"{owner}: {name}" for name in options_in(code) - (known()[owner] if owner else anyones)
-            }
+            others = options_in(code) - (known()[owner] if owner else anyones)
+            unknown |= {f"{page.name}: {owner}: {name}" for name in others}
     assert not unknown
 
 
@@ -122,22 +127,21 @@ def of_script(code: str) -> set[str] | None:
     return known_here | options_in((ROOT / script[1]).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("page", ALL, ids=lambda p: p.name)
-def test_every_option_of_a_script_is_the_scripts_own(page: Path) -> None:
+def test_every_option_of_a_script_is_the_scripts_own() -> None:
     unknown = set()
-    for code in code_of(page):
+    for page, code in every_code():
         own, given = of_script(code), options_in(code.partition(" -- ")[0])
-        unknown |= {f"{code}: {name}" for name in given - own} if own is not None else set()
+        unknown |= {f"{page.name}: {code}: {name}" for name in given - own} if own is not None else set()
     assert not unknown
 
 
-@pytest.mark.parametrize("page", ALL, ids=lambda p: p.name)
-def test_every_field_of_the_run_form_that_a_page_sets_is_there(page: Path) -> None:
+def test_every_field_of_the_run_form_that_a_page_sets_is_there() -> None:
     compiled = (ROOT / "pipelines/compiled/language_model.yaml").read_text(encoding="utf-8")
     form = set(re.findall(r"^#    (\w+): ", compiled, re.M))
-    ours = [code for code in code_of(page) if "yanmo run" in code or code.startswith("make")]
-    named = {name for code in ours for name in re.findall(r"(?:--set[ =]\"?|SET=\"|\s)(\w+_\w+)=", code)}
-    assert "train_steps" in form and named <= form
+    ours = {c: page.name for page in ALL for c in code_of(page) if "yanmo run" in c or c.startswith("make")}
+    field = re.compile(r"(?:--set[ =]\"?|SET=\"|\s)(\w+_\w+)=")
+    assert "train_steps" in form
+    assert [(page, n) for code, page in ours.items() for n in field.findall(code) if n not in form] == []
 
 
 def defaults_in(page: Path) -> list[tuple[str, str]]:
@@ -154,14 +158,14 @@ def defaults_in(page: Path) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("page", ALL, ids=lambda p: p.name)
-def test_defaults_in_tables_are_those_of_the_code(page: Path) -> None:
+def test_defaults_in_tables_are_those_of_the_code() -> None:
     every: dict[str, set[str]] = {}
     for stage in LANGUAGE_MODEL:
         for field in option_fields(stage.config):
             value = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
             every.setdefault(flag(field.name), set()).add(value)
-    assert [(name, value) for name, value in defaults_in(page) if value not in every.get(name, {value})] == []
+    found = [(page.name, *row) for page in ALL for row in defaults_in(page)]
+    assert [row for row in found if row[2] not in every.get(row[1], {row[2]})] == []
 
 
 def test_defaults_are_found_in_tables() -> None:
