@@ -65,6 +65,7 @@ def test_a_store_equals_itself_whatever_it_is_called(kept: Path, other: Path) ->
     assert all(rows[name].compared for name in names)
 
 
+@pytest.mark.long
 def test_a_change_of_any_file_that_is_not_named_as_left_out_is_found(kept: Path, other: Path) -> None:
     compared = 0
     for path in sorted(p for p in other.rglob("*") if p.is_file()):

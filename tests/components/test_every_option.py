@@ -66,6 +66,7 @@ def check(stage: str, name: str, text: str, by_file: bool) -> None:
     assert values_of(cls)[name].fits(value), (name, value)
 
 
+@pytest.mark.long(few=2)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_nasty_text_for_any_option_is_a_value_or_a_usage_error(stage: str) -> None:
     """On the command line each text, in a file every third: there it is read once more, and then alike."""

@@ -119,6 +119,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), name=st.sampled_from(DOCUMENTS))
 def test_whatever_a_document_holds_it_is_named_or_its_readers_get_along(

@@ -79,6 +79,7 @@ def theirs(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
     return [e.ids for e in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
 
+@pytest.mark.long
 def test_hundred_thousand_hostile_strings_survive_the_round_trip(segmenter):
     texts = TRAPS + hostile(100_000 - len(TRAPS), seed=1)
     ids = ids_of(segmenter, texts)

@@ -72,6 +72,7 @@ def tune(base, train):
     return run
 
 
+@pytest.mark.long(few=2)
 @pytest.mark.parametrize(
     "options",
     [

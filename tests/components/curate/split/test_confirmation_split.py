@@ -102,6 +102,7 @@ def test_authors_of_the_confirmation_split_are_held_out_whole(
     assert confirm and not confirm & {r["author"] for r in curated.rows("train")}
 
 
+@pytest.mark.long(few=3)
 @pytest.mark.parametrize("number", [1, 2, 4, 5, 9, 14, 15, 30, 60, 110, 200])
 def test_no_size_of_text_fails_because_of_the_third_split(
     curate: Run, write_jsonl: Callable[..., Path], number: int

@@ -78,6 +78,7 @@ def test_a_gain_that_is_told_apart_is_promoted_within_three_nights_in_nine_of_te
         assert 0.9 <= found < 0.99
 
 
+@pytest.mark.long
 @settings(max_examples=8, deadline=None)  # 0.5 s each
 @given(st.integers(1, 60), st.integers(1, 200), st.floats(0.0001, 0.5), st.booleans())
 def test_more_twins_fewer_nights_and_a_larger_error_ask_for_less(df, nights, error, is_warm):

@@ -76,6 +76,7 @@ def test_rebuilt_of_what_is_whole_nothing_is_other_than_before(told: Told) -> No
     assert rebuild(told) == 0 and said(told) == before
 
 
+@pytest.mark.long
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(lost=st.sets(st.sampled_from([*LISTS, "../channels.json", "../index.html"]), min_size=1))
 @example(lost={"2026-02.json", "2026-02.html"})

@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from champions import WITH_DATA, Channel, Night
 from ground import TEXTS, Ground, ids
 from hypothesis import HealthCheck, given, settings
@@ -152,6 +153,7 @@ def _name(output: Output) -> KeyName:
     return output.manifest.stage, output.manifest.key
 
 
+@pytest.mark.long
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )

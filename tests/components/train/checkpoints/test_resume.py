@@ -25,6 +25,7 @@ def lines(folder: Path) -> list[dict]:
     return [{k: v for k, v in line.items() if k not in clock} for line in found]
 
 
+@pytest.mark.long(few=2)
 @pytest.mark.parametrize(
     "options",
     [

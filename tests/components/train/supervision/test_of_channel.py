@@ -65,6 +65,7 @@ def noted(store: Path) -> tuple[Training, ...]:
     return read_unfinished(FileStore(store), "dev").trainings
 
 
+@pytest.mark.process
 def test_a_training_is_noted_from_its_beginning_until_it_is_judged(store: Path, tiny: Options) -> None:
     """It pauses, goes on in another run, and is then trained and waits for its verdict."""
     options = {**tiny, "steps": 40, "checkpoint_steps": 2}

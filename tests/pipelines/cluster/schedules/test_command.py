@@ -134,6 +134,7 @@ def test_one_that_was_switched_off_by_hand_differs_and_is_made_again(
     assert off["status"] == "DISABLED" and schedule("diff", suspend="true")[0] == 0
 
 
+@pytest.mark.fault(few=3)
 @pytest.mark.parametrize("kills", range(8))
 def test_an_apply_that_was_killed_anywhere_is_healed_by_the_next(
     kfp: RecurringKfp, schedule: Any, kills: int
@@ -245,6 +246,7 @@ def applied_at_once(kfp: RecurringKfp, wanted: list[Any], seed: int) -> list[str
     return said
 
 
+@pytest.mark.fault(few=1)
 @pytest.mark.parametrize("begins", ["with nothing", "with an older one"])
 @pytest.mark.parametrize("alike", [True, False], ids=["the same file", "two files"])
 def test_of_two_applies_at_once_one_schedule_is_left_and_fires(
