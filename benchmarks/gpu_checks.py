@@ -29,7 +29,7 @@ from gpu_report import FAIL, LATE, Measure, exit_code, read_line, table
 ROOT = Path(__file__).resolve().parent.parent
 PREPARED = ROOT / ".gpu"
 _ERROR = re.compile(r"(\[rank\d+\]: )?[\w.]+(Error|Exception|Interrupt|Fault): ")
-"""The last line of a traceback, as Python or a rank's torchrun writes it."""
+"""The last line of a traceback, as Python writes it."""
 _TAIL = 30
 """Lines of a check's output that are shown where it fails."""
 

@@ -216,7 +216,7 @@ def _workers_of(folder: Path) -> list[int]:
             text = path.read_bytes().decode(errors="replace")
         except OSError:
             continue
-        if "yanmo.train.worker" in text and str(folder) in text and "supervision.torchrun" not in text:
+        if "yanmo.train.worker" in text and str(folder) in text:
             found.append(int(path.parent.name))
     return found
 

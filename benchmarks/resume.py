@@ -26,16 +26,17 @@ import os
 import random
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from yanmo.common.parent import end_with_parent
+from yanmo.train.supervision.ranks import LOOPBACK_INTERFACE, environments, meeting_file
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS: list[dict[str, Any]] = [
@@ -59,17 +60,11 @@ def small_store(folder: Path) -> tuple[Path, dict[str, Any]]:
     return module.make_store(folder), dict(module.TINY)
 
 
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
-
-
-def train_rank(job_path: Path, rank: int, ranks: int, port: int, trail: Path) -> None:
+def train_rank(job_path: Path, variables: Mapping[str, str], trail: Path) -> None:
     """Never returns: one rank of a training, in a forked process."""
     end_with_parent()
-    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_PORT": port}
-    os.environ.update({k: str(v) for k, v in names.items()}, MASTER_ADDR="127.0.0.1")
+    os.environ.update(variables, GLOO_SOCKET_IFNAME=LOOPBACK_INTERFACE)
+    rank, ranks = int(variables["RANK"]), int(variables["WORLD_SIZE"])
     log = os.open(job_path.parent / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -125,12 +120,14 @@ class Training:
         reference = read_pointer(open_store(str(self.store)), "dev", "tokenize")
         config = TrainConfig(**self.options, store=str(self.store))
         path = WorkerJob(config, str(self.store), reference, None, self.folder).write()
-        ranks, port, pids = config.ranks, free_port(), []
-        for rank in range(ranks):
+        (meeting, kept), pids = meeting_file(self.folder, config.ranks), []
+        for variables in environments(config.ranks, None):
             pid = os.fork()
             if pid == 0:
-                train_rank(path, rank, ranks, port, self.folder / "samples")
+                train_rank(path, {**variables, **meeting}, self.folder / "samples")
             pids.append(pid)
+        for file in kept:
+            os.close(file)
         return pids
 
     def losses(self) -> dict[int, str]:

@@ -12,10 +12,10 @@ import json
 import os
 import platform
 import random
-import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any
 from scale_cells import CELLS, COUNTED, SIZES
 
 from yanmo.common.made_by import processor
+from yanmo.train.supervision.ranks import LOOPBACK_INTERFACE, environments, meeting_file
 
 RANK = Path(__file__).parent / "scale_rank.py"
 GROUPS = (1, 2, 4)
@@ -33,21 +34,23 @@ class Group:
     """Processes of one training."""
 
     def __init__(self, ranks: int, threads: int = 1) -> None:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        self._folder = tempfile.TemporaryDirectory(prefix="yanmo-group-")
+        meeting, kept = meeting_file(Path(self._folder.name), ranks)
+        around = {**os.environ, "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE}
         self._processes = [
             subprocess.Popen(
-                [sys.executable, str(RANK), str(rank), str(ranks), str(port)],
+                [sys.executable, str(RANK)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,
-                env=environment,
+                env={**around, **meeting, **variables},
+                pass_fds=kept,
             )
-            for rank in range(ranks)
+            for variables in environments(ranks, None)
         ]
+        for file in kept:
+            os.close(file)
 
     def tell(self, **task: Any) -> None:
         """Have all ranks begin."""

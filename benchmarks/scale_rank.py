@@ -143,9 +143,7 @@ class Rank:
 
 
 def main() -> None:
-    rank, ranks, port = (int(x) for x in sys.argv[1:4])
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks))
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     import_deepspeed("cpu")
     one = Rank(rank, ranks)

@@ -38,7 +38,6 @@ CODE = re.compile(r"`([^`]+)`")
 SCRIPT = re.compile(r"\bpython (?:-m )?((?:benchmarks|tests)[\w./]*)([^`#|;&]*)")
 TARGET = re.compile(r"(?:^|&& ?) *make ([a-z][a-z-]*)(?![\w=])")
 FOREIGN = {
-    *("local-addr", "max-restarts", "standalone", "nproc-per-node"),  # torchrun
     *("always", "dirty", "abbrev", "query-gpu", "format"),  # git describe, nvidia-smi
     *("from", "from-literal", "from-file", "for", "local", "timeout"),  # kubectl
     *("dist", "build-arg", "network", "discount_fallback"),  # pytest-xdist, docker build, KenLM's lmplz

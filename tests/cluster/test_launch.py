@@ -153,13 +153,13 @@ def test_a_name_that_is_taken_is_left_alone(cluster: RealCluster, jobs: Jobs) ->
 
 
 @pytest.mark.parametrize("by", ["auto", "job"])
-def test_an_image_without_torchrun_ends_the_launch_with_its_reason(
+def test_an_image_without_torch_ends_the_launch_with_its_reason(
     cluster: RealCluster, jobs: Jobs, by: str
 ) -> None:
     options = f"launch.image={IMAGES['data']} launch.by={by} train.seed={jobs.seed + 5}"
     job = jobs.start("launch", f"no-torch-{by}", options)
     assert jobs.ended(job) == "Failed" and code_of(cluster, job) == 78, jobs.log(job)
-    assert "torch is not installed here, nor torchrun" in jobs.log(job)
+    assert "torch is not installed here" in jobs.log(job)
 
 
 def test_a_quota_that_admits_no_pod_is_said_and_leaves_nothing(cluster: RealCluster, jobs: Jobs) -> None:

@@ -20,7 +20,7 @@ ROLES = {
     "curate": ("fork server", "worker", "tracker"),
     "tokenize": ("fork server", "worker", "tracker"),
     "evaluate": ("fork server", "worker", "tracker", "other"),
-    "train": ("torchrun", "rank", "other"),
+    "train": ("rank", "other"),
 }
 """Command -> the processes below it."""
 SIGNALS = ("KILL", "SEGV", "TERM", "STOP", "STOP and CONT")
@@ -32,7 +32,7 @@ _MORE = {
     "evaluate": ("--workers=2",),
     "train": ("--ranks=2",),
 }
-_LATEST = {"fork server": 1.0, "worker": 0.3, "tracker": 1.0, "torchrun": 6.0, "rank": 5.0, "other": 1.0}
+_LATEST = {"fork server": 1.0, "worker": 0.3, "tracker": 1.0, "rank": 5.0, "other": 1.0}
 """Seconds after its start at which a process of that role is struck at the latest."""
 _STOPPED_SECONDS = 12.0
 

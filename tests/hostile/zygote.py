@@ -226,7 +226,7 @@ def role_of(pid: int) -> str:
     line, parent = _line_of(pid), _line_of(_parent_of(pid))
     if "multiprocessing.forkserver" in line:
         return "worker" if "multiprocessing.forkserver" in parent else "fork server"
-    roles = {"resource_tracker": "tracker", "train.supervision.torchrun": "torchrun", "train.worker": "rank"}
+    roles = {"resource_tracker": "tracker", "train.worker": "rank"}
     return next((role for mark, role in roles.items() if mark in line), "other")
 
 

@@ -148,7 +148,7 @@ class Training:
                 text = Path(f"/proc/{pid}/cmdline").read_bytes()
             except OSError:
                 continue
-            if b"yanmo.train.worker" in text and b"torchrun" not in text:
+            if b"yanmo.train.worker" in text:
                 found.append(pid)
         return found
 

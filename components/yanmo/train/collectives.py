@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from yanmo.train.backends import process_group
+
 
 class Collectives:
     """The ranks of one engine; every method is called by all of them together."""
@@ -50,9 +52,5 @@ class Collectives:
             dist.broadcast(numbers, 0, group=self._group)
 
     def from_first(self, value: Any) -> Any:
-        """Rank 0's value, on every rank."""
-        if self._ranks == 1:
-            return value
-        box = [value]
-        dist.broadcast_object_list(box, group=self._group)
-        return box[0]
+        """Rank 0's value, on every rank; of JSON's kinds."""
+        return value if self._ranks == 1 else process_group.from_first(value, self._group)

@@ -47,7 +47,7 @@ class TrainConfig(
     BudgetOptions,
     StageOptions,
 ):
-    """Train a language model on a token cache, with DeepSpeed under torchrun and exact resume."""
+    """Train a language model on a token cache, with DeepSpeed, one rank per device, and exact resume."""
 
     token_cache: str = input_ref("token cache to train on", stages=("tokenize",))
     model: str = input_ref(

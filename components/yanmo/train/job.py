@@ -13,8 +13,8 @@
     nodes/1/             of several nodes' shared folder, what belongs to node 1 alone: its own job.json,
                          heartbeats and workers.log
 
-How a rank ended is a marked line in its log, which is a pipe: torchrun hides exit codes (measured with torch
-2.13), and a file could not be written to a full disk, which is one possible ending.
+How a rank ended is a marked line in its log, which is a pipe: an exit code says little, and a file could not
+be written to a full disk, which is one possible ending.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ from yanmo.train.health.watchdog import forget_heartbeats
 STOP, METRICS, EXPORT, CHECKPOINTS, RESULT = "stop", "metrics.jsonl", "export", "checkpoints", "result.json"
 MICRO_BATCH, TRACE, FLOPS = "micro_batch.json", "trace.json.gz", "flops.json"
 NODES = "nodes"
+MEETING = "YANMO_RANKS"
+"""The variable that names the file in which the ranks of one node meet."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +69,6 @@ class Place:
     @property
     def first_rank(self) -> int:
         return self.node * self.ranks
-
-    def enter(self) -> None:
-        """Give this process, which torchrun started as one of this node, its place among all nodes.
-
-        torchrun serves this node alone, so that it needs no network: the supervisors bring the nodes together
-        and end them together (nodes/leader.py). Rank 0 serves the ranks' store at `address` itself.
-        """
-        rank = self.first_rank + int(os.environ.get("LOCAL_RANK", 0))
-        world = {"RANK": rank, "WORLD_SIZE": self.nnodes * self.ranks, "GROUP_RANK": self.node}
-        world |= {"ROLE_RANK": rank, "ROLE_WORLD_SIZE": world["WORLD_SIZE"], "GROUP_WORLD_SIZE": self.nnodes}
-        at = {"MASTER_ADDR": self.address, "MASTER_PORT": str(self.port)}
-        os.environ.update({name: str(value) for name, value in world.items()} | at)
-        os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
 
 
 @dataclass(frozen=True)

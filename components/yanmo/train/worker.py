@@ -1,4 +1,4 @@
-"""One rank of a training: `python -m yanmo.train.worker JOB.json`, under torchrun or with its variables."""
+"""One rank of a training: `python -m yanmo.train.worker JOB.json`; RANK and WORLD_SIZE say which one."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ def main(path: Path) -> int:
     """Train as one rank, send a status to the supervisor, and end the process with 0 or 1."""
     end_with_parent()
     work = WorkerJob.read(path)
-    if work.place:
-        work.place.enter()
     rank = int(os.environ.get("RANK", 0))
     level = work.options.log_level if rank == 0 else "warning"
     setup(level, "train", work.options.log_format, rank)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -45,15 +41,7 @@ def found(alone, tmp_path_factory) -> list[dict]:
     """What each of two ranks found."""
     folder = tmp_path_factory.mktemp("ranks")
     torch.save(alone["torch"]["state"], folder / "state.pt")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = str(s.getsockname()[1])
-    env = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    command = [sys.executable, str(SCRIPT), str(folder / "state.pt"), str(folder / "out")]
-    ranks = [
-        subprocess.Popen(command, env={**env, "RANK": str(n), "LOCAL_RANK": str(n)}, stderr=subprocess.PIPE)
-        for n in range(2)
-    ]
+    ranks = two_ranks.start(folder)
     try:
         said = [process.communicate(timeout=500)[1].decode() for process in ranks]
     finally:

@@ -6,6 +6,8 @@ weights, and hands its state on to itself and to the next one; what they found g
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.train.backends.open_engine import open_engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
+from yanmo.train.supervision.ranks import LOOPBACK_INTERFACE, environments, meeting_file
 
 SHAPE = DecoderConfig(
     vocab_size=61,  # odd: partitions end inside of matrices
@@ -141,6 +144,20 @@ def poisoned(engine: Any) -> tuple[bool, bool]:
         engine.decoder.model.norm.forward = plain
     after = joined(parts(engine))
     return moved, all(torch.equal(before[key], after[key]) for key in before)
+
+
+def start(folder: Path) -> list[subprocess.Popen[bytes]]:
+    """Two ranks of this program; `folder` holds state.pt, and what they found afterwards."""
+    meeting, kept = meeting_file(folder, 2)
+    env = {**os.environ, **meeting, "GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE}
+    command = [sys.executable, __file__, str(folder / "state.pt"), str(folder / "out")]
+    started = [
+        subprocess.Popen(command, env={**env, **variables}, stderr=subprocess.PIPE, pass_fds=kept)
+        for variables in environments(2, None)
+    ]
+    for file in kept:
+        os.close(file)
+    return started
 
 
 def main(state_path: Path, out: str) -> None:

@@ -2,8 +2,8 @@
 
 Python imports a module of this name at start-up; the torture puts this folder on PYTHONPATH. CPython raises
 audit events (PEP 578) before a file is opened, linked, renamed or removed and before a request is sent, in
-the stage itself, its worker processes and torchrun's ranks alike. So a kill can be aimed at the moment before
-a commit, and the stages need no hook.
+the stage itself, its worker processes and a training's ranks alike. So a kill can be aimed at the moment
+before a commit, and the stages need no hook.
 
     YANMO_WITNESS        a FIFO; one line per event, `seconds pid event name` (seconds of the monotonic clock)
     YANMO_CLOCK_OFFSET   seconds that this process's wall clock is wrong by; `1000@MANIFEST` jumps when the
@@ -71,7 +71,7 @@ def _jump(setting: str) -> None:
         def utcnow(cls):  # type: ignore[no-untyped-def]
             return cls.fromtimestamp(wrong_time(), datetime.UTC).replace(tzinfo=None)
 
-    # torch's rendezvous pickles one: it must be found under its own name.
+    # What pickles one has to find it under its own name.
     WrongDatetime.__name__ = WrongDatetime.__qualname__ = "datetime"
     WrongDatetime.__module__ = "datetime"
 

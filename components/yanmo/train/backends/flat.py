@@ -8,6 +8,7 @@ slicing.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -22,6 +23,7 @@ from torch import Tensor
 from yanmo.model.attention import document_bounds
 from yanmo.model.decoder import Decoder
 from yanmo.model.lora import adapt
+from yanmo.train.backends import process_group
 from yanmo.train.backends.engine import WEIGHT, Part, StateReader
 from yanmo.train.backends.loss_scale import LossScale
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, cut_places
@@ -60,10 +62,16 @@ class FlatEngine:
         self.flats, self.pieces = flats, pieces
         if self.device.type == "cuda":
             self.optimizer.orthogonalizes_on = self.device
-        everyone: list[Any] = [pieces]
+        everyone = [pieces]
         if self.world_size > 1:
-            everyone = [None] * self.world_size
-            dist.all_gather_object(everyone, pieces)
+            own = [[dataclasses.astuple(piece) for piece in group] for group in pieces]
+            everyone = [
+                [
+                    [Piece(name, torch.Size(shape), *numbers) for name, shape, *numbers in group]
+                    for group in all_
+                ]
+                for all_ in process_group.gather(own, self.device)
+            ]
         for i, flat in enumerate(flats):
             self.optimizer.locate(flat, pieces[i], cut_places(theirs[i] for theirs in everyone))
             self.optimizer.make_states(flat, self._is_muon(i))

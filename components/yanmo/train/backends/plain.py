@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from yanmo.model.decoder import Decoder
+from yanmo.train.backends import process_group
 from yanmo.train.backends.engine import Part, StateReader
 from yanmo.train.backends.flat import FlatEngine, collective_timeout
 from yanmo.train.backends.loss_module import LossModule
@@ -40,10 +41,7 @@ class PlainEngine(FlatEngine):
         if device == "cuda":
             self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
             torch.cuda.set_device(self.device)
-        if not dist.is_initialized():
-            dist.init_process_group(
-                "nccl" if device == "cuda" else "gloo", timeout=collective_timeout(options)
-            )
+        process_group.join("nccl" if device == "cuda" else "gloo", collective_timeout(options))
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.options, self.decoder = options, decoder.to(self.device)
         self._dtype = DTYPES[options.precision]

@@ -25,6 +25,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from yanmo.model.decoder import Decoder
+from yanmo.train.backends import process_group
 from yanmo.train.backends.engine import StateReader
 from yanmo.train.backends.flat import FlatEngine, collective_timeout, copy_with, trained
 from yanmo.train.backends.loss_module import LossModule
@@ -118,7 +119,8 @@ class ZeroEngine(FlatEngine):
             self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
             torch.cuda.set_device(self.device)
         backend = "nccl" if device == "cuda" else "gloo"
-        deepspeed.init_distributed(backend, timeout=collective_timeout(options), verbose=False)
+        process_group.join(backend, collective_timeout(options))
+        deepspeed.init_distributed(backend, verbose=False)  # takes the group that is there
         self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
         self.options, self.decoder = options, decoder
         self._shapes = {name: p.shape for name, p in trained(decoder)}

@@ -37,7 +37,7 @@ from yanmo.train.options.nodes_options import longest_silence
 from yanmo.train.supervision.automatic import TrainRun, check_machine
 from yanmo.train.supervision.ending import RankLook
 from yanmo.train.supervision.stop_requests import stop_requests
-from yanmo.train.supervision.worker_group import Frozen, WorkersLog, end, start, watch
+from yanmo.train.supervision.worker_group import Frozen, WorkersLog, start, watch
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
@@ -166,8 +166,8 @@ class Follower:
         self._stopping.clear()
         memory = MemoryGroup()
         killed_before = memory.kills()
-        process = start(options, task.write(), task.place)
-        workers_log = WorkersLog(process, task.own / "workers.log", first)
+        group = start(options, task.write(), task.place)
+        workers_log = WorkersLog(group, task.own / "workers.log")
         workers_log.start()
         looks: Mapping[int, RankLook] = {}
         frozen: Frozen | None = None
@@ -180,7 +180,7 @@ class Follower:
                     self._pass_on(workers_log)
 
                 looks = watch(
-                    process,
+                    group,
                     workers_log,
                     task.own,
                     ranks=options.ranks,
@@ -195,20 +195,17 @@ class Follower:
         except Frozen as error:
             frozen, looks = error, error.looks
         finally:
-            end(process)
+            group.end()
         workers_log.wait()
         statuses = {status.rank: status.state for status in workers_log.statuses}
         gauges.ended(well=len(statuses) == options.ranks and "failed" not in statuses.values())
         self._send_statuses(workers_log)
         mine = range(first, first + options.ranks)
         lost = [rank for rank in mine if rank not in statuses]
-        codes = workers_log.codes
-        if options.ranks == 1 and process.returncode:
-            codes = {first: process.returncode}
         self._wire.send(
             "ended",
             window=self._window_number,
-            codes=codes,
+            codes=dict(group.codes),
             looks={rank: (look.state, look.answers) for rank, look in looks.items()},
             doings=doings(task.own),
             said=workers_log.said,

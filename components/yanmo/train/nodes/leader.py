@@ -41,7 +41,7 @@ from yanmo.train.nodes.parts import PARTS
 from yanmo.train.nodes.reception import Reception
 from yanmo.train.nodes.wire import Message, NodeLost, interface_of
 from yanmo.train.options.nodes_options import longest_silence
-from yanmo.train.supervision.torchrun import LOOPBACK
+from yanmo.train.supervision.ranks import LOOPBACK
 from yanmo.train.supervision.worker_group import Frozen
 
 log = logging.getLogger(__name__)

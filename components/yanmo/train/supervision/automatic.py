@@ -158,7 +158,7 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
     options: TrainConfig = run.options
     if importlib.util.find_spec("torch") is None:
         raise EnvironmentFault(
-            "torch is not installed here, nor torchrun: give the nodes of a cluster the image yanmo-train, "
+            "torch is not installed here: give the nodes of a cluster the image yanmo-train, "
             "or `pip install` Yanmo with its extra train"
         )
     if _lacks_deepspeed(options):

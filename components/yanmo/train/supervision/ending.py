@@ -8,7 +8,7 @@ What tells it, in this order:
    thread no longer touches its file. The other ranks' watchdogs end them as they wait, and only report that.
 3. Where all are alive and none goes on: the rank whose main thread is in no collective while others' are,
    else the one whose step is the lowest. Else nobody can tell, and the card says that.
-4. A rank without a word was killed; torchrun says by which signal, and which was the first (torchrun.py).
+4. A rank without a word was killed; its exit code says by which signal, and which was the first (ranks.py).
 
 Alternative not taken: torchelastic's error files. They hold the exception of a rank that raises, which a
 status has already, and nothing of one that is killed or stands still.
@@ -132,6 +132,8 @@ def raise_failure(ending: Ending) -> None:
     failed = [s for s in ending.statuses if s.state == "failed"]
     causes = [s for s in failed if not s.follows]
     missing = sorted(set(range(ending.ranks)) - {s.rank for s in ending.statuses})
+    if failed and all(ending.codes.get(rank) == -signal.SIGTERM for rank in missing):
+        missing = []  # they were asked to end as that one had failed
     frozen = _frozen(ending.looks)
     raised = [s for s in causes if not s.hung]
     signalled = [rank for rank in _by_signal(ending.codes) if rank in missing]
@@ -149,11 +151,11 @@ def raise_failure(ending: Ending) -> None:
         by_code = [rank for rank in ending.codes if rank in missing]
         raise _lost(ending, (signalled or by_code or missing)[0])
     if failed:
-        raise _raised(ending, min(failed, key=lambda s: s.time))
+        raise _cut_off(ending, min(failed, key=lambda s: s.time))
 
 
 def _by_signal(codes: Mapping[int, int]) -> list[int]:
-    """Ranks that a signal ended, the first one first; torchrun itself ends those that are left by SIGTERM."""
+    """Ranks that a signal ended, the first one first; those that are left are ended by SIGTERM."""
     return [rank for rank, code in codes.items() if code < 0 and -code != signal.SIGTERM]
 
 
@@ -251,9 +253,19 @@ def _raised(ending: Ending, status: Status) -> Exception:
     return _with(ending, error, status.rank, status.message, "lost it")
 
 
+def _cut_off(ending: Ending, status: Status) -> Exception:
+    """Of a rank that lost its connection to another, where none has failed."""
+    why = f"lost its connection to another rank, though none had failed: {status.message}"
+    error = WorkerLost(
+        f"rank {status.rank} of {ending.ranks} {why}; run the same command again to go on from the last "
+        "checkpoint"
+    )
+    return _with(ending, error, status.rank, why, "lost it")
+
+
 def _never(ending: Ending, rank: int) -> Exception:
     error = WorkerLost(
-        f"rank {rank} of {ending.ranks} never started: torchrun could not bring the ranks together, or "
+        f"rank {rank} of {ending.ranks} never started: it was not found, or "
         "Python could not begin. Mend what the last lines of the log report, and run the same "
         f"command again:\n{ending.tail}"
     )

@@ -36,7 +36,7 @@ from yanmo.train.nodes.leader import Leader
 from yanmo.train.options.machine_options import AUTO
 from yanmo.train.supervision.automatic import TrainRun
 from yanmo.train.supervision.contest import NEAR, Contest, contest
-from yanmo.train.supervision.worker_group import WorkersLog, end, start, watch
+from yanmo.train.supervision.worker_group import WorkersLog, start, watch
 
 log = logging.getLogger(__name__)
 _WARM_STEPS, _STEPS = 4, 12
@@ -57,7 +57,7 @@ def prepare(run: TrainRun) -> Prepared[Leader | None]:
     if os.environ.get("TORCHELASTIC_RUN_ID"):
         raise UsageError(
             "started by torchrun: run `yanmo train` itself, once on each node, with --nnodes and --ranks; "
-            "it starts its ranks by a torchrun of its own (docs/nodes.md)"
+            "it starts its ranks itself (docs/nodes.md)"
         )
     _refuse_forbidden(run)
     if run.options.benchmark:
@@ -214,12 +214,12 @@ def tokens_per_second(run: TrainRun, options: TrainConfig) -> float:
         folder = Path(name)
         cache = run.input("token_cache").reference
         task = WorkerJob(options, run.store.uri, cache, model.reference if model else None, folder)
-        process = start(options, task.write())
-        workers_log = WorkersLog(process, folder / "workers.log")
+        group = start(options, task.write())
+        workers_log = WorkersLog(group, folder / "workers.log")
         workers_log.start()
         try:
             watch(
-                process,
+                group,
                 workers_log,
                 folder,
                 ranks=options.ranks,
@@ -228,7 +228,7 @@ def tokens_per_second(run: TrainRun, options: TrainConfig) -> float:
                 each_time=lambda: None,
             )
         finally:
-            end(process)
+            group.end()
         workers_log.wait()
         lines = [x for x in read_metrics(folder / job.METRICS) if "loss" in x][_WARM_STEPS:]
     if not lines or any(status.state != "done" for status in workers_log.statuses):

@@ -32,7 +32,7 @@ class Startup:
     ) -> None:
         """Args:
         first_rank: of this node's.
-        last_line: gives the last thing that a worker or torchrun wrote.
+        last_line: gives the last thing that a worker wrote.
         """
         self._folder, self._last_line = folder, last_line
         self._ranks = range(first_rank, first_rank + ranks)

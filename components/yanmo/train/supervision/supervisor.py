@@ -1,4 +1,4 @@
-"""`yanmo train`: checks, starts the workers with torchrun, watches them, commits the model.
+"""`yanmo train`: checks, starts the ranks, watches them, commits the model.
 
 The supervisor never imports torch: it stays small and answers /metrics and signals whatever the workers do.
 """

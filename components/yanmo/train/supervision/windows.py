@@ -30,8 +30,9 @@ from yanmo.train.nodes.leader import Leader
 from yanmo.train.nodes.node import NodeEnd
 from yanmo.train.supervision.ending import Ending, RankLook, of_frozen, of_memory, raise_failure
 from yanmo.train.supervision.power import power_limit
+from yanmo.train.supervision.ranks import Ranks
 from yanmo.train.supervision.stop_requests import stop_requests
-from yanmo.train.supervision.worker_group import FOLLOW_SECONDS, Frozen, WorkersLog, end, start, watch
+from yanmo.train.supervision.worker_group import FOLLOW_SECONDS, Frozen, WorkersLog, start, watch
 from yanmo.train.time_window import TimeWindow, TimeWindows
 
 log = logging.getLogger(__name__)
@@ -147,14 +148,14 @@ def _one_window(
     gauges.starting(options.ranks, options.steps, options.checkpoint_seconds, nodes=options.nnodes)
     with power_limit(task.options.power_watts):
         task = others.begin(task, uploader.work_name) if others else task
-        process = start(task.options, task.write(), task.place)
-        workers_log = WorkersLog(process, task.folder / "workers.log")
+        group = start(task.options, task.write(), task.place)
+        workers_log = WorkersLog(group, task.folder / "workers.log")
         workers_log.start()
         looks: Mapping[int, RankLook] = {}
         try:
             with uploader:
                 looks = watch(
-                    process,
+                    group,
                     workers_log,
                     task.folder,
                     ranks=task.options.ranks,
@@ -168,10 +169,10 @@ def _one_window(
         except BaseException as error:
             gauges.ended(well=False)
             if isinstance(error, Frozen) and error.looks:
-                of_frozen(_ending(task, workers_log, error.looks), error.rank, error)
+                of_frozen(_ending(task, workers_log, group, error.looks), error.rank, error)
             raise
         finally:
-            end(process)
+            group.end()
             ends = others.end(stopping) if others else ends
         workers_log.wait()
         if others:
@@ -183,9 +184,7 @@ def _one_window(
         full += _killed(workers_log.statuses, range(task.options.ranks))
     for one in ends.values():
         full += _killed(workers_log.statuses, one.killed)
-    if task.options.ranks == 1 and process.returncode:
-        workers_log.codes = {0: process.returncode}
-    return _outcome(task, _ending(task, workers_log, looks, ends), full, memory)
+    return _outcome(task, _ending(task, workers_log, group, looks, ends), full, memory)
 
 
 def _outcome(
@@ -226,6 +225,7 @@ def _wait_for(others: Leader, workers_log: WorkersLog, look: Callable[[], None])
 def _ending(
     task: WorkerJob,
     workers_log: WorkersLog,
+    group: Ranks,
     looks: Mapping[int, RankLook],
     ends: Mapping[int, NodeEnd] | None = None,
 ) -> Ending:
@@ -239,7 +239,7 @@ def _ending(
         of_a_node=task.options.ranks if task.options.nnodes > 1 else 0,
         statuses=workers_log.statuses,
         doings=doings(task.folder),
-        codes=workers_log.codes,
+        codes=dict(group.codes),
         looks=looks,
         said=workers_log.said,
         tail=workers_log.tail,

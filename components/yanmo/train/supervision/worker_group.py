@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -22,8 +21,8 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import Heartbeats, alive
 from yanmo.train.job import Place, Status, parse_status
 from yanmo.train.supervision.ending import RankLook, looks_of
+from yanmo.train.supervision.ranks import LOOPBACK_INTERFACE, Ranks, environments, meeting_file
 from yanmo.train.supervision.startup import Startup
-from yanmo.train.supervision.torchrun import LOOPBACK, LOOPBACK_INTERFACE, parse_codes
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +44,10 @@ _SPINS = "3000"
 By itself it looks 300,000 times, and where other work wants the cores, it takes them from the thread that
 it waits for (measured: docs/train.md#speed).
 """
-_ALONE = {
-    **{"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0", "ROLE_RANK": "0"},
-    **{"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "1", "ROLE_WORLD_SIZE": "1"},
-    **{"MASTER_ADDR": LOOPBACK, "MASTER_PORT": "0", "TORCHELASTIC_USE_AGENT_STORE": "False"},
-}
-"""What torchrun would tell a rank that is alone. Nobody else connects to it, so any free port does."""
+_ADDRESSES = ("NCCL_COMM_ID", "NCCL_RAS_ADDR")
+"""Variables by which NCCL would listen elsewhere than at its interface."""
+_OF_LAUNCHERS = ("PET_", "TORCHELASTIC_")
+"""How variables begin by which a launcher tells torch's ranks of each other: ours are told by us alone."""
 
 
 class Frozen(WorkerLost):
@@ -62,30 +59,16 @@ class Frozen(WorkerLost):
     """The one that stands still, where it is one."""
 
 
-def start(options: TrainConfig, job_path: Path, place: Place | None = None) -> subprocess.Popen[bytes]:
-    """Start the workers of this node: torchrun with one per rank, or the only one itself.
+def start(options: TrainConfig, job_path: Path, place: Place | None = None) -> Ranks:
+    """Start the ranks of this node.
 
     Args:
         place: where they stand among those of several nodes.
-
-    torchrun imports torch before it starts a worker: 2 CPU-seconds and as much waiting at each start, and
-    for a single rank it has nothing to do.
     """
-    worker = ["-m", "yanmo.train.worker", str(job_path)]
-    torchrun = [
-        *("-m", "yanmo.train.supervision.torchrun", "--standalone", "--max-restarts=0"),
-        *(f"--local-addr={LOOPBACK}", f"--nproc-per-node={options.ranks}"),
-    ]
-    is_alone = options.ranks == 1
-    command = [sys.executable, *([] if is_alone else torchrun), *worker]
-    # Our own torchrun would read what the launcher has said of the nodes, and wait for them.
-    around = {name: text for name, text in os.environ.items() if not name.startswith("PET_")}
+    around = {name: text for name, text in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
     env = {
-        "GLOO_SOCKET_IFNAME": place.interface if place else LOOPBACK_INTERFACE,
         **around,
-        **(_ALONE if is_alone else {}),
         "OMP_NUM_THREADS": str(options.threads),
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(_GRACE_SECONDS)),
         "PYTHONWARNINGS": "ignore",
         PARENT: str(os.getpid()),
         # Sums in another order have other last digits; this keeps runs on one machine equal.
@@ -93,15 +76,25 @@ def start(options: TrainConfig, job_path: Path, place: Place | None = None) -> s
     }
     if "OMP_WAIT_POLICY" not in env:
         env.setdefault("GOMP_SPINCOUNT", _SPINS)
-    # A session of its own: Ctrl-C reaches only the supervisor, which asks for an orderly stop. What the
-    # workers' libraries print goes to their log: stdout is the supervisor's, and may be read by a script.
-    return subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-    )
+    kept: tuple[int, ...] = ()
+    if place:
+        env.setdefault("GLOO_SOCKET_IFNAME", place.interface)
+    else:  # nobody beyond this machine has to reach a rank, whatever the environment says
+        env = {name: text for name, text in env.items() if name not in _ADDRESSES}
+        env |= {"GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE, "NCCL_SOCKET_IFNAME": f"={LOOPBACK_INTERFACE}"}
+        meeting, kept = meeting_file(job_path.parent, options.ranks)
+        env |= meeting
+    command = [sys.executable, "-m", "yanmo.train.worker", str(job_path)]
+    try:
+        of_ranks = [{**env, **variables} for variables in environments(options.ranks, place)]
+        return Ranks(command, of_ranks, place.first_rank if place else 0, kept)
+    finally:
+        for file in kept:
+            os.close(file)
 
 
 def watch(
-    process: subprocess.Popen[bytes],
+    group: Ranks,
     workers_log: WorkersLog,
     folder: Path,
     *,
@@ -129,7 +122,7 @@ def watch(
     failed_at, heartbeats, signs = 0.0, Heartbeats(folder), alive(folder)
     looks: Mapping[int, RankLook] = {}
     startup = Startup(folder, ranks, lambda: workers_log.last_line, first_rank=first_rank)
-    while process.poll() is None:
+    while not group.have_ended:
         time.sleep(_POLL_SECONDS)
         each_time()
         now = time.monotonic()
@@ -141,7 +134,8 @@ def watch(
             )
             error.looks = looks_of(folder, unheard)
             raise error
-        if not failed_at and any(status.state == "failed" for status in workers_log.statuses):
+        has_failed = bool(group.codes) or any(status.state == "failed" for status in workers_log.statuses)
+        if has_failed and not failed_at:
             failed_at, looks = now, looks_of(folder, unheard)
         if failed_at and now - failed_at > FOLLOW_SECONDS:
             return looks
@@ -171,32 +165,19 @@ def watch(
     return looks
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End the only worker, or torchrun and its workers, if they still run (they end with it: worker.py)."""
-    if process.poll() is None:
-        process.kill()
-        process.wait()
-
-
 class WorkersLog(threading.Thread):
-    """Reads all that the workers and torchrun write, even if the disk is full.
+    """Reads all that the workers write, even if the disk is full.
 
     Our own lines are shown at once, all lines go to workers.log, and statuses are collected.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], path: Path, first_rank: int = 0) -> None:
-        """Args:
-        first_rank: of this node's; torchrun counts its own from 0.
-        """
+    def __init__(self, group: Ranks, path: Path) -> None:
         super().__init__(daemon=True)
-        assert process.stdout is not None
-        self._pipe, self._path, self._first_rank = process.stdout, path, first_rank
+        self._pipe, self._path = group.stdout, path
         self._tail: deque[str] = deque(maxlen=15)
         self.statuses: list[Status] = []
         self.statuses_sent = 0
         """How many of them were passed on to another node."""
-        self.codes: dict[int, int] = {}
-        """Exit codes of ranks that failed, as torchrun tells them."""
         self.said: dict[int, str] = {}
         """The last line of each rank."""
 
@@ -208,15 +189,11 @@ class WorkersLog(threading.Thread):
                 if status is not None:
                     self.statuses.append(status)
                     continue
-                codes = parse_codes(line)
-                if codes is not None:
-                    self.codes |= {self._first_rank + rank: code for rank, code in codes.items()}
-                    continue
                 text = line.decode(errors="replace")
                 self._tail.append(text)
                 with suppress(OSError):  # a full disk
                     file.write(line)
-                own = read_line(text.rstrip("\n"))  # the rest, torchrun's and libraries', is in workers.log
+                own = read_line(text.rstrip("\n"))  # the rest, of libraries, is in workers.log
                 if own and own.stage == "train":
                     rank, words = _whose(own)
                     self.said[rank] = words

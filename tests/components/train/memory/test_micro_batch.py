@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import subprocess
+import os
 import sys
 import time
 
@@ -84,9 +84,10 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     from yanmo.train.metrics.declared import METRICS
     from yanmo.train.metrics.gauges import MetricsGauges
     from yanmo.train.supervision import windows
+    from yanmo.train.supervision.ranks import Ranks
 
     code = "from yanmo.train.job import failure; failure(1, MemoryError()).send()"
-    full = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    full = Ranks([sys.executable, "-c", code], [os.environ])
     monkeypatch.setattr(windows, "start", lambda options, path, place: full)
     store = open_store(str(tmp_path))
     lease = Lease(store, "runs/train/key/LEASE.json", "one")

@@ -23,7 +23,6 @@ from yanmo.store.runs.failure_card import Card, details_of
 from yanmo.train.health.watchdog import TRAINING, doings, heartbeat_path
 from yanmo.train.job import Status
 from yanmo.train.supervision.ending import Ending, RankLook, raise_failure
-from yanmo.train.supervision.torchrun import parse_codes, send_codes
 
 DOINGS = {0: "training step 5", 1: "training step 5"}
 FOLLOWED = Status(0, "failed", follows=True, exit_code=70, message="Connection closed by peer")
@@ -73,14 +72,23 @@ def test_done_and_paused_ranks_raise_nothing():
     raise_failure(Ending(ranks=2, statuses=[Status(0, "paused"), Status(1, "paused")]))
 
 
-def test_of_ranks_that_torchrun_ended_the_one_that_died_first_is_named():
-    """Where one is killed while torch is imported, torchrun ends the other by SIGTERM: both say nothing."""
+def test_of_ranks_that_were_ended_the_one_that_died_first_is_named():
+    """Where one is killed while torch is imported, the other is ended by SIGTERM: both say nothing."""
     card = card_of(codes={1: -signal.SIGKILL, 0: -signal.SIGTERM})
     assert card.where == "rank 1 of 2, in training step 5" and "killed by SIGKILL" in card.why
-    late = card_of(codes={0: -signal.SIGKILL, 1: -signal.SIGKILL})  # torchrun's own, after its patience
+    late = card_of(codes={0: -signal.SIGKILL, 1: -signal.SIGKILL})  # both at once
     assert late.where.startswith("rank 0")
     crash = card_of(codes={1: -signal.SIGSEGV, 0: 1}, statuses=[FOLLOWED])
     assert crash.where.startswith("rank 1") and "SIGSEGV" in crash.why
+
+
+@pytest.mark.parametrize("doing", [DOINGS, {0: "joining the other ranks"}], ids=["training", "starting"])
+def test_a_connection_that_broke_is_not_blamed_on_the_rank_that_was_asked_to_end_for_it(doing):
+    """Somebody who connects to gloo's port and talks nonsense; the other rank has not begun, or trains."""
+    error = error_of(codes={0: 1, 1: -signal.SIGTERM}, statuses=[FOLLOWED], doings=doing)
+    assert isinstance(error, WorkerLost) and exit_code(error) == ExitCode.RETRY
+    assert str(error).startswith("rank 0 of 2 lost its connection to another rank, though none had failed")
+    assert details_of(error).where.startswith("rank 0 of 2")
 
 
 def test_a_crash_is_the_cause_of_an_error_that_came_after_it_and_not_before():
@@ -120,14 +128,6 @@ def test_many_ranks_share_a_line():
         "ranks 0 to 2, 4 to 39, 41 to 63 lost it, in training step 9",
         "rank 40 had not begun",
     )
-
-
-def test_exit_codes_go_through_the_log_in_their_order(capfd):
-    send_codes({1: -9, 0: -15})
-    line = capfd.readouterr().err.encode()
-    assert list(parse_codes(line).items()) == [(1, -9), (0, -15)]
-    assert parse_codes(b"half a " + line) == {1: -9, 0: -15}
-    assert parse_codes(b"an ordinary line\n") is None and parse_codes(line[:-4]) is None
 
 
 # Real processes.

@@ -20,6 +20,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import STARTS, TRAINING, Watchdog, doings, forget_heartbeats
 from yanmo.train.job import WorkerJob
 from yanmo.train.supervision import startup, worker_group
+from yanmo.train.supervision.ranks import Ranks
 from yanmo.train.supervision.startup import Startup
 from yanmo.train.supervision.worker_group import WorkersLog
 
@@ -171,9 +172,7 @@ def test_the_first_look_after_a_rank_was_started_finds_what_it_does(folder):
 def test_a_real_worker_that_starts_slowly_is_described_until_its_second_step(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(startup, "_SAY_SECONDS", 0.5)
     caplog.set_level(logging.INFO, "yanmo")
-    process = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    process = Ranks([sys.executable, "-c", WORKER, str(tmp_path)], [os.environ])
     said = WorkersLog(process, tmp_path / "workers.log")
     said.start()
     worker_group.watch(
@@ -187,21 +186,21 @@ def test_a_real_worker_that_starts_slowly_is_described_until_its_second_step(tmp
 def test_workers_that_never_begin_end_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(worker_group, "FROZEN_SECONDS", 0.5)
     code = "import time; print('nobody there', flush=True); time.sleep(600)"
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    process = Ranks([sys.executable, "-c", code], [os.environ])
     said = WorkersLog(process, tmp_path / "workers.log")
     said.start()
     with pytest.raises(worker_group.Frozen, match=r"none of 2 workers has begun(.|\n)*nobody there"):
         worker_group.watch(
             process, said, tmp_path, ranks=2, hang_seconds=2.0, stopping=[], each_time=lambda: None
         )  # fmt: skip
-    worker_group.end(process)
+    process.end()
     said.wait()
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(("backend", "ranks"), [("deepspeed", 2), ("torch", 1)])
 def test_a_host_name_that_does_not_resolve_is_no_hindrance(store, tiny, backend, ranks):
-    """Two ranks meet through torchrun; a single one is started without it."""
+    """Two ranks meet over the loopback interface; a single one meets nobody."""
     reason = cannot_be_nameless()
     if reason:
         pytest.skip(reason)

@@ -74,7 +74,7 @@ def processes_of(folder: Path) -> list[int]:
             text = path.read_bytes().decode()
         except OSError:
             continue
-        if "yanmo.train.worker" in text and str(folder) in text and "supervision.torchrun" not in text:
+        if "yanmo.train.worker" in text and str(folder) in text:
             found.append(int(path.parent.name))
     return found
 
@@ -160,14 +160,15 @@ def test_kill_9_at_any_step_changes_no_digit(store, tiny, tmp_path):
 
 
 @pytest.mark.process
-def test_a_killed_supervisor_leaves_no_workers_behind(store, tiny):
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_killed_supervisor_leaves_no_workers_behind(store, tiny, ranks):
     process = subprocess.Popen(
-        command(store, {**tiny, "steps": 5000, "backend": "torch"}), stderr=subprocess.DEVNULL
+        command(store, {**tiny, "steps": 5000, "backend": "torch", "ranks": ranks}), stderr=subprocess.DEVNULL
     )
     folder = folder_of(store)
     wait_for_step(folder, 2)
-    (worker,) = processes_of(folder)
-    assert int(fields_of(worker)[1]) == process.pid, "a single rank needs no torchrun, which imports torch"
+    workers = processes_of(folder)
+    assert [int(fields_of(worker)[1]) for worker in workers] == [process.pid] * ranks
     process.kill()
     process.wait()
     end = time.monotonic() + 30

@@ -195,7 +195,7 @@ def workers_of(folder: Path) -> list[int]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             text = path.read_bytes().decode(errors="replace")
-            if "yanmo.train.worker" in text and str(folder) in text and "torchrun" not in text:
+            if "yanmo.train.worker" in text and str(folder) in text:
                 found.append(int(path.parent.name))
     return found
 
