@@ -10,6 +10,7 @@ import pytest
 from network_policies import Peer, allowed, selects
 from rendered import OVERLAYS, named
 
+from yanmo_pipelines.cluster.launch.training import LAUNCH
 from yanmo_pipelines.resources import METRICS_PORT, labels_of
 
 RECORDED = json.loads((Path(__file__).parent / "connections.json").read_text(encoding="utf-8"))
@@ -44,6 +45,10 @@ STATUS = Peer(
 """The pod of the component `status`."""
 TASK = Peer(
     labels={**labels_of("train"), "pipelines.kubeflow.org/v2_component": "true"}, namespace="kubeflow"
+)
+
+SCRAPER = Peer(
+    labels={"app": "prometheus"}, namespace="watching", namespace_labels={"yanmo.dev/scrapes": "true"}
 )
 
 
@@ -116,10 +121,7 @@ def test_prometheus_reaches_the_metrics_and_every_overlay_lets_its_pods_reach_na
     found = policies(overlay)
     space = found[0]["metadata"]["namespace"]
     job = Peer(labels=pod.labels, namespace=space)
-    prometheus = Peer(
-        labels={"app": "prometheus"}, namespace="watching", namespace_labels={"yanmo.dev/scrapes": "true"}
-    )
-    assert allowed(found, prometheus, job, METRICS_PORT)
+    assert allowed(found, SCRAPER, job, METRICS_PORT)
     assert allowed(found, job, *INSTALLED["kube-system/kube-dns:53"], "UDP")
     stores = [
         SEAWEEDFS,
@@ -130,6 +132,32 @@ def test_prometheus_reaches_the_metrics_and_every_overlay_lets_its_pods_reach_na
         "one store, and no other way out"
     )
     assert not allowed(found, job, Peer(address="169.254.169.254"), 80)
+
+
+def _launched(space: str, launch: str = "6fa3787a8ee4") -> Peer:
+    return Peer(labels={**labels_of("train"), LAUNCH: launch}, namespace=space)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_nobody_but_prometheus_reaches_a_pod_of_any_overlay_and_nodes_of_a_training_each_other(overlay):
+    """The rendezvous and the collectives of a training on several nodes have no lock of their own."""
+    found = policies(overlay)
+    space = found[0]["metadata"]["namespace"]
+    task = {**labels_of("train"), "pipelines.kubeflow.org/v2_component": "true"}
+    job, task_of_kfp = (Peer(labels=labels, namespace=space) for labels in (labels_of("train"), task))
+    node, other = _launched(space), _launched(space, "runtime")
+    strangers = [
+        *(Peer(labels={"app": "any"}, namespace=where) for where in (space, "elsewhere")),
+        *(Peer(address="203.0.113.9"), SCRAPER, job, task_of_kfp, _launched("elsewhere")),
+    ]
+    into = [policy for policy in found if "Ingress" in policy["spec"]["policyTypes"]]
+    for target in (job, task_of_kfp, node):
+        assert allowed(into, SCRAPER, target, METRICS_PORT)
+        for stranger in strangers:
+            assert not allowed(into, stranger, target, 29500), stranger
+            assert stranger == SCRAPER or not allowed(into, stranger, target, METRICS_PORT), stranger
+    assert allowed(into, other, node, 29500) and allowed(into, node, other, 41234)
+    assert not allowed(into, node, job, 29500)
 
 
 def test_selectors_and_ranges_are_read_as_kubernetes_reads_them() -> None:
