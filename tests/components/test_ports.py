@@ -30,7 +30,7 @@ RANKS = {
     "two ranks, torch": ("--ranks=2", "--backend=torch"),
     "two ranks, deepspeed": ("--ranks=2", "--backend=deepspeed"),
 }
-pytestmark = [needs_proc, pytest.mark.slow]
+pytestmark = [needs_proc, pytest.mark.process]
 
 
 def command(stage: str, store: Path, *more: str) -> list[str]:

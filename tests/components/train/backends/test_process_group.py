@@ -46,7 +46,7 @@ def outputs(ranks: int, tmp_path: Path) -> list[str]:
     return [process.communicate(timeout=120)[0] for process in processes]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="names Linux's loopback interface")
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_every_rank_has_every_value_in_the_order_of_ranks(ranks, tmp_path):
