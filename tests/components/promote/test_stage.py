@@ -202,7 +202,7 @@ def test_a_dry_run_compares_any_two_evaluations(stage, caplog):
     assert "dry run, nothing moved." in caplog.text and "0.25 % is assumed. Promoted: 7.489" in caplog.text
 
 
-@pytest.mark.parametrize("kill_at", ["swap_pointer", "_append", "name_beside_champion"])
+@pytest.mark.parametrize("kill_at", ["swap_pointer", "append_record", "name_beside_champion"])
 def test_a_run_killed_between_verdict_and_record_is_completed(stage, caplog, kill_at):
     model = stage.model(1)
     evaluation = stage.evaluate(model)

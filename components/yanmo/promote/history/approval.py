@@ -20,6 +20,7 @@ from yanmo.promote.history.champion import (
     CHAMPION_WRITING,
     ChampionChanged,
     Promotion,
+    TakenDown,
     check_model,
     make_champion,
     name_beside_champion,
@@ -102,6 +103,9 @@ def approve(store: ObjectStore, channel: str, entry: Entry, signature: Signature
     promotion = dataclasses.replace(promotion, who=signed.who, why=signed.why)
     try:
         record = make_champion(store, channel, promotion)
+    except TakenDown as error:  # it was champion, if only for a moment: the approval is done with
+        _close(store, channel, signed)
+        raise DataError(str(error)) from error
     except ChampionChanged as error:
         _unsign(store, channel, signed)
         raise DataError(_stale(store, channel, entry)) from error

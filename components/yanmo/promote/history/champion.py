@@ -7,13 +7,18 @@
     pointers/<channel>/history/                 see champion_records.py
     pointers/<channel>/records/held.json        who won and waits for a person: see holding.py, approval.py
 
-The pointer counts; a record is written after it moved. What a run that is killed in between left undone, the
-next one does: it finds that its challenger is champion and that the record is missing.
+The pointer counts: whoever moved it last says who is champion, and the history follows. A record is written
+after the pointer moved and only while it still names that model: the writer reads the last number first,
+the pointer then, and takes the next number, so that whoever moved the pointer since has either taken that
+number or comes after it. A run that stood still in between ends with `ChampionChanged` and writes nothing.
+What a run that is killed in between left undone, the next one does: it finds that its challenger is
+champion and that the record is missing.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError, StorageError
@@ -34,6 +39,10 @@ CHAMPION_WRITING = "champion_evaluation_writing"
 
 class ChampionChanged(StorageError):
     """The channel got another champion while this run compared; compare again."""
+
+
+class TakenDown(ChampionChanged):
+    """The model is not champion: a person took it down while its promotion went on."""
 
 
 def check_model(model: Output, who: str, advice: str = "") -> None:
@@ -96,23 +105,76 @@ def make_champion(store: ObjectStore, channel: str, promotion: Promotion) -> Cha
     Raises:
         ChampionChanged: it has; another promote, or a rollback, was faster.
     """
-    if not swap_pointer(store, channel, CHAMPION, promotion.previous, promotion.model.reference):
+    model = promotion.model.reference
+    _refuse_taken_down(store, channel, model)
+    if not swap_pointer(store, channel, CHAMPION, promotion.previous, model):
         now = read_pointer(store, channel, CHAMPION)
-        if now is None or now.content_digest != promotion.model.content_digest:
+        if now is None or now.content_digest != model.content_digest:
             raise ChampionChanged(
                 f"channel {channel!r} got another champion meanwhile ({named(now)}); nothing was moved. "
                 "The same command compares with that one"
             )
+    elif promotion.previous is not None:
+        try:  # the pointer cannot tell a champion that was never away from one that was brought back
+            _refuse_taken_down(store, channel, model)
+        except TakenDown:
+            swap_pointer(store, channel, CHAMPION, model, promotion.previous)
+            raise
     return settle(store, channel, promotion)
 
 
 def settle(store: ObjectStore, channel: str, promotion: Promotion) -> ChampionRecord:
-    """Complete what belongs to a promoted model: its record, and the pointer to its evaluation."""
-    record = last_record(store, channel)
-    if record is None or record.model.content_digest != promotion.model.content_digest:
-        record = _append(store, channel, promotion, record)
+    """Complete what belongs to a promoted model: its record, and the pointer to its evaluation.
+
+    Raises:
+        ChampionChanged: it is not champion any more, and nothing was written.
+    """
+    model = promotion.model.reference
+    record = append_record(store, channel, model, lambda last: _record(store, channel, promotion, last))
     settle_evaluation(store, channel, promotion.model, promotion.evaluation.reference)
     return record
+
+
+def append_record(
+    store: ObjectStore,
+    channel: str,
+    model: Reference,
+    make: Callable[[ChampionRecord | None], ChampionRecord | None],
+) -> ChampionRecord:
+    """Enter into the history that `model` became champion, as long as the pointer names it.
+
+    Args:
+        make: the record to follow the last one; None where the last one says it already.
+
+    Raises:
+        ChampionChanged: it is not champion any more, and nothing was written.
+    """
+    while True:
+        last = last_record(store, channel)
+        now = read_pointer(store, channel, CHAMPION)  # after `last`: whoever moves it later writes later
+        if now is None or now.content_digest != model.content_digest:
+            _refuse_taken_down(store, channel, model)
+            raise ChampionChanged(
+                f"channel {channel!r} got another champion meanwhile ({named(now)}), and {named(model)} was "
+                "not entered into the history. Look at `yanmo promote history`; the same command compares "
+                "with that one"
+            )
+        record = make(last)
+        if record is None:
+            assert last is not None
+            return last
+        if write_record(store, channel, record):
+            return record
+
+
+def _refuse_taken_down(store: ObjectStore, channel: str, model: Reference) -> None:
+    """Raise TakenDown where the history says that a person took a model down."""
+    last = last_record(store, channel)
+    if found := last.rollback_of(model.content_digest) if last else None:
+        raise TakenDown(
+            f"{named(model)} is not champion of channel {channel!r}: it was taken down {found}. To take that "
+            "back: yanmo promote rollback --to NUMBER (yanmo promote history has the numbers)"
+        )
 
 
 def settle_evaluation(store: ObjectStore, channel: str, model: Output, evaluation: Reference) -> None:
@@ -127,15 +189,25 @@ def name_beside_champion(
     """Let a pointer that goes with the champion name `reference`, as long as `model` is the champion.
 
     Where another model was promoted meanwhile, its promotion sets the pointer, and this leaves it alone: the
-    pointer is read before the champion and moved only if nobody moved it since.
+    pointer is read before the champion and moved only if nobody moved it since. A rollback may find that the
+    pointer is right for its model and move nothing, so the champion is read once more afterwards, and what
+    stood there is put back if it changed.
     """
     while True:
         found = read_pointer(store, channel, name)
-        champion = read_pointer(store, channel, CHAMPION)
-        if champion is None or champion.content_digest != model.content_digest:
+        if not _is_champion(store, channel, model):
             return
-        if found == reference or swap_pointer(store, channel, name, found, reference):
+        if found == reference:
             return
+        if swap_pointer(store, channel, name, found, reference):
+            if found is not None and not _is_champion(store, channel, model):
+                swap_pointer(store, channel, name, reference, found)
+            return
+
+
+def _is_champion(store: ObjectStore, channel: str, model: Reference) -> bool:
+    champion = read_pointer(store, channel, CHAMPION)
+    return champion is not None and champion.content_digest == model.content_digest
 
 
 def is_measured(store: ObjectStore, channel: str, model: Output) -> bool:
@@ -148,19 +220,25 @@ def is_measured(store: ObjectStore, channel: str, model: Output) -> bool:
     return pointer is not None and _measures(store, pointer, model)
 
 
-def _append(
+def _record(
     store: ObjectStore, channel: str, promotion: Promotion, last: ChampionRecord | None
-) -> ChampionRecord:
-    previous = promotion.previous
-    if (
-        previous and previous.content_digest == promotion.model.content_digest
-    ):  # the pointer had moved before a kill
+) -> ChampionRecord | None:
+    """The record of a promotion, to follow `last`; None where that is about this model."""
+    model, previous = promotion.model.reference, promotion.previous
+    if last is not None and last.model.content_digest == model.content_digest:
+        return None
+    if last is not None and last.rollback_of(model.content_digest):
+        raise DataError(  # no verdict makes it champion: a rollback to it stands between pointer and record
+            f"a rollback to {named(model)} was not entered into the history of channel {channel!r}; finish "
+            "it by `yanmo promote rollback --to NUMBER` (yanmo promote history has the numbers)"
+        )
+    if previous and previous.content_digest == model.content_digest:  # the pointer had moved before a kill
         previous = last.model if last else None
     who, why = _signature(store, channel, promotion)
-    record = ChampionRecord(
+    return ChampionRecord(
         number=last.number + 1 if last else 1,
         champion_since=utc_now(),
-        model=promotion.model.reference,
+        model=model,
         evaluation=promotion.evaluation.reference,
         verdict=promotion.verdict.reference,
         previous=previous,
@@ -169,11 +247,6 @@ def _append(
         why=why,
         rolled_back=_marked(promotion, last.rolled_back if last else ()),
     )
-    if not write_record(store, channel, record):  # another run of the same promotion wrote it
-        found = last_record(store, channel)
-        assert found is not None
-        return found
-    return record
 
 
 def _marked(promotion: Promotion, before: tuple[RolledBack, ...]) -> tuple[RolledBack, ...]:

@@ -16,12 +16,13 @@ from yanmo.promote.history.champion import (
     CHAMPION,
     CHAMPION_EVALUATION,
     ChampionChanged,
+    append_record,
     check_model,
     is_measured,
     name_beside_champion,
     named,
 )
-from yanmo.promote.history.champion_records import ChampionRecord, RolledBack, all_records, write_record
+from yanmo.promote.history.champion_records import ChampionRecord, RolledBack, all_records
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference
@@ -157,15 +158,10 @@ def roll_back(store: ObjectStore, plan: RollbackPlan, *, who: str, why: str) -> 
         )
     if needs_evaluation:  # before the record, without which this is half-done
         name_beside_champion(store, plan.channel, CHAMPION_EVALUATION, target.model, target.evaluation)
-    record = _record(plan, who, why)
-    while not write_record(
-        store, plan.channel, record
-    ):  # a promotion of before the swap wrote its record late
-        record = _record(plan, who, why, all_records(store, plan.channel)[-1])
-    return record
+    return append_record(store, plan.channel, target.model, lambda last: _record(plan, who, why, last))
 
 
-def _record(plan: RollbackPlan, who: str, why: str, last: ChampionRecord | None = None) -> ChampionRecord:
+def _record(plan: RollbackPlan, who: str, why: str, last: ChampionRecord | None) -> ChampionRecord:
     last, target, now = last or plan.last, plan.target, utc_now()
     taken_down = plan.last.model if plan.half_done else plan.current
     own = {target.model.content_digest} | ({taken_down.content_digest} if taken_down else set())

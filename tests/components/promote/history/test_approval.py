@@ -215,7 +215,7 @@ def test_gc_keeps_what_waits(stage, waiting):
 
 KILLS = {
     "signed": (approval, "make_champion"),
-    "pointer": (champion, "_append"),
+    "pointer": (champion, "append_record"),
     "record": (champion, "settle_evaluation"),
     "evaluation": (approval, "_close"),
 }

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
+
 import pytest
 
-from yanmo.promote.history.champion import CHAMPION, CHAMPION_EVALUATION, Promotion, make_champion, settle
+from yanmo.promote.history.champion import (
+    CHAMPION,
+    CHAMPION_EVALUATION,
+    ChampionChanged,
+    Promotion,
+    make_champion,
+    settle,
+)
+from yanmo.promote.history.champion_records import all_records
+from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
@@ -73,6 +85,89 @@ def test_the_evaluation_stays_that_of_the_champion_wherever_another_promotion_cu
     assert happened and number < 39
 
 
+def check_that_the_history_follows_the_pointer(store):
+    """Pointer, last record and evaluation are of one model; each promotion names another one than before."""
+    champion = read_pointer(store, "dev", CHAMPION)
+    records = all_records(store, "dev")
+    assert records[-1].model == champion
+    measured = open_reference(store, read_pointer(store, "dev", CHAMPION_EVALUATION))
+    assert measured.input("model").content_digest == champion.content_digest
+    assert not records[-1].rollback_of(champion.content_digest)
+    assert all(a.model != b.model for a, b in itertools.pairwise(records) if b.kind == "promotion")
+
+
+def rolled_back(store):
+    return roll_back(store, plan_rollback(store, "dev"), who="li", why="rude")
+
+
+@pytest.mark.parametrize("kind", ["read", "create", "replace"])
+def test_a_rollback_that_cuts_into_a_promotion_stands(stage, kind):
+    for seed in (1, 2):
+        stage.evaluate(stage.model(seed), 9 - seed / 10)
+        assert stage.promote() == 0
+    happened = []
+    for number in range(1, 40):
+        mine, first = promotion(stage, 200 + number, 8.5), len(all_records(stage.store, "dev"))
+
+        def other(number=number):
+            happened.append(number)
+            rolled_back(stage.store)
+
+        own = mine.model.content_digest
+        try:
+            record = make_champion(Interrupted(stage.folder, kind, number, other), "dev", mine)
+        except ChampionChanged:
+            assert read_pointer(stage.store, "dev", CHAMPION).content_digest != own
+        else:
+            assert record.model.content_digest == own
+            names = [r.model.content_digest for r in all_records(stage.store, "dev")[first:]]
+            assert own in names, "it was champion, for a while at least, and the history says so"
+        check_that_the_history_follows_the_pointer(stage.store)
+        if happened[-1:] != [number]:
+            break
+        before = read_pointer(stage.store, "dev", CHAMPION)  # a fresh champion to go back from
+        fresh = promotion(stage, 300 + number, 8.4)
+        make_champion(stage.store, "dev", Promotion(**{**vars(fresh), "previous": before}))
+    assert happened and number < 39
+
+
+@pytest.mark.parametrize("kind", ["read", "create", "replace"])
+def test_a_promotion_that_cuts_into_a_rollback_stands(stage, tmp_path_factory, kind):
+    for seed in (1, 2):
+        stage.evaluate(stage.model(seed), 9 - seed / 10)
+        assert stage.promote() == 0
+    theirs, happened = promotion(stage, 100, 8.4), []
+    for number in range(1, 60):  # each in a copy, as a rollback reads the whole history
+        folder = shutil.copytree(stage.folder, tmp_path_factory.mktemp("store") / "copy")
+        store = FileStore(folder)
+
+        def other(number=number, store=store):
+            happened.append(number)
+            before = read_pointer(store, "dev", CHAMPION)
+            make_champion(store, "dev", Promotion(**{**vars(theirs), "previous": before}))
+
+        try:
+            rolled_back(Interrupted(folder, kind, number, other))
+        except ChampionChanged:
+            assert happened[-1] == number
+        check_that_the_history_follows_the_pointer(store)
+        if happened[-1:] != [number]:
+            break
+        shutil.rmtree(folder)
+    assert happened and number < 59
+
+
+def test_a_promotion_decided_before_its_model_was_taken_down_does_not_promote_it(stage):
+    stage.evaluate(stage.model(1), 8.8)
+    assert stage.promote() == 0
+    mine = promotion(stage, 2, 8.6)
+    make_champion(stage.store, "dev", mine)
+    rolled_back(stage.store)
+    with pytest.raises(ChampionChanged, match=r"taken down .* by li: rude"):
+        make_champion(stage.store, "dev", mine)  # the pointer names what it named before
+    check_that_the_history_follows_the_pointer(stage.store)
+
+
 def test_a_promotion_that_was_overtaken_leaves_the_others_evaluation(stage):
     stage.evaluate(stage.model(1), 8.8)
     assert stage.promote() == 0
@@ -80,5 +175,7 @@ def test_a_promotion_that_was_overtaken_leaves_the_others_evaluation(stage):
     make_champion(stage.store, "dev", mine)
     overtaking = Promotion(**{**vars(theirs), "previous": mine.model.reference})
     make_champion(stage.store, "dev", overtaking)
-    settle(stage.store, "dev", mine)
+    with pytest.raises(ChampionChanged, match="not entered into the history"):
+        settle(stage.store, "dev", mine)
+    assert [one.model for one in all_records(stage.store, "dev")][-1] == theirs.model.reference
     assert read_pointer(stage.store, "dev", CHAMPION_EVALUATION) == theirs.evaluation.reference

@@ -199,7 +199,7 @@ def test_a_champion_that_changes_meanwhile_is_left_alone(stage, three, caplog, m
     assert current_champion(stage) == three[0].reference.key
 
 
-@pytest.mark.parametrize("kill_at", ["swap_pointer", "write_record", "name_beside_champion"])
+@pytest.mark.parametrize("kill_at", ["swap_pointer", "append_record", "name_beside_champion"])
 def test_a_rollback_killed_anywhere_is_finished_by_the_same_command(stage, three, kill_at):
     def killed():
         setattr(rollback, kill_at, lambda *arguments: os.kill(os.getpid(), signal.SIGKILL))
