@@ -2,7 +2,7 @@
 
 `recipes.json` was written by that commit (but for --twin-share, a half since 6ee4ea1, and for the least share
 of Han characters that modern-1 stands for; steps, frequent tokens and beta2 of size tiny; ranks, threads and
-backend of a CPU): for each stage the recipe of its defaults, and what every option by itself and some
+backend of one device): for each stage the recipe of its defaults, and what every option by itself and some
 together changed in it. A name or value that differs makes a store of before worthless:
 `yanmo store migrate` must then carry it over, or the stage's revision says that its output is another one.
 """
