@@ -210,7 +210,7 @@ def test_a_stranger_on_the_machine_runs_nothing_in_a_training_and_changes_none(d
         _, code = run(command("train", attacked, *more), attack.look, (0, ExitCode.RETRY))
     finally:
         attack.end()
-    assert len(attack.ports) >= 2, "both ranks listened"
+    assert len(attack.ports) >= (1 if code else 2), "the ranks listened, unless the first attack ended them"
     assert not attack.mark.exists(), "it ran what a stranger sent"
     assert not attack.took, "a store that anybody may write to"
     if code:
