@@ -112,6 +112,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """What a command that a test ran in this process did about signals: processes of later tests inherit it.
+
+    A rank of a training ignores Ctrl-C, as its supervisor decides what that means.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
 def log_as_before() -> Iterator[None]:
     """A command that a test ran in this process sets up its log; the next test has the one of before.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -141,9 +140,7 @@ def test_what_a_real_worker_does_before_its_first_step_is_known_as_its_start(sto
     cache = open_reference(opened, read_pointer(opened, "dev", "tokenize"))
     options = TrainConfig(**tiny, backend="torch", start="random")
     said: list[str] = []
-    before = signal.getsignal(signal.SIGTERM)
     worker.train_rank(WorkerJob(options, opened.uri, cache.reference, None, tmp_path), 0, said.append)
-    signal.signal(signal.SIGTERM, before)
     first = next(number for number, doing in enumerate(said) if doing.startswith(TRAINING))
     assert first > 2 and set(said[:first]) <= STARTS
     assert not {doing for doing in said[first:] if doing in STARTS}
