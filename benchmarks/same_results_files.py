@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import hashlib
 import itertools
 import json
 import re
@@ -23,8 +22,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import yaml
-
-from yanmo.store.manifest import digest
 
 LEFT_OUT = {
     ".locks/*": "names of locks",
@@ -64,12 +61,6 @@ LEFT_OUT_METRICS = (
     r"|yanmo_train_(rank|checkpoint)_\w+|yanmo_train_ranks\w*"
 )
 """Metrics that are times, speeds and memory, or name the run: a regular expression."""
-RENAMED = {"crowned_at": "champion_since", "barred": "rolled_back", "told_the_genre": "with_genre_tag"}
-"""Field of an older commit -> its name since. Both are read as the newer name. Content is compared as if the
-older commit had written the newer name, and so are the digests of it."""
-RENAMED_SCHEMAS = {"yanmo.coronation/1": "yanmo.promotion/1", "yanmo.baselines/3": "yanmo.baselines/4"}
-"""Schema of an older commit -> the one that has the newer names and nothing else that is new."""
-
 ROWS = {
     "documents": ("curate", "curate_*"),
     "evaluation set": ("evaluation_set",),
@@ -110,40 +101,12 @@ class Store:
     manifests: list[dict[str, Any]] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     """`<stage>/<key>` -> name of the output."""
-    digests: dict[str, str] = field(default_factory=dict)
-    """Content digest of an output with older names -> what it is with the newer ones."""
 
     def __post_init__(self) -> None:
         for path in sorted(self.root.glob("cas/*/*/MANIFEST.json")):
             manifest = json.loads(path.read_bytes())
-            self._take_newer_names(manifest, path.parent)
             self.manifests.append(manifest)
         self.manifests.sort(key=lambda m: (m["stage"], m["created_at"], m["content_digest"]))
-
-    def _take_newer_names(self, manifest: dict[str, Any], folder: Path) -> None:
-        """Let a manifest list its content as if that had been written with the newer names."""
-        content = [entry for entry in manifest["files"] if entry["role"] == "content"]
-        older = {
-            entry["path"]: data
-            for entry in content
-            if (path := folder / manifest["attempt"] / entry["path"]).suffix == ".json"
-            and path.is_file()
-            and _newer_names(data := path.read_bytes()) != data
-        }
-        for entry in (entry for entry in content if entry["path"] in older):
-            data = _newer_names(older[entry["path"]])
-            entry |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        if older:
-            files = sorted([entry["path"], entry["bytes"], entry["sha256"]] for entry in content)
-            new = digest({"files": files, "counts": manifest["counts"]})
-            self.digests[manifest["content_digest"]] = manifest["content_digest"] = new
-
-
-def _newer_names(data: bytes) -> bytes:
-    """The bytes of a JSON file with the names of `RENAMED` and `RENAMED_SCHEMAS`."""
-    for old, new in (RENAMED | RENAMED_SCHEMAS).items():
-        data = data.replace(f'"{old}"'.encode(), f'"{new}"'.encode())
-    return data
 
 
 def compare(a: Store, b: Store) -> dict[str, Row]:
@@ -223,8 +186,6 @@ def _output(store: Store, manifest: dict[str, Any], named: set[str]) -> Iterator
         path = store.root / name
         content = entry["role"] == "content"
         value = path if content or not path.is_file() else record(path, store)
-        if content and path.suffix == ".json" and path.is_file():
-            value = _newer_names(path.read_bytes())
         yield f"{output}/{entry['path']}", Item(row if content else "records", value)
 
 
@@ -237,19 +198,16 @@ def _plain(text: str, store: Store) -> str:
 
 
 def fields(value: Any, store: Store, within: str = "") -> Any:
-    """`value` without the fields of `LEFT_OUT_FIELDS`, by the newer names."""
+    """`value` without the fields of `LEFT_OUT_FIELDS`."""
     if isinstance(value, dict):
-        kept = {RENAMED.get(name, name): inner for name, inner in value.items()}
         return {
             name: fields(inner, store, name)
-            for name, inner in kept.items()
+            for name, inner in value.items()
             if name not in LEFT_OUT_FIELDS and f"{within}.{name}" not in LEFT_OUT_FIELDS
         }
     if isinstance(value, list):
         return [fields(inner, store, within) for inner in value]
-    if not isinstance(value, str):
-        return value
-    return store.digests.get(value) or RENAMED_SCHEMAS.get(value) or _plain(value, store)
+    return _plain(value, store) if isinstance(value, str) else value
 
 
 def record(path: Path, store: Store) -> Any:

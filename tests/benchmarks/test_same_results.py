@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import json
 import os
 import re
@@ -20,9 +19,6 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests")]
 
 from old_store import unpack  # noqa: E402
 from same_results_files import LEFT_OUT, Store, compare, difference  # noqa: E402
-
-from yanmo.store.manifest import FileEntry, content_digest  # noqa: E402
-from yanmo.tools.store.command import main as store_tool  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -121,38 +117,6 @@ def test_a_baseline_made_with_other_settings_is_not_overwritten(tmp_path: Path) 
     with pytest.raises(SystemExit, match="other settings"):
         same_results._run(side, "demo", same_results.Settings(40, 0, 1500))
     assert (kept / "side.json").exists()
-
-
-def test_a_store_with_newer_names_equals_the_one_with_the_older(tmp_path: Path, kept: Path) -> None:
-    """Records that were migrated, and baselines of the newer schema with all that refers to them."""
-    newer = unpack(tmp_path)
-    (summary,) = newer.glob("cas/baselines/*/*/summary.json")
-    manifest = json.loads((summary.parents[1] / "MANIFEST.json").read_bytes())
-    new = re.sub(rb"told_the_genre", b"with_genre_tag", summary.read_bytes()).replace(b"lines/3", b"lines/4")
-    old_sha256 = hashlib.sha256(summary.read_bytes()).hexdigest()
-    summary.unlink()  # a hard link
-    summary.write_bytes(new)
-    content = [e for e in manifest["files"] if e["role"] == "content"]
-    (entry,) = (e for e in content if e["path"] == "summary.json")
-    old_bytes, old_digest = entry["bytes"], manifest["content_digest"]
-    entry |= {"bytes": len(new), "sha256": hashlib.sha256(new).hexdigest()}
-    files = tuple(FileEntry(**e) for e in content)
-    replaced = {
-        old_sha256: entry["sha256"],
-        old_digest: content_digest(files, manifest["counts"]),
-        f'"bytes": {old_bytes},\n   "sha256": "{entry["sha256"]}"': f'"bytes": {len(new)},\n   "sha256": "'
-        + entry["sha256"]
-        + '"',
-    }
-    for path in [*newer.glob("cas/*/*/MANIFEST.json"), *newer.glob("pointers/**/*.json")]:
-        text = path.read_text(encoding="utf-8")
-        for one, other in replaced.items():
-            text = text.replace(one, other)
-        path.write_text(re.sub(r',\n "sealed": "\w+"', "", text), encoding="utf-8")
-    assert store_tool(["migrate", "--write", "--store", str(newer)]) == 0
-    assert not found(kept, newer)
-    summary.write_bytes(new.replace(b"5-gram mixture", b"5-gram mixtura"))
-    assert [name.partition(":")[0] for name in found(kept, newer)] == ["baselines, writing"]
 
 
 def test_only_finished_sides_of_the_same_settings_are_compared(tmp_path: Path) -> None:

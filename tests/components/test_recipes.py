@@ -4,7 +4,7 @@
 of Han characters that modern-1 stands for; steps, frequent tokens and beta2 of size tiny; ranks, threads and
 backend of one device): for each stage the recipe of its defaults, and what every option by itself and some
 together changed in it. A name or value that differs makes a store of before worthless:
-`yanmo store migrate` must then carry it over, or the stage's revision says that its output is another one.
+the stage's revision must then say that its output is another one.
 """
 
 from __future__ import annotations

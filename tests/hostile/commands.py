@@ -122,7 +122,6 @@ COMMANDS = {
         _tool("store gc", f"{_TOOLS}.store.gc:GcOptions", "--older-than=0s", "--delete"),
         _tool("store cp", f"{_TOOLS}.store.cp:CpOptions", f"{CHANNEL}/tokenize", "--to=@case/copy"),
         _tool("store lineage", f"{_TOOLS}.store.lineage:LineageOptions", f"{CHANNEL}/train"),
-        _tool("store migrate", f"{_TOOLS}.store.migrate:MigrateOptions", "--write"),
         _tool("cache show", f"{_TOOLS}.cache.show:CacheShowOptions", f"{CHANNEL}/tokenize", "--grep=月"),
         _tool("cache verify", f"{_TOOLS}.cache.verify:CacheVerifyOptions", f"{CHANNEL}/tokenize"),
         _tool("cache plan", f"{_TOOLS}.cache.plan:PlanOptions", f"{CHANNEL}/tokenize"),

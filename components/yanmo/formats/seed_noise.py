@@ -69,7 +69,7 @@ class SeedNoise:
         """Read the part.
 
         Raises:
-            DataError: it is damaged, or of a later version.
+            DataError: it is damaged, or of another version.
         """
         path = output.path(FILE)
         try:

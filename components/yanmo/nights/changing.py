@@ -16,7 +16,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore, amend
-from yanmo.store.schema import LaterSchema, parse
+from yanmo.store.schema import OtherSchema, parse
 
 SERIAL = "yanmo-serial"
 """What a page says of itself: `<meta name="yanmo-serial" content="17">`; a feed in a comment."""
@@ -29,7 +29,7 @@ def read_document(store: ObjectStore, name: str, schema: str) -> Values | None:
     """The document; None where there is none.
 
     Raises:
-        DataError: it is damaged, or of a later version.
+        DataError: it is damaged, or of another version.
     """
     try:
         data, _ = store.read(name)
@@ -45,7 +45,7 @@ def parse_document(data: bytes, schema: str, where: str) -> Values:
         if not isinstance(values.get("serial"), int):
             raise ValueError("it lacks its serial")
         return values
-    except LaterSchema as error:
+    except OtherSchema as error:
         raise DataError(f"{where}: {error}") from error
     except ValueError as error:
         raise DataError(

@@ -23,7 +23,7 @@ from typing import Any
 from yanmo.common.errors import DataError, wrong_in
 from yanmo.store.manifest import FileEntry, Manifest, sealed, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore, Wanted, Written, check_name
-from yanmo.store.schema import LaterSchema, parse, utc_now
+from yanmo.store.schema import OtherSchema, parse, utc_now
 
 SCHEMA = "yanmo.let-go/1"
 RECORD, FOLDER = "LET_GO.json", "let_go"
@@ -83,7 +83,7 @@ def read_let_go(store: ObjectStore, manifest: Manifest) -> LetGo | None:
     """What was let go of an output; None where all of it is to be there.
 
     Raises:
-        DataError: the record is damaged, or a later version wrote it.
+        DataError: the record is damaged, or another version wrote it.
     """
     if manifest.stage not in _DATA:
         return None
@@ -94,7 +94,7 @@ def read_let_go(store: ObjectStore, manifest: Manifest) -> LetGo | None:
         return None
     try:
         return _parsed(parse(unsealed(data), SCHEMA, MAX_DOCUMENT_BYTES), manifest)
-    except LaterSchema as error:
+    except OtherSchema as error:
         raise DataError(f"{store.uri}/{name}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{store.uri}/{name}: damaged: {wrong_in(error)}; restore it") from error

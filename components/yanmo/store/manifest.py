@@ -16,7 +16,7 @@ from typing import Any, Literal
 from yanmo.common.errors import DataError
 from yanmo.store.objects import MAX_DOCUMENT_BYTES
 from yanmo.store.schema import MAX_REFERENCE_BYTES as MAX_REFERENCE_BYTES
-from yanmo.store.schema import LaterSchema, check_manifest, check_reference, parse
+from yanmo.store.schema import OtherSchema, check_manifest, check_reference, parse
 
 MANIFEST_SCHEMA = "yanmo.manifest/1"
 REFERENCE_SCHEMA = "yanmo.reference/1"
@@ -91,7 +91,7 @@ class Reference:
         """
         try:
             return cls.from_dict(parse(text, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES))
-        except LaterSchema as error:
+        except OtherSchema as error:
             raise DataError(f"{where}: {error}") from error
         except ValueError as error:
             raise DataError(
@@ -153,7 +153,7 @@ class Manifest:
         try:
             values = parse(unsealed(data), MANIFEST_SCHEMA, MAX_DOCUMENT_BYTES)
             check_manifest(values)
-        except LaterSchema as error:
+        except OtherSchema as error:
             raise DataError(f"{where}: {error}") from error
         except ValueError as error:
             raise DataError(f"{where}: damaged manifest ({error}); {MAKE_AGAIN}") from error

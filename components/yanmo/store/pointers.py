@@ -11,7 +11,7 @@ from yanmo.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Referenc
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, overwrite
 from yanmo.store.output import MADE_BY as MADE_BY
 from yanmo.store.output import Output, open_reference
-from yanmo.store.schema import LaterSchema, parse
+from yanmo.store.schema import OtherSchema, parse
 
 POINTED = {
     **{stage: stage for stage in ("curate", "balance", "tokenize", "train", "evaluate", "promote")},
@@ -90,7 +90,7 @@ def parse_pointer(data: bytes, name: str, where: str) -> Reference:
     """The reference in the pointer `name`, read from `where`; raises as `read_pointer`."""
     try:
         reference = Reference.from_dict(parse(data, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES))
-    except LaterSchema as error:
+    except OtherSchema as error:
         raise DataError(f"{where}: {error}") from error
     except ValueError as error:
         raise DataError(f"{where}: not a reference to an output: {error}; {_mend(name)}") from error
@@ -151,24 +151,24 @@ def move_pointer(store: ObjectStore, channel: str, name: str, reference: Referen
 
     Raises:
         StorageError: it changed under every try.
-        DataError: a later version of Yanmo wrote it.
+        DataError: another version of Yanmo wrote it.
     """
     path, data = pointer_name(channel, name), reference.to_json().encode()
-    overwrite(store, path, data, lambda current: _refuse_later(current, f"{store.uri}/{path}"))
+    overwrite(store, path, data, lambda current: _refuse_other(current, f"{store.uri}/{path}"))
 
 
 def check_movable(store: ObjectStore, channel: str, name: str) -> None:
-    """Raise what `move_pointer` would raise for what lies there now: something else, or a later version's."""
+    """Raise what `move_pointer` would raise for what lies there now: something else, or another version's."""
     path = pointer_name(channel, name)
     with contextlib.suppress(FileNotFoundError):
-        _refuse_later(store.read(path)[0], f"{store.uri}/{path}")
+        _refuse_other(store.read(path)[0], f"{store.uri}/{path}")
 
 
-def _refuse_later(data: bytes, where: str) -> None:
-    """Raise DataError where a later version wrote the pointer; whatever else is damaged may be mended."""
+def _refuse_other(data: bytes, where: str) -> None:
+    """Raise DataError where another version wrote the pointer; whatever else is damaged may be mended."""
     try:
         parse(data, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES)
-    except LaterSchema as error:
+    except OtherSchema as error:
         raise DataError(f"{where}: {error}") from error
     except ValueError:
         pass

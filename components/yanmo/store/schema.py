@@ -21,7 +21,6 @@ from typing import Any
 
 from yanmo.common.given_file import kind_of_json
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, is_name
-from yanmo.store.upgrades import UPGRADES
 
 MAX_REFERENCE_BYTES = 4096
 MAX_FILES = 125_000
@@ -46,8 +45,8 @@ _FILE_FIELDS = frozenset({"path", "bytes", "sha256", "role"})
 Check = Callable[[Any, str], None]
 
 
-class LaterSchema(ValueError):
-    """A document that a later version of Yanmo wrote: it is good, and not for this version to judge."""
+class OtherSchema(ValueError):
+    """A document that another version of Yanmo wrote: it is good, and not for this version to judge."""
 
 
 def utc_now() -> str:
@@ -56,21 +55,23 @@ def utc_now() -> str:
 
 
 def parse(data: str | bytes, schema: str, limit: int) -> dict[str, Any]:
-    """The JSON object in `data`, brought to `schema`.
+    """The JSON object in `data`, which is of `schema`.
 
     Args:
         limit: bytes (characters of a text) that it may have.
 
     Raises:
-        LaterSchema: a later version wrote it.
-        ValueError: too long, too deep, not JSON, not an object, or of a schema this version does not know.
+        OtherSchema: another version wrote it.
+        ValueError: too long, too deep, not JSON, not an object, or of no version of `schema`.
     """
     if len(data) > limit:
         raise ValueError(f"{len(data)} bytes, expected at most {limit}")
     values = load(data)
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, found {kind_of_json(values)}")
-    return upgraded(values, schema)
+    if values.get("schema") != schema:
+        raise _other_schema(values.get("schema"), schema)
+    return values
 
 
 def load(data: str | bytes) -> Any:
@@ -88,29 +89,15 @@ def load(data: str | bytes) -> Any:
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels") from None
 
 
-def upgraded(values: dict[str, Any], schema: str) -> dict[str, Any]:
-    """`values` in the schema `schema`, by way of every version between."""
-    found = values.get("schema")
-    while found != schema:
-        if _is_later(found, schema):
-            raise LaterSchema(
-                f"schema {str(found)[:100]!r} is of a later version of Yanmo, which wrote it; this one knows "
-                f"{schema!r}: upgrade Yanmo here (nothing is damaged)"
-            )
-        if not isinstance(found, str) or found not in UPGRADES:
-            raise ValueError(f"schema {str(found)[:100]!r}, expected {schema!r}")
-        values = UPGRADES[found](values)
-        if values.get("schema") == found:
-            raise AssertionError(f"the upgrade of {found} does not change the schema")
-        found = values.get("schema")
-    return values
-
-
-def _is_later(found: Any, schema: str) -> bool:
-    """Whether `found` is the same schema with a higher number."""
-    family, _, known = schema.rpartition("/")
-    ours, _, number = found.rpartition("/") if isinstance(found, str) else ("", "", "")
-    return ours == family and number.isascii() and number.isdigit() and int(number) > int(known)
+def _other_schema(found: Any, schema: str) -> ValueError:
+    family, _, number = schema.rpartition("/")
+    theirs, _, digits = found.rpartition("/") if isinstance(found, str) else ("", "", "")
+    if theirs == family and digits.isascii() and digits.isdigit() and int(digits) != int(number):
+        return OtherSchema(
+            f"schema {found[:100]!r} is of another version of Yanmo, this one reads {schema!r} alone: use "
+            "that version here, or another store (nothing is damaged)"
+        )
+    return ValueError(f"schema {str(found)[:100]!r}, expected {schema!r}")
 
 
 def _refuse(constant: str) -> Any:

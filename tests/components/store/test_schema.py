@@ -246,3 +246,13 @@ def test_a_manifest_whose_key_was_made_from_something_else_is_refused(
         find_output(store, "toy", recipe().key)
     made = commit_once(store, recipe(), write_text("春江潮水连海平"), force=True)
     assert made is not None and made.content_digest == output.content_digest
+
+
+@pytest.mark.parametrize("number", [0, 2, 10])
+def test_a_document_of_another_version_is_refused_in_one_sentence_and_not_called_damaged(number: int) -> None:
+    data = json.dumps({**MANIFEST, "schema": f"yanmo.manifest/{number}"}).encode()
+    with pytest.raises(
+        DataError, match=f"here: schema 'yanmo.manifest/{number}' is of another version"
+    ) as refused:
+        Manifest.from_json(data, "here")
+    assert "damaged manifest" not in str(refused.value) and "use that version here" in str(refused.value)

@@ -16,7 +16,7 @@ from yanmo.common.errors import DataError, wrong_in
 from yanmo.store.manifest import Reference, sealed, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectStore
 from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage
-from yanmo.store.schema import LaterSchema, parse
+from yanmo.store.schema import OtherSchema, parse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def read_record(store: ObjectStore, channel: str, number: int) -> ChampionRecord
                 check_stage(fields[field], (stage,), f"{store.uri}/{name}: {field}")
         fields["rolled_back"] = tuple(RolledBack(**one) for one in values.get("rolled_back", ()))
         return ChampionRecord(number=number, **fields)
-    except (DataError, LaterSchema) as error:
+    except (DataError, OtherSchema) as error:
         raise DataError(f"{store.uri}/{name}: {str(error).removeprefix(f'{store.uri}/{name}: ')}") from error
     except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
         why = wrong_in(error)

@@ -20,7 +20,7 @@ from yanmo.common.errors import DataError, wrong_in
 from yanmo.common.names import name_problems
 from yanmo.store.manifest import sealed, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore, amend
-from yanmo.store.schema import LaterSchema, parse
+from yanmo.store.schema import OtherSchema, parse
 
 DOCUMENTS = ("held", "licenses", "spending", "takedown")
 """Those of this version; tools refuse others, which a later one may have written."""
@@ -49,11 +49,11 @@ def parsed(data: bytes, schema: str, where: str, make: Callable[[dict[str, Any]]
     """What `make` makes of the document that was read from `where`.
 
     Raises:
-        DataError: it is damaged, or a later version of Yanmo wrote it.
+        DataError: it is damaged, or another version of Yanmo wrote it.
     """
     try:
         return make(parse(unsealed(data), schema, MAX_DOCUMENT_BYTES))
-    except LaterSchema as error:
+    except OtherSchema as error:
         raise DataError(f"{where}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{where}: damaged: {wrong_in(error)}; restore it") from error

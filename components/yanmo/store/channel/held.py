@@ -110,7 +110,7 @@ def read_held(store: ObjectStore, channel: str) -> Held:
     """Who waits in a channel.
 
     Raises:
-        DataError: the document is damaged, or of a later version.
+        DataError: the document is damaged, or of another version.
     """
     found = read_document(store, document_name(channel, HELD), HELD_SCHEMA, _held)
     return found or Held()

@@ -75,7 +75,7 @@ def read_allowed(store: ObjectStore, channel: str) -> Allowed | None:
     """What the channel allows now; None where it allows everything.
 
     Raises:
-        DataError: the list is damaged, or of a later version.
+        DataError: the list is damaged, or of another version.
     """
     states = read_states(store, channel)
     return states[-1] if states and states[-1].names else None

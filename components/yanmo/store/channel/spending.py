@@ -61,7 +61,7 @@ def read_spending(store: ObjectStore, channel: str) -> Nights:
     """What the channel's trainings held; empty where nothing is recorded.
 
     Raises:
-        DataError: the record is damaged, or a later version of Yanmo wrote it.
+        DataError: the record is damaged, or another version of Yanmo wrote it.
     """
     return read_document(store, document_name(channel, SPENDING), SPENDING_SCHEMA, make_spending) or {}
 

@@ -23,7 +23,6 @@ from yanmo.store.objects import ObjectStore
 from yanmo.store.schema import utc_now
 
 TAKEDOWN_SCHEMA = "yanmo.takedown/2"
-_WITHOUT_LIFTED = "yanmo.takedown/1"
 TAKEDOWN = "takedown"
 _ID = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -72,7 +71,7 @@ def read_takedowns(store: ObjectStore, channel: str) -> Takedowns:
     """The whole list; empty where nobody took anything down.
 
     Raises:
-        DataError: it is damaged, or of a later version.
+        DataError: it is damaged, or of another version.
     """
     found = read_document(store, document_name(channel, TAKEDOWN), TAKEDOWN_SCHEMA, _takedowns)
     return found or Takedowns()
@@ -129,10 +128,10 @@ def _change(store: ObjectStore, channel: str, change: Any) -> None:
 
 
 def _values(list: Takedowns) -> dict[str, Any]:
-    entries = {"entries": [asdict(entry) for entry in list.entries]}
-    if not list.lifted:
-        return {"schema": _WITHOUT_LIFTED, **entries}
-    return {**entries, "lifted": [asdict(one) for one in list.lifted]}
+    return {
+        "entries": [asdict(entry) for entry in list.entries],
+        "lifted": [asdict(one) for one in list.lifted],
+    }
 
 
 def _takedowns(values: dict[str, Any]) -> Takedowns:

@@ -17,7 +17,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError, StorageError
 from yanmo.store.objects import AlreadyExists, ObjectStore, overwrite
-from yanmo.store.schema import LaterSchema, parse, utc_now
+from yanmo.store.schema import OtherSchema, parse, utc_now
 
 SCHEMA = "yanmo.auto/1"
 _MAX_BYTES = 65_536
@@ -94,7 +94,7 @@ def read_record(
     try:
         record = AutoRecord.from_json(data)
         check(record)
-    except LaterSchema as error:  # whole: nothing is to be put in its place
+    except OtherSchema as error:  # whole: nothing is to be put in its place
         raise DataError(f"{store.uri}/{name}: {error}") from error
     except ValueError as error:
         raise DataError(

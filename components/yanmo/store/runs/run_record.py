@@ -23,7 +23,7 @@ from yanmo.common.errors import DataError, wrong_in
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore, amend
 from yanmo.store.pause import PausedOutput
-from yanmo.store.schema import LaterSchema, parse, utc_now
+from yanmo.store.schema import OtherSchema, parse, utc_now
 
 RUN_SCHEMA = "yanmo.run/1"
 _MAX_BYTES = 262_144
@@ -93,7 +93,7 @@ def _values(data: bytes, where: str) -> dict[str, Any]:
         values = parse(data, RUN_SCHEMA, _MAX_BYTES)
         if not isinstance(values.get("outputs"), dict):
             raise ValueError("lacks outputs")
-    except LaterSchema as error:
+    except OtherSchema as error:
         raise DataError(f"{where}: {error}") from error
     except ValueError as error:
         raise _damaged(where, error) from error

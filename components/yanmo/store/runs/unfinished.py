@@ -29,7 +29,7 @@ from yanmo.common.shell_words import shell_line
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore, amend
 from yanmo.store.output import KEY
-from yanmo.store.schema import LaterSchema, parse, utc_now
+from yanmo.store.schema import OtherSchema, parse, utc_now
 
 SCHEMA = "yanmo.unfinished/1"
 OPEN, TRAINED = "open", "trained"
@@ -198,7 +198,7 @@ def parse_unfinished(data: bytes, where: str) -> Unfinished:
     try:
         values = parse(data, SCHEMA, _MAX_BYTES)
         return Unfinished(tuple(map(_training, values["trainings"])))
-    except LaterSchema as error:
+    except OtherSchema as error:
         raise DataError(f"{where}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(

@@ -12,7 +12,7 @@ from yanmo.store.manifest import REFERENCE_SCHEMA, Manifest, Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore
 from yanmo.store.output import Output, open_reference
 from yanmo.store.runs.in_use import INPUTS_SCHEMA
-from yanmo.store.schema import LaterSchema, parse
+from yanmo.store.schema import OtherSchema, parse
 from yanmo.tools.store.inventory import KeyFolder
 
 
@@ -97,7 +97,7 @@ def references_in(data: bytes, schema: str, needed: Mapping[str, type | None], w
             elif kind and not isinstance(values[name], kind):
                 raise ValueError(f"{name}: expected an object, found {kind_of_json(values[name])}")
         return [Reference.from_dict(found) for found in _references(values)]
-    except LaterSchema as error:
+    except OtherSchema as error:
         raise DataError(f"{where}: {error}") from error
     except ValueError as error:
         raise DataError(f"{where}: damaged: {error}; restore it, or delete it by hand") from error

@@ -18,11 +18,8 @@ TOOL = tool.Tool(
         "verify": Subcommand(options.VerifyOptions, work_of("yanmo.tools.store.verify")),
         "diff": Subcommand(options.DiffOptions, work_of("yanmo.tools.store.diff")),
         "gc": Subcommand(options.GcOptions, work_of("yanmo.tools.store.gc")),
-        "cost": Subcommand(options.CostOptions, work_of("yanmo.tools.store.cost")),
         "cp": Subcommand(options.CpOptions, work_of("yanmo.tools.store.cp")),
         "lineage": Subcommand(options.LineageOptions, work_of("yanmo.tools.store.lineage")),
-        "mend": Subcommand(options.MendOptions, work_of("yanmo.tools.store.mend")),
-        "migrate": Subcommand(options.MigrateOptions, work_of("yanmo.tools.store.migrate")),
     },
 )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from yanmo.options.fields import REQUIRED, opt, word
-from yanmo.options.price_options import PriceOptions
 from yanmo.options.shared import ToolOptions
 from yanmo.options.time_zone import zone_of
 from yanmo.tools.command_group import WHAT
@@ -137,28 +136,6 @@ class GcOptions(ToolOptions, group="gc"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostOptions(PriceOptions, ToolOptions, group="cost"):
-    """Show what nights, months and champions cost, at the prices given.
-
-    GPU-hours, CPU-hours and kWh are those that the outputs recorded; kWh only where the machine's
-    counters could be read (NVML, RAPL). Where energy is billed with the machine, leave --kwh-price
-    at 0. An output counts once, for the night of the run that made it. Not counted: failed tries,
-    and outputs that `gc` removed; keep more nights (`gc --keep-nights`) than you want to add up. A
-    `+` says that something of it was not measured, so that it cost more.
-    """
-
-    channel: str = opt("", "only this channel", often=True)
-    timezone: str = opt(
-        "UTC", "time zone whose noon divides the nights, such as Asia/Shanghai", variable="YANMO_TIMEZONE"
-    )
-    json: bool = opt(False, "for scripts: one JSON document")
-
-    def contradictions(self) -> list[str]:
-        zone_of(self.timezone)  # raises by itself
-        return []
-
-
-@dataclass(frozen=True, kw_only=True)
 class CpOptions(ToolOptions, group="cp"):
     """Copy an output with its whole chain to another store.
 
@@ -197,43 +174,3 @@ class LineageOptions(ToolOptions, group="lineage"):
 
     what: tuple[str, ...] = word(f"the id of a document (64 digits of 0-9a-f), or {WHAT}")
     json: bool = opt(False, "for scripts: one JSON document")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MendOptions(ToolOptions, group="mend"):
-    """Bring the pointers of a restored store back to what is there (a dry run unless --write).
-
-    For a store that was restored from a copy, and whose pointers name outputs that the copy does not
-    hold (`yanmo store verify` says which). The champion becomes that of the newest record of the
-    history whose model, evaluation and verdict are whole; later records are set aside. Every other
-    pointer becomes what the newest run made that is whole, or is set aside; so are records of runs
-    that name what is lost. A model that waits for a person, and of which something is lost, waits no
-    more. What is set aside is moved below mended/TIME/, never deleted. Where
-    nothing is lost, nothing is done.
-
-    Nothing may run on the store meanwhile: a live run ends this with exit code 75. Exit code 65: a
-    record in the middle of a history names what is lost, or a file is damaged; restore those.
-    """
-
-    write: bool = opt(False, "do it; by default only show what would be done")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MigrateOptions(ToolOptions, group="migrate"):
-    """Bring manifests and pointers to the current schemas.
-
-    Every manifest, pointer and record is brought to the schema that this version writes. Readers
-    take the schema before the current one as well (yanmo.store.upgrades), so a store needs this
-    only before it meets a version that no longer does. Dry run by default. Documents are replaced
-    one by one, each whole, by compare-and-swap: a kill leaves some old and some new, and both are
-    read; the same command does the rest. What another process changes meanwhile is read again. A
-    version of Yanmo that does not know the new schemas ends with exit code 65 on such a store:
-    upgrade every machine first.
-
-    Not rewritten: manifests that `--force` replaced (MANIFEST-<sha256>.json), since references pin
-    their bytes. The command counts those of an older schema; run `gc`, or make the outputs again,
-    before a version that no longer reads it. References inside manifests and records are brought
-    forward by the upgrade of the document that holds them, or not at all (upgrades.py).
-    """
-
-    write: bool = opt(False, "do it; by default only show what would be done")

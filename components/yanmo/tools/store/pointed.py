@@ -92,7 +92,7 @@ def _read_other(name: str, data: bytes, where: str, now: float) -> list[Referenc
     raise DataError(
         f"{where}: expected <channel>/<pointer>.json, <channel>/history/<number>.json, "
         f"<channel>/runs/<run>.json or <channel>/records/ ({', '.join(DOCUMENTS)}) here; move it out of "
-        "pointers/, or upgrade Yanmo if a later version wrote it"
+        "pointers/, or use the version of Yanmo that wrote it"
     )
 
 

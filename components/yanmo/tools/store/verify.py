@@ -29,12 +29,6 @@ def run(store: ObjectStore, options: VerifyOptions) -> int:
     except _Enough:
         pass
     if faults.found:
-        if faults.is_pointed:
-            log.error(
-                "pointers or records name outputs that are not there, as after a restore from a copy: `yanmo "
-                "store mend --store %s` shows how to bring them back to what is there",
-                store.uri,
-            )
         log.error("%d fault(s); the first: %s", len(faults.found), faults.found[0])
         return ExitCode.DATA
     print(
@@ -90,8 +84,6 @@ class Faults:
 
     def __init__(self, first_only: bool) -> None:
         self.found: list[str] = []
-        self.is_pointed = False
-        """Whether a file below pointers/ names what is not there."""
         self._first_only = first_only
 
     def note(self, fault: str) -> None:
@@ -181,9 +173,7 @@ def _everything(store: ObjectStore, opener: Opener, faults: Faults) -> Iterator[
             faults.note(str(error))
             continue
         for one in named:
-            opened = _opened(opener, one.reference, one.by, faults)
-            faults.is_pointed |= not opened
-            yield from opened
+            yield from _opened(opener, one.reference, one.by, faults)
     for info in inventory.nights:
         faults.note_of(fault_of(store, info.name))
     for folder in inventory.keys.values():

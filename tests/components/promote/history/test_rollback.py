@@ -243,18 +243,6 @@ def test_the_history_lists_every_champion(stage, three, capsys):
     assert "has no champion yet" in capsys.readouterr().out
 
 
-def test_records_of_earlier_versions_are_read(stage, three):
-    path = stage.records()[0]
-    values = json.loads(path.read_text())
-    for later in ("kind", "restores", "who", "why", "rolled_back", "sealed", "number"):
-        values.pop(later)
-    values["crowned_at"] = values.pop("champion_since")
-    values["schema"] = "yanmo.coronation/1"
-    path.write_text(json.dumps(values))
-    first = all_records(stage.store, "dev")[0]
-    assert (first.number, first.kind, first.rolled_back) == (1, "promotion", ())
-
-
 def test_a_lost_pointer_promotes_nobody_unseen_and_comes_back_by_a_rollback(stage, three, caplog):
     before = stage.pointer("champion")
     stage.store.delete("pointers/dev/champion.json")

@@ -99,17 +99,6 @@ def test_what_is_unclear_is_refused(place: str, words: tuple[str, ...], said: st
     assert said in caplog.text
 
 
-def test_the_version_before_reads_a_list_from_which_nothing_was_lifted(place: str) -> None:
-    """And it refuses one that it would write without who lifted what."""
-    document = Path(place) / "pointers/dev/records/takedown.json"
-    channel(place, "takedown", ONE, *BY, "x")
-    values = json.loads(document.read_text(encoding="utf-8"))
-    assert values["schema"] == "yanmo.takedown/1" and "lifted" not in values
-    channel(place, "takedown", "--lift", ONE, *BY, "y")
-    assert json.loads(document.read_text(encoding="utf-8"))["schema"] == "yanmo.takedown/2"
-    assert store_tool(["verify", "--store", place]) == 0
-
-
 @pytest.mark.parametrize(
     "lifted", [3, [1], [{"who": "x"}], [{"takedown": {}, "who": 1, "why": "", "when": ""}]]
 )

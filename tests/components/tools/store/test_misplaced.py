@@ -198,7 +198,7 @@ def test_a_deleted_manifest_is_mended_without_force(ground: Ground) -> None:
 
 
 OTHER = [b"{}", b"null", b"[]", b"7", b"", b'{"schema": "yanmo.reference/1"}', b'{"schema": "yanmo.other/1"}']
-LATER = {"pointer": "yanmo.reference/2", "record": "yanmo.promotion/9", "inputs": "yanmo.inputs/2"}
+OTHER_SCHEMA = {"pointer": "yanmo.reference", "record": "yanmo.promotion", "inputs": "yanmo.inputs"}
 NAMES = {"pointer": "pointers/demo/champion.json", "record": "pointers/demo/history/000001.json"}
 
 
@@ -213,10 +213,12 @@ def test_other_json_where_a_reference_should_be_names_something_unknown(
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_a_later_schema_is_refused_with_the_advice_to_upgrade(folder_ground: Ground, kind: str) -> None:
+@pytest.mark.parametrize("number", [0, 9])
+def test_another_schema_is_refused_as_another_versions(folder_ground: Ground, kind: str, number: int) -> None:
     ground = folder_ground.chain()
-    put(ground, NAMES[kind], json.dumps({"schema": LATER[kind], "names": "something"}).encode())
-    check_nothing_goes(ground, NAMES[kind], "upgrade Yanmo")
+    schema = f"{OTHER_SCHEMA[kind]}/{number}"
+    put(ground, NAMES[kind], json.dumps({"schema": schema, "names": "something"}).encode())
+    check_nothing_goes(ground, NAMES[kind], f"{schema!r} is of another version of Yanmo")
 
 
 @pytest.mark.parametrize("kind", NAMES)
@@ -230,7 +232,7 @@ def test_a_reference_file_cut_at_any_byte_stops_gc(folder_ground: Ground, kind: 
     assert ground.gc().code == 0 and ground.tool("verify").code == 0
 
 
-@pytest.mark.parametrize("data", [*OTHER, json.dumps({"schema": LATER["inputs"]}).encode()])
+@pytest.mark.parametrize("data", [*OTHER, json.dumps({"schema": OTHER_SCHEMA["inputs"] + "/2"}).encode()])
 def test_a_live_runs_list_of_inputs_that_holds_other_json_stops_gc(
     folder_ground: Ground, data: bytes
 ) -> None:

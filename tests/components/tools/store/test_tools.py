@@ -1,19 +1,16 @@
-"""ls, show, diff, lineage, migrate, and how a person names an output."""
+"""ls, show, diff, lineage, and how a person names an output."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ground import RAW, Ground, folder_of, ids
+from ground import RAW, Ground, ids
 
 from yanmo.common.errors import ExitCode
-from yanmo.store import upgrades
 from yanmo.store.commit import Recipe
 from yanmo.store.runs.lease import Lease
 
@@ -195,54 +192,6 @@ def test_lineage_of_an_output_goes_up_to_raw_files_and_down_to_models(ground: Gr
     assert said.partition("and these rest on it")[2].count("train/") == 2
 
 
-def test_migrate_says_of_a_current_store_that_all_is_current(ground: Ground) -> None:
-    said = ground.chain().tool("migrate")
-    assert (
-        said.code == 0
-        and said.out == "7 documents read: 7 current, 0 to be rewritten (--write does it), 0 unreadable\n"
-    )
-
-
-def test_migrate_names_a_document_of_an_unknown_schema(
-    folder_ground: Ground, caplog: pytest.LogCaptureFixture
-) -> None:
-    ground = folder_ground.chain()
-    path = ground.folder.root / "pointers/demo/champion.json"
-    path.write_text(path.read_text().replace("yanmo.reference/1", "yanmo.reference/9"))
-    said = ground.tool("migrate", "--write")
-    assert said.code == ExitCode.DATA and "schema 'yanmo.reference/9'" in said.out
-    assert "1 document(s) cannot be read" in caplog.text and f"{path}: " in caplog.text
-
-
-def test_an_older_schema_is_read_as_it_is_and_rewritten_by_migrate(
-    folder_ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A schema 0, in which `run_id` was called `run`, made up to walk the way that a real one will go."""
-    ground = folder_ground.chain()
-    output = ground.outputs["documents"]
-    path = ground.folder.root / output.reference.manifest_uri
-    values = json.loads(path.read_text(encoding="utf-8"))
-    values["run"] = values.pop("run_id")
-    del values["sealed"]
-    old = json.dumps({**values, "schema": "yanmo.manifest/0"}, ensure_ascii=False).encode()
-    path.write_bytes(old)
-
-    def renamed(found: dict[str, Any]) -> dict[str, Any]:
-        rest = {name: value for name, value in found.items() if name != "run"}
-        return {**rest, "run_id": found["run"], "schema": "yanmo.manifest/1"}
-
-    assert ground.tool("show", f"documents/{output.manifest.key}").code == ExitCode.DATA
-    monkeypatch.setitem(upgrades.UPGRADES, "yanmo.manifest/0", renamed)
-    assert ground.tool("show", f"documents/{output.manifest.key}").code == 0
-    assert "1 to be rewritten" in ground.tool("migrate").out and path.read_bytes() == old
-    assert "1 rewritten" in ground.tool("migrate", "--write").out
-    assert json.loads(path.read_text(encoding="utf-8"))["schema"] == "yanmo.manifest/1"
-    assert [n for n in ground.names(folder_of(output)) if "MANIFEST-" in n], "what references pin is kept"
-    again = ground.tool("migrate", "--write").out
-    assert again.startswith("7 documents read: 7 current")
-    assert "1 manifests that were replaced stay at an older schema" in again, "its bytes are pinned"
-
-
 def yanmo_store(*argv: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT / "components")}
     command = [sys.executable, "-m", "yanmo.cli", "store", *argv]
@@ -251,7 +200,7 @@ def yanmo_store(*argv: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_subcommand_has_help_that_says_what_it_does() -> None:
     said = yanmo_store("--help").stdout
-    for name in ("ls", "show", "verify", "diff", "gc", "cp", "lineage", "migrate"):
+    for name in ("ls", "show", "verify", "diff", "gc", "cp", "lineage"):
         assert f"\n  {name} " in said
     assert "a dry run by default" in " ".join(yanmo_store("gc", "--help").stdout.lower().split())
 
@@ -276,7 +225,7 @@ def test_an_empty_or_absent_store_is_no_error_but_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ground = Ground(str(tmp_path / "none"))
-    for command in ("ls", "verify", "gc", "migrate"):
+    for command in ("ls", "verify", "gc"):
         assert ground.tool(command).code == 0
         said = capsys.readouterr().err
         assert f"{tmp_path}/none holds nothing" in said and "--store" in said, "it may be a misspelt path"
