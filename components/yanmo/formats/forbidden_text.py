@@ -177,7 +177,7 @@ def rows_of(output: Output, ids: Sequence[str], split: str = "") -> dict[str, in
     for entry in output.entries("*.parquet"):
         name = entry.path.rpartition("/")[2]
         if not name.startswith("tokens-") and not (split and name.startswith(("valid", "test", "confirm"))):
-            for one, rows in rows_with(output.path_of_ids(entry), ids, split).items():
+            for one, rows in rows_with(output.path(entry.path), ids, split).items():
                 found[one] += rows
     return dict(found)
 

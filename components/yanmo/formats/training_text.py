@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import DataError
-from yanmo.store.let_go import WHY
 from yanmo.store.output import Output
 
 
@@ -19,14 +18,6 @@ class TrainingText:
     """Curated documents, the model's own first, each once."""
     unknown: list[str] = field(default_factory=list)
     """Why there may be more training text, a sentence each; empty if `texts` is all of it."""
-
-    def at_hand(self) -> list[Output]:
-        """The texts that can be read: all but those of former champions that gc let go."""
-        return [text for text in self.texts if not text.is_let_go()]
-
-    def gaps(self) -> list[str]:
-        """What is unknown, and what cannot be read any more; a sentence each."""
-        return [*self.unknown, *(f"{text}: {WHY}" for text in self.texts if text.is_let_go())]
 
     def digests(self) -> set[str]:
         """Content digests of the texts."""

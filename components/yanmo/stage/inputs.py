@@ -99,7 +99,7 @@ def open_input(
 
     Raises:
         PausedInput: its stage paused and passed that on.
-        DataError: it is none of these, is missing or of another stage, or its data was let go.
+        DataError: it is none of these, or is missing or of another stage.
     """
     reference, is_json, is_short = None, value.lstrip().startswith("{"), len(value) <= 200
     origin = where if is_json else value if is_short else f"{where} {value[:200]}..."
@@ -118,9 +118,7 @@ def open_input(
         return None
     if stages:
         check_stage(reference, stages, f"{where} {value}" if is_short and not is_json else where)
-    output = open_named(store, reference, origin)
-    output.check_not_let_go()
-    return output
+    return open_named(store, reference, origin)
 
 
 def _of_run(store: ObjectStore, options: StageOptions) -> dict[str, Reference] | None:

@@ -21,7 +21,6 @@ from yanmo.common import waiting
 from yanmo.common.errors import DataError, StorageError, is_out_of_space
 from yanmo.common.logs import human_seconds
 from yanmo.common.plain_json import json_value
-from yanmo.store.let_go import WHY
 from yanmo.store.manifest import FileEntry, Manifest, Role, content_digest, make_key
 from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, check_name
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
@@ -150,9 +149,6 @@ def find_whole(store: ObjectStore, stage: str, key: str) -> Output | None:
     """The committed output of a key, if all its files are there with their sizes."""
     output = find_output(store, stage, key)
     if output is None:
-        return None
-    if output.is_let_go():
-        log.info("%s is committed, and %s; making it again", output, WHY)
         return None
     fault = output.missing()
     if fault:

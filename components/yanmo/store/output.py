@@ -10,7 +10,6 @@ from pathlib import Path
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.plain_json import json_value
-from yanmo.store import let_go
 from yanmo.store.manifest import MAKE_AGAIN, FileEntry, Manifest, Reference, content_digest
 from yanmo.store.objects import Damaged, ObjectStore, Wanted, is_name
 
@@ -43,8 +42,6 @@ class Output:
         self.manifest = manifest
         self.reference = reference
         self._local: dict[str, Path] = {}
-        self._let_go: dict[str, Wanted] | None = None
-        """File -> the table of ids that stands for it, once it was read."""
 
     @property
     def content_digest(self) -> str:
@@ -72,7 +69,6 @@ class Output:
         try:
             found = self.store.fetch([self.wanted(e) for e in wanted])
         except Damaged as error:
-            self.check_not_let_go()
             again = f"run the {self.manifest.stage} stage again with --force, or restore the file"
             raise DataError(f"{error}; {again}") from error
         self._local |= {entry.path: path for entry, path in zip(wanted, found, strict=True)}
@@ -83,13 +79,10 @@ class Output:
         return self.paths(name)[0]
 
     def missing(self) -> str | None:
-        """Which file is absent or of the wrong size, in words; None when all are there, or were let go."""
+        """Which file is absent or of the wrong size, in words; None when all are there."""
         names = [self._name(entry) for entry in self.manifest.files]
-        found = zip(self.manifest.files, names, self.store.sizes(names), strict=True)
-        wrong = [one for one in found if one[2] != one[0].bytes]
-        gone = let_go.read_let_go(self.store, self.manifest) if wrong else None
-        for entry, name, size in wrong:
-            if size is not None or not gone or entry.path not in gone.files:
+        for entry, name, size in zip(self.manifest.files, names, self.store.sizes(names), strict=True):
+            if size != entry.bytes:
                 shown = "missing" if size is None else f"{size} bytes"
                 return f"{name}: expected {entry.bytes} bytes, found {shown}"
         return None
@@ -101,35 +94,6 @@ class Output:
             if found is None or (found.bytes, found.sha256) != (entry.bytes, entry.sha256):
                 return True
         return False
-
-    def is_let_go(self) -> bool:
-        """Whether gc let go of its data on purpose: it is known, and cannot be used."""
-        return let_go.is_let_go(self.store, self.manifest)
-
-    def check_not_let_go(self) -> None:
-        """Raise DataError where its data was let go; says how to make it again."""
-        if self.is_let_go():
-            stage, name = self.manifest.stage, self._name_of("config.yaml")
-            raise DataError(
-                f"{self}: {let_go.WHY}. To make it again, run the {stage} stage with the same inputs and the "
-                f"options in {self.store.uri}/{name}"
-            )
-
-    def table_of_ids(self, entry: FileEntry) -> Wanted:
-        """The table that has the ids of the texts in `entry`: the file, or what stands for it.
-
-        Raises:
-            DataError: the record of what was let go is damaged.
-        """
-        if self._let_go is None:
-            found = let_go.read_let_go(self.store, self.manifest)
-            self._let_go = {} if found is None else {p: t for p, t in found.files.items() if t is not None}
-        return self._let_go.get(entry.path) or self.wanted(entry)
-
-    def path_of_ids(self, entry: FileEntry) -> Path:
-        """The verified local path of `table_of_ids`; raises as `paths`."""
-        table = self.table_of_ids(entry)
-        return self.path(entry.path) if table == self.wanted(entry) else self.store.fetch([table])[0]
 
     def part(self, name: str) -> Output:
         """The part that was committed with this output as `name` (a tokenizer, say)."""

@@ -38,7 +38,7 @@ WINDOW = 13
 
 def committed_contamination(run: EvaluateRun) -> Output | None:
     """The part, made if need be; None where the store names no training text, or it cannot be read."""
-    texts = training_text(run.input("model")).at_hand()
+    texts = training_text(run.input("model")).texts
     evaluation_set, split = run.input("evaluation_set"), run.options.split
     if not texts:
         return None
@@ -62,7 +62,7 @@ def committed_contamination(run: EvaluateRun) -> Output | None:
 def report_contamination(output: Output) -> None:
     """Log how much of the test split the model was trained on; a warning unless it is none."""
     model = output.input("model")
-    gaps = training_text(model).gaps() if model else []
+    gaps = training_text(model).unknown if model else []
     if NAME not in output.manifest.references:
         why = "; ".join(gaps) or "no training text was found"
         log.warning("contamination=unknown: whether %s was trained on these documents: %s", model, why)

@@ -88,7 +88,7 @@ def committed_writing(run: EvaluateRun, evaluation: Output) -> Output:
 def _texts_of(model: Output, given: Output) -> list[Output]:
     """The texts that copies are looked for in: those of the model's lineage; `given` where that has gaps."""
     known = training_text(model)
-    texts, gaps = known.at_hand(), known.gaps()
+    texts, gaps = known.texts, known.unknown
     for gap in gaps:
         log.warning("not all of the training text of %s is known: %s", model, gap)
     if given.content_digest in known.digests():

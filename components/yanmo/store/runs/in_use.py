@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Mapping
 
 from yanmo.common.errors import StorageError
-from yanmo.store.let_go import WHY, has_lost_data
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore, overwrite
 from yanmo.store.output import Output, deletion_marks, superseded_name
@@ -41,9 +40,7 @@ def lease_name(stage: str, key: str) -> str:
     return f"{work_name(stage, key)}/{LEASE}"
 
 
-def announce(
-    store: ObjectStore, stage: str, key: str, outputs: dict[str, Output], *, needs_data: bool = True
-) -> None:
+def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output]) -> None:
     """Write into INPUTS.json what the run of a key rests on.
 
     gc sets a manifest aside, then reads these files and the pointers, and only then removes anything; a run
@@ -53,9 +50,6 @@ def announce(
     challenger and champion side by side, and they may be one model). The last one's list stays; what the
     other uses is in its session.
 
-    Args:
-        needs_data: whether an output is of use only with its data (let_go.py).
-
     Raises:
         StorageError: one of `outputs` was removed since it was opened.
     """
@@ -63,7 +57,7 @@ def announce(
         return
     pinned = {name: vars(output.reference) for name, output in sorted(outputs.items())}
     overwrite(store, f"{work_name(stage, key)}/{INPUTS}", inputs_document(pinned))
-    check_present(store, outputs.values(), needs_data=needs_data)
+    check_present(store, outputs.values())
 
 
 def inputs_document(pinned: Mapping[str, object]) -> bytes:
@@ -71,7 +65,7 @@ def inputs_document(pinned: Mapping[str, object]) -> bytes:
     return json.dumps({"schema": INPUTS_SCHEMA, "inputs": pinned}, indent=1).encode() + b"\n"
 
 
-def check_present(store: ObjectStore, outputs: Iterable[Output], *, needs_data: bool = True) -> None:
+def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
     """Raise Removed when gc has removed one of `outputs` since it was opened.
 
     Waits for one that gc has set aside and not yet removed: gc looks once more who needs it, under the lease
@@ -93,28 +87,6 @@ def check_present(store: ObjectStore, outputs: Iterable[Output], *, needs_data: 
                 "as nothing referred to it; run the same command again",
                 pinned,
             )
-        if needs_data:
-            _check_data(store, output)
-
-
-def _check_data(store: ObjectStore, output: Output) -> None:
-    """Raise Removed when gc has let go of the data of an output since it was opened.
-
-    Waits for a gc that has said so and may take it back: it looks once more who needs the output.
-    """
-    end = time.monotonic() + _GC_SECONDS
-    while output.is_let_go():
-        where = f"{store.uri}/{output.reference.manifest_uri}"
-        if has_lost_data(store, output.manifest):
-            raise Removed(f"{where}: {WHY}; run the same command again", output.reference)
-        if time.monotonic() > end:
-            raise Removed(
-                f"{where}: a `yanmo store gc` that goes on or was killed lets go of its data; run `yanmo "
-                "store gc --delete`, which takes that back where the data is needed, then run the same "
-                "command again",
-                output.reference,
-            )
-        time.sleep(0.2)
 
 
 def _is_back(store: ObjectStore, pinned: Reference) -> bool:

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from yanmo.options.values import Bounds, number_in
 
-NEVER = "never"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _AGE = Bounds(most=100 * 365 * 86400)
 """A hundred years, in seconds."""
@@ -38,23 +37,3 @@ class Age:
         number = None if " " in self.text else number_in(self.text[:-1])
         unit = _UNITS.get(self.text[-1:])
         return 0.0 if self.text == "0" else math.nan if number is None or unit is None else number * unit
-
-
-@dataclass(frozen=True)
-class AgeOrNever(Age):
-    """An age, or `never`.
-
-    Raises:
-        ValueError: the text is none.
-    """
-
-    expected: ClassVar = f"{Age.expected}, or never"
-
-    def __post_init__(self) -> None:
-        if self.text != NEVER:
-            super().__post_init__()
-
-    @property
-    def seconds(self) -> float:
-        """The age in seconds; infinite for `never`."""
-        return math.inf if self.text == NEVER else super().seconds

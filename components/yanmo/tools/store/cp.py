@@ -14,7 +14,6 @@ from pathlib import Path
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.store.durable_files import fsync_dir
-from yanmo.store.let_go import prefix_of, read_let_go, record_name, withdraw_let_go
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written
 from yanmo.store.opening import store_of
@@ -54,7 +53,6 @@ def run(store: ObjectStore, options: CpOptions) -> int:
         f"{len(chain)} outputs at {target.uri}: {copy.sent_files} files, {human_bytes(copy.sent_bytes)} "
         f"sent; {copy.present} outputs were there"
         + (f"; {records} record(s) of what `auto` became" if records else "")
-        + (f"; the data of {copy.let_go} was let go before (gc --former-data)" if copy.let_go else "")
     )
     for output in outputs:
         print(f"{output.manifest.stage}/{output.manifest.key}")
@@ -66,7 +64,7 @@ class _Copy:
 
     def __init__(self, target: ObjectStore, total: int) -> None:
         self.target = target
-        self.sent_files = self.sent_bytes = self.present = self.let_go = 0
+        self.sent_files = self.sent_bytes = self.present = 0
         self._progress = Progress(log, "copied", total, unit="B")
 
     def output(self, output: Output) -> None:
@@ -82,7 +80,7 @@ class _Copy:
         try:
             inputs = {edge.label: edge.reference for edge in edges(manifest)}
             arrived = {name: self._arrived(reference) for name, reference in inputs.items()}
-            announce(self.target, manifest.stage, manifest.key, arrived, needs_data=False)
+            announce(self.target, manifest.stage, manifest.key, arrived)
             self._files(output)
             lease.check()
             self._commit(output)
@@ -141,7 +139,7 @@ class _Copy:
             found = open_reference(self.target, output.reference)
         except DataError:
             return False  # the target has other content under this key; ours goes next to it
-        if found.missing() or (found.is_let_go() and not output.is_let_go()):
+        if found.missing():
             return False
         if found.reference.manifest_sha256 != output.reference.manifest_sha256:
             self._keep_beside(output)
@@ -152,24 +150,12 @@ class _Copy:
         return open_reference(self.target, reference)
 
     def _files(self, output: Output) -> None:
-        """All files; of one whose data was let go, what stays in its place, and the record of that first."""
-        manifest, let_go = output.manifest, read_let_go(output.store, output.manifest)
-        if let_go:
-            self.let_go += 1
-            self._object(output.store, record_name(manifest))
-        gone = let_go.files if let_go else {}
-        wanted = [output.wanted(entry) for entry in output.entries() if entry.path not in gone]
-        for one in [*wanted, *(table for table in gone.values() if table)]:
-            self._file(output, one)
-        if not let_go and self.target.stat(record_name(manifest)) is not None:  # whole there from now on
-            withdraw_let_go(self.target, manifest)
-
-    def _object(self, source: ObjectStore, name: str) -> None:
-        with contextlib.suppress(AlreadyExists):
-            self.target.create(name, source.read(name)[0])
+        for entry in output.entries():
+            self._file(output, output.wanted(entry))
 
     def _file(self, output: Output, wanted: Wanted) -> None:
-        prefix = prefix_of(output.manifest).removesuffix("/")
+        manifest = output.manifest
+        prefix = f"cas/{manifest.stage}/{manifest.key}/{manifest.attempt}"
         path, whole = wanted.name.removeprefix(f"{prefix}/"), Written(wanted.bytes, wanted.sha256)
         if self.target.stat(wanted.name) is None or self.target.digest(wanted.name) != whole:
             source = output.store.fetch([wanted])[0]

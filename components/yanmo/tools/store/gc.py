@@ -8,7 +8,6 @@ from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.tools.store.find import print_json
-from yanmo.tools.store.gc_let_go import LettingGo
 from yanmo.tools.store.gc_loose import SETTLED_SECONDS
 from yanmo.tools.store.gc_pages import PagePlan, pages_to_shorten
 from yanmo.tools.store.gc_plan import Ages, GcPlan, shown_age
@@ -25,7 +24,6 @@ def run(store: ObjectStore, options: GcOptions) -> int:
             options.older_than.seconds,
             options.abandoned.seconds,
             options.newest,
-            options.former_data.seconds,
         )
         plan = Planner(store, inventory, ages).decide()
         young = max(ages.older_than, SETTLED_SECONDS)
@@ -33,8 +31,6 @@ def run(store: ObjectStore, options: GcOptions) -> int:
     except DataError as error:
         raise DataError(f"nothing was removed, as what it refers to is unknown: {error}") from error
     swept = Sweep(store, plan).run() if options.delete else None
-    if swept is not None and (plan.let_go or plan.take_back):
-        LettingGo(store, plan, swept).run()
     if options.json:
         print_json(_document(plan, swept))
         return 0
@@ -55,15 +51,6 @@ def _document(plan: GcPlan, swept: Swept | None) -> dict[str, object]:
                 "why": one.why,
             }
             for one in plan.to_delete
-        ],
-        "let_go": [
-            {
-                "output": "/".join(one.folder.name),
-                "objects": [part.name for part in one.parts],
-                "bytes": one.bytes,
-                "why": one.why,
-            }
-            for one in plan.let_go
         ],
         "runs": [info.name for info in plan.runs],
         "loose": [info.name for info, _ in plan.loose],
@@ -89,10 +76,6 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcO
             print(f"{verb} {what}, {human_bytes(one.bytes)}: {one.why}")
         else:
             groups[one.why] += [part.bytes for part in one.parts]
-    for data in plan.let_go:
-        if data.folder.name not in stayed:
-            done = "let go of" if swept else "would let go of"
-            print(f"{done} the data of {data.folder}, {human_bytes(data.bytes)}: {data.why}")
     for info in plan.runs:
         groups["the record of a run"].append(info.bytes)
     for info, why in plan.loose:
@@ -107,14 +90,11 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcO
     for name, _ in plan.restore:
         done = "restored" if swept else "would restore"
         print(f"{done} {name[0]}/{name[1][:12]}: set aside, and needed again")
-    for begun in plan.take_back:
-        done = "kept" if swept else "would keep"
-        print(f"{done} the data of {begun.folder}: it was to be let go, and is needed again")
     for text in plan.dangling:
         print(f"dangling: {text}")
     for text in swept.spared if swept else []:
         print(f"spared {text}")
-    if not plan.bytes and not plan.restore and not plan.take_back:
+    if not plan.bytes and not plan.restore:
         young = sum(why.startswith("younger than") for why in plan.kept.values())
         print(
             f"nothing to remove: {len(plan.kept) - young} outputs are referred to, {young} others are "

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yanmo.common.logs import human_seconds
-from yanmo.store.let_go import data_of, folder_of, prefix_of, record_name
-from yanmo.store.manifest import Manifest, Reference
+from yanmo.store.manifest import Manifest
 from yanmo.store.objects import Leftover, ObjectInfo
 from yanmo.tools.store.chain import edges
 from yanmo.tools.store.gc_pages import PagePlan
@@ -27,8 +25,6 @@ class Ages:
     """Work of a key that was never finished."""
     newest: Newest = field(default_factory=Newest)
     """What stays of each channel, however old."""
-    former_data: float = math.inf
-    """Since another became champion: the data that nothing but a former champion rests on."""
 
 
 @dataclass
@@ -58,34 +54,6 @@ class ToDelete:
 
 
 @dataclass
-class ToLetGo(ToDelete):
-    """The data of an output that stays: `objects` are its files."""
-
-    manifests: list[Manifest] = field(default_factory=list)
-    """Of the attempts that hold them."""
-
-    @classmethod
-    def of(cls, folder: KeyFolder, manifests: list[Manifest], data: bytes) -> ToLetGo:
-        """What there is of the data of these attempts."""
-        wanted = {f"{prefix_of(m)}{entry.path}" for m in manifests for entry in data_of(m)}
-        infos = (info for m in manifests for info in folder.attempts.get(m.attempt, ()))
-        return cls(folder, [i for i in infos if i.name in wanted], "", data=data, manifests=manifests)
-
-    @property
-    def begun(self) -> list[ObjectInfo]:
-        """What a gc that was killed has written beside data that is all there still; the record first."""
-        sizes = {info.name: info.bytes for info in self.objects}
-        found: list[ObjectInfo] = []
-        for m in self.manifests:
-            if all(sizes.get(f"{prefix_of(m)}{entry.path}") == entry.bytes for entry in data_of(m)):
-                record, tables = record_name(m), f"{folder_of(m)}/"
-                infos = self.folder.attempts.get(m.attempt, ())
-                found += [info for info in infos if info.name == record]
-                found += [info for info in infos if info.name.startswith(tables)]
-        return found
-
-
-@dataclass
 class GcPlan:
     """One decision over a store."""
 
@@ -102,14 +70,6 @@ class GcPlan:
     leftovers: list[Leftover] = field(default_factory=list)
     pages: PagePlan = field(default_factory=PagePlan)
     """Pages of nights that are to be made short."""
-    let_go: list[ToLetGo] = field(default_factory=list)
-    """Outputs that stay without their data."""
-    take_back: list[ToDelete] = field(default_factory=list)
-    """What a killed gc wrote beside data that it was about to let go, and that is needed again."""
-    roots: set[tuple[str, Reference]] = field(default_factory=set)
-    """What is named below pointers/, and by which file (`Named.by`)."""
-    listed_inputs: set[tuple[str, float]] = field(default_factory=set)
-    """Lists of inputs (INPUTS.json) as they were, and when each was written."""
     restore: list[tuple[KeyName, str]] = field(default_factory=list)
     """Keys whose manifest was set aside (under the name that follows) and is needed again."""
     dangling: list[str] = field(default_factory=list)
@@ -118,7 +78,7 @@ class GcPlan:
     @property
     def bytes(self) -> int:
         """What would be freed."""
-        keys = sum(one.bytes for one in [*self.to_delete, *self.let_go])
+        keys = sum(one.bytes for one in self.to_delete)
         loose = sum(info.bytes for info in [*self.runs, *(info for info, _ in self.loose)])
         pages = sum(one.bytes for one in self.pages.to_shorten)
         return keys + loose + pages + sum(one.bytes for one in self.leftovers)

@@ -9,7 +9,6 @@ Kept, with all their inputs and parts, transitively:
 - what a channel's newest output was made of file by file (the rest of its INPUTS.json): a night curates and
   tokenizes only what is new, however long ago the last one was;
 - what is younger than the given age, since a pipeline may hold its reference in an artifact only.
-Of what is kept for former champions alone, the data may go: gc_former.py.
 """
 
 from __future__ import annotations
@@ -24,17 +23,16 @@ from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
 from yanmo.tools.store.chain import edges, inputs_of
-from yanmo.tools.store.gc_former import Former, Need, needs_data
 from yanmo.tools.store.gc_loose import SETTLED_SECONDS, judge_loose
-from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, ToLetGo, consumers_first, shown_age
+from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, shown_age
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working
 from yanmo.tools.store.kept_runs import passed_over
 from yanmo.tools.store.kept_trainings import trainings_to_keep
 from yanmo.tools.store.pointed import Named, read_all
 
 log = logging.getLogger(__name__)
-_Wanted = tuple[Reference, str, Need]
-"""An output, why it is needed, and how much of it."""
+_Wanted = tuple[Reference, str]
+"""An output, and why it is needed."""
 _REMADE_SECONDS = 4.0
 """How long an output that a pointer names and that is not there is waited for, before the store is called
 damaged: a run that lost it to an earlier gc is tried again."""
@@ -52,10 +50,6 @@ class Planner:
         """Channels' newest outputs: what these were made of, file by file, the next night uses again."""
         self._unfinished_keys: set[KeyName] = set()
         """Of trainings that may be finished: their checkpoints stay, however old."""
-        self._seen: set[tuple[KeyName, str, Need]] = set()
-        self._former = Former((), self._is_old)
-        self._data: set[KeyName] = set()
-        """Outputs whose data is needed."""
         self._manifests: dict[str, tuple[Manifest, bytes] | None] = {}
 
     def decide(self) -> GcPlan:
@@ -64,9 +58,7 @@ class Planner:
         Raises:
             DataError: a pointer, record or needed manifest is damaged, so that nobody can know what it kept.
         """
-        named = list(read_all(self.store, self._pointers_and_kept_runs()))
-        self._former = Former(named, lambda modified: self._is_old(modified, self.ages.former_data))
-        self._mark(self._roots(named))
+        self._mark(self._roots(read_all(self.store, self._pointers_and_kept_runs())))
         for name in sorted(self.inventory.keys):
             if name not in self._live:
                 self._judge(self.inventory.keys[name])
@@ -82,31 +74,22 @@ class Planner:
 
     def _roots(self, named_now: Iterable[Named]) -> Iterator[_Wanted]:
         for named in named_now:
-            self.plan.roots.add((named.by, named.reference))
             reference = self._settled(named).reference if named.is_pointer else named.reference
             if named.is_pointer and named.by.endswith(f"/{reference.stage}"):
                 self._newest.add((reference.stage, reference.key))
-            yield reference, named.by, self._former.need_of(named)
+            yield reference, named.by
         for kept in trainings_to_keep(self.store, self.inventory, self._is_abandoned):
             self._unfinished_keys.add(("train", kept.key))
             for reference, why in kept.rests_on:
-                yield reference, why, Need.DATA
+                yield reference, why
         for name, folder in sorted(self.inventory.keys.items()):
             if is_working(self.store, folder):
                 self._live.add(name)
-                self._data.add(name)
                 self.plan.kept[name] = "a run is making it now"
-            if folder.inputs and self._is_old(folder.inputs.modified, SETTLED_SECONDS):
-                self.plan.listed_inputs.add((folder.inputs.name, folder.inputs.modified))
             if self._may_go_on(folder):
                 for reference in inputs_of(self.store, folder):
-                    need = Need.DATA if folder.manifest is None else self._passed_on(folder, reference)
-                    yield reference, f"input of a run of {folder}", need
+                    yield reference, f"input of a run of {folder}"
             yield from self._young(folder)
-
-    def _passed_on(self, folder: KeyFolder, reference: Reference) -> Need:
-        """How much an output of which all is needed needs of what it was made from."""
-        return self._former.passed_on(Need.DATA, folder.stage, reference)
 
     def _pointers_and_kept_runs(self) -> list[ObjectInfo]:
         """All of pointers/ but the records of runs that are old and not of their channel's newest."""
@@ -152,10 +135,9 @@ class Planner:
                 continue
             if info is folder.manifest:
                 self.plan.kept.setdefault(folder.name, f"younger than {shown_age(self.ages.older_than)}")
-            self._data.add(folder.name)
             found = self._read(info.name) if info is folder.manifest else self._read_old(info.name)
             for edge in edges(found[0]) if found else ():
-                yield edge.reference, f"{edge.label} of {folder}", self._passed_on(folder, edge.reference)
+                yield edge.reference, f"{edge.label} of {folder}"
 
     def _may_go_on(self, folder: KeyFolder) -> bool:
         """Whether what a key rests on is needed: by a live run, by one that goes on, by the next night."""
@@ -177,29 +159,21 @@ class Planner:
 
     def _mark(self, roots: Iterable[_Wanted]) -> None:
         waiting = list(roots)[::-1]
-        for reference, why, _ in reversed(waiting):  # a pointer is a better reason than a chain
+        for reference, why in reversed(waiting):  # a pointer is a better reason than a chain
             self.plan.kept.setdefault((reference.stage, reference.key), why)
-        waiting.sort(key=lambda wanted: wanted[2])  # stable; who needs all comes first, from the end
         while waiting:
-            reference, why, need = waiting.pop()
+            reference, why = waiting.pop()
             name, sha256 = (reference.stage, reference.key), reference.manifest_sha256
-            self.plan.pinned.add((name, sha256))
-            if any((name, sha256, more) in self._seen for more in Need if more >= need):
+            if (name, sha256) in self.plan.pinned:
                 continue
-            self._seen.add((name, sha256, need))
+            self.plan.pinned.add((name, sha256))
             self.plan.kept.setdefault(name, why)
             found = self._pinned(reference, why)
             if found is None:
                 self.plan.dangling.append(f"{why}: {reference.stage}/{reference.key[:12]} is not there")
                 continue
-            if needs_data(need, found):
-                self._data.add(name)
             waiting += [
-                (
-                    edge.reference,
-                    f"{edge.label} of {reference.stage}/{reference.key[:12]}",
-                    self._former.passed_on(need, reference.stage, edge.reference),
-                )
+                (edge.reference, f"{edge.label} of {reference.stage}/{reference.key[:12]}")
                 for manifest in (found, *self._opened_instead(reference, found))
                 for edge in edges(manifest)
             ]
@@ -287,21 +261,7 @@ class Planner:
             self._list_all(folder) if folder.manifest else self._list_debris(folder, set())
         elif folder.manifest:
             self._list_debris(folder, self._used_attempts(folder))
-            self._judge_data(folder)
         # else it is needed and not there: nothing of it is touched
-
-    def _judge_data(self, folder: KeyFolder) -> None:
-        """Whether the data of a kept output may be let go, or stays though a killed gc began with that."""
-        assert folder.manifest
-        here = self._read(folder.manifest.name)
-        found = [self._read_old(info.name) for info in self._kept_manifests(folder)]
-        manifests = {one[0].attempt: one[0] for one in found if one}
-        data = ToLetGo.of(folder, list(manifests.values()), here[1] if here else b"")
-        if folder.name in self._data and data.begun:
-            self.plan.take_back.append(ToDelete(folder, data.begun, "it is needed", data=data.data))
-        elif folder.name not in self._data and data.objects:
-            data.why = f"only former champions rest on it ({self.plan.kept[folder.name]})"
-            self.plan.let_go.append(data)
 
     def _list_debris(self, folder: KeyFolder, used: set[str]) -> None:
         """What lies next to the output, if there is one."""

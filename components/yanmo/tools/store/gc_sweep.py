@@ -27,7 +27,6 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.logs import Progress
@@ -44,7 +43,6 @@ from yanmo.tools.store.inventory import KeyName, take
 from yanmo.tools.store.pointed import Named, read_all
 
 log = logging.getLogger(__name__)
-_Kind = TypeVar("_Kind", bound=ToDelete)
 BATCH = 32
 """Keys that share one look at the pointers; each holds a lease, renewed by a thread."""
 _SKEW_SECONDS = 600.0
@@ -67,9 +65,8 @@ class Swept:
 class Sweep:
     """Removes what a plan says."""
 
-    def __init__(self, store: ObjectStore, plan: GcPlan, done: Swept | None = None) -> None:
-        self.store, self.plan = store, plan
-        self.done = done or Swept()
+    def __init__(self, store: ObjectStore, plan: GcPlan) -> None:
+        self.store, self.plan, self.done = store, plan, Swept()
         self._since = store.clock()
         self._opener = Opener(store)
         self._to_delete = {one.folder.name: one for one in plan.to_delete}
@@ -130,7 +127,7 @@ class Sweep:
                 progress.add(one.bytes)
 
     @contextlib.contextmanager
-    def _taken(self, batch: Sequence[_Kind]) -> Iterator[list[_Kind]]:
+    def _taken(self, batch: Sequence[ToDelete]) -> Iterator[list[ToDelete]]:
         """Those of the keys whose lease was free; it is held until the end of the block, or removed there."""
         try:
             self._take_all(batch)

@@ -62,10 +62,6 @@ class Web:
                     waiting.append(user)
                     yield user, f"{label} = {_short(name)}"
 
-    def noted(self, name: KeyName) -> str:
-        """That an output has the ids of its texts, and these no more; empty where it has both."""
-        return "; let go since, its ids are kept" if self.outputs[name].is_let_go() else ""
-
     def shown(self, name: KeyName) -> str:
         """An output and the pointers that name it."""
         pointers = ", ".join(self.pointers.get(name, ()))
@@ -96,7 +92,7 @@ def _document(web: Web, document: str, holders: Holders, as_json: bool) -> dict[
         print("  held by" if names else "  no output of this store holds it")
         for name in names:
             files = ", ".join(f"{file} ({rows})" for file, rows in holders.rows[name].items())
-            print(f"    {web.shown(name)}  rows in {files}{web.noted(name)}")
+            print(f"    {web.shown(name)}  rows in {files}")
         print("  and these rest on them" * bool(down), end="\n" * bool(down))
         for name, how in down:
             print(f"    {web.shown(name)}  {how}")
@@ -108,7 +104,6 @@ def _document(web: Web, document: str, holders: Holders, as_json: bool) -> dict[
         "document": document,
         **what.as_json(),
         "held_by": {"/".join(name): files for name, files in holders.rows.items()},
-        "let_go": ["/".join(name) for name in names if web.outputs[name].is_let_go()],
         "rests_on_them": ["/".join(name) for name, _ in down],
     }
 
@@ -119,7 +114,7 @@ def _output(web: Web, output: Output, as_json: bool) -> dict[str, Any]:
     up = list(_up(web, output))
     if not as_json:
         print(f"output {web.shown(name)}")
-        print(f"  rests on{' (its data was let go: gc --former-data)' * output.is_let_go()}")
+        print("  rests on")
         for text in up:
             print(f"    {text}")
         print("  and these rest on it" if down else "  nothing rests on it")
@@ -159,7 +154,7 @@ def find_documents(web: Web, ids: Sequence[str]) -> dict[str, Holders]:
     progress = Progress(log, "searched", sum(entry.bytes for _, entry in files), unit="B")
     for output, entry in files:
         manifest = output.manifest
-        path = web.store.fetch([output.table_of_ids(entry)])[0]
+        path = web.store.fetch([output.wanted(entry)])[0]
         for document, rows in rows_with(path, ids).items():
             result[document].rows[manifest.stage, manifest.key][entry.path] = rows
         web.store.release([path])

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes, human_seconds
-from yanmo.store.let_go import record_name
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, find_output
 from yanmo.tools.store.chain import edges
@@ -19,7 +18,6 @@ from yanmo.tools.store.options import LsOptions
 from yanmo.tools.store.pointed import Named, read_undamaged
 
 _DAY = 86400
-_KEPT = ("done", "let go")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +27,7 @@ class Row:
     stage: str
     key: str
     status: str
-    """done, let go (its data: store/let_go.py), damaged (its manifest), working (a live lease),
-    stopped (work without an output), or uncommitted."""
+    """done, damaged (its manifest), working (a live lease), stopped (work without an output), uncommitted."""
     bytes: int
     work_bytes: int
     age_seconds: int
@@ -54,7 +51,7 @@ def run(store: ObjectStore, options: LsOptions) -> int:
     if options.channel:
         rows = [row for row in rows if row.pointers]
     if options.leftovers:
-        rows = [row for row in rows if row.status not in _KEPT or row.uncommitted_bytes or row.superseded]
+        rows = [row for row in rows if row.status != "done" or row.uncommitted_bytes or row.superseded]
     if options.json:
         print_json(_document(store, inventory, named, rows) | {"damaged_pointers": damaged})
     else:
@@ -107,13 +104,8 @@ def _status(store: ObjectStore, folder: KeyFolder, output: Output | None) -> str
     if is_working(store, folder):
         return "working"
     if folder.manifest:
-        return ("let go" if _is_let_go(folder, output) else "done") if output else "damaged"
+        return "done" if output else "damaged"
     return "stopped" if folder.checkpoints else "uncommitted"
-
-
-def _is_let_go(folder: KeyFolder, output: Output) -> bool:
-    record = record_name(output.manifest)
-    return any(info.name == record for info in folder.attempts.get(output.manifest.attempt, ()))
 
 
 def _document(
@@ -139,7 +131,7 @@ def _print(
     rows: Sequence[Row],
     options: LsOptions,
 ) -> None:
-    done = sum(row.status in _KEPT for row in rows)
+    done = sum(row.status == "done" for row in rows)
     print(f"{store.uri}: {human_bytes(inventory.bytes)}; {done} outputs shown")
     pointers = [n for n in named if n.is_pointer]
     if pointers and not options.stage and not options.leftovers:

@@ -8,7 +8,7 @@ from yanmo.options.fields import REQUIRED, opt, word
 from yanmo.options.shared import ToolOptions
 from yanmo.options.time_zone import zone_of
 from yanmo.tools.command_group import WHAT
-from yanmo.tools.store.age import NEVER, Age, AgeOrNever
+from yanmo.tools.store.age import Age
 from yanmo.tools.store.kept_pages import KeptPages
 from yanmo.tools.store.kept_runs import Newest
 
@@ -47,8 +47,7 @@ class VerifyOptions(ToolOptions, group="verify"):
 
     Follows inputs and parts to the raw files. Names every damaged file, the first one first; one is
     enough for exit code 65. Bytes come from the store itself, past this machine's scratch cache.
-    Without WHAT every pointer, history and committed output is checked. Data that `gc --former-data`
-    let go is no fault: what stays in its place is compared.
+    Without WHAT every pointer, history and committed output is checked.
     """
 
     what: tuple[str, ...] = word(WHAT, ())
@@ -86,10 +85,6 @@ class GcOptions(ToolOptions, group="gc"):
     on, or a young output refers to, through inputs and parts down to the raw files' digests. Safe
     while runs are at work (gc_sweep.py says why). Give an age longer than your longest pipeline:
     between two of its tasks a reference may be in KFP only.
-
-    With --former-data what only former champions rest on becomes less: curated and balanced texts and
-    token caches go, and can be made again from the raw text only. All that says how a former
-    champion was made and which texts it learned stays, and so does the model itself, for a rollback.
     """
 
     delete: bool = opt(False, "do it; by default only show what would be removed")
@@ -112,22 +107,13 @@ class GcOptions(ToolOptions, group="gc"):
         "work (checkpoints) of a run that never finished is removed after this; not that of a training that "
         "its channel's next run finishes",
     )
-    former_data: AgeOrNever = opt(
-        AgeOrNever(NEVER),
-        "texts and tokens that nothing but former champions rests on are let go this long after the next one "
-        "became champion; their models, evaluations, reports and the ids of their texts stay",
-    )
     explain: bool = opt(False, "show also what is kept, and why")
     json: bool = opt(False, "for scripts: one JSON document")
 
     def contradictions(self) -> list[str]:
         zone_of(self.timezone)  # raises by itself
-        ages = {"--abandoned": self.abandoned, "--former-data": self.former_data}
-        return [
-            f"{name} is shorter than --older-than: expected at least as long"
-            for name, age in ages.items()
-            if age.seconds < self.older_than.seconds
-        ]
+        is_shorter = self.abandoned.seconds < self.older_than.seconds
+        return ["--abandoned is shorter than --older-than: expected at least as long"] * is_shorter
 
     @property
     def newest(self) -> Newest:
@@ -168,8 +154,8 @@ class LineageOptions(ToolOptions, group="lineage"):
     through the model that they started from, and what to run so that the next champion has not; for an
     output, what it rests on, and what on it. Documents are looked up in every committed Parquet file with
     an `id` column: documents, evaluation sets, token caches, evaluations. A document made from another
-    (augmentation) counts too, and one whose text `gc --former-data` let go. Statistics of the row
-    groups, which are sorted by id, spare most of the reading.
+    (augmentation) counts too. Statistics of the row groups, which are sorted by id, spare most of the
+    reading.
     """
 
     what: tuple[str, ...] = word(f"the id of a document (64 digits of 0-9a-f), or {WHAT}")

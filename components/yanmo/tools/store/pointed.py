@@ -17,8 +17,6 @@ from yanmo.store.schema import parse
 from yanmo.tools.store.chain import references_in
 
 _RECORD = re.compile(r"pointers/[^/]+/history/(\d{6})\.json\Z")
-_OWN = ("model", "evaluation", "verdict")
-"""Fields of a record of a history that are of its own champion."""
 _POINTER = re.compile(r"pointers/[^/]+/([^/]+)\.json\Z")
 
 
@@ -30,14 +28,6 @@ class Named:
     """`demo/champion`, `demo/history/000001`, or `demo/runs/ID`."""
     reference: Reference
     modified: float
-    is_before: bool = False
-    """Named by a record of a history as what was there before: the champion of then, and its evaluation."""
-
-    @property
-    def champion(self) -> tuple[str, int] | None:
-        """Channel and number, where it is named by a record of a history."""
-        channel, _, rest = self.by.partition("/history/")
-        return (channel, int(rest)) if rest else None
 
     @property
     def is_pointer(self) -> bool:
@@ -57,8 +47,8 @@ def read_all(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Iterator[Named
         except FileNotFoundError:
             continue  # removed by hand since it was listed
         by = info.name.removeprefix("pointers/").removesuffix(".json")
-        for reference, is_before in _read(info.name, data, f"{store.uri}/{info.name}", store.clock()):
-            yield Named(by, reference, info.modified, is_before)
+        for reference in _read(info.name, data, f"{store.uri}/{info.name}", store.clock()):
+            yield Named(by, reference, info.modified)
 
 
 def read_undamaged(store: ObjectStore, listed: Iterable[ObjectInfo]) -> tuple[list[Named], dict[str, str]]:
@@ -73,14 +63,9 @@ def read_undamaged(store: ObjectStore, listed: Iterable[ObjectInfo]) -> tuple[li
     return found, damaged
 
 
-def _read(name: str, data: bytes, where: str, now: float) -> list[tuple[Reference, bool]]:
-    """Each reference, and whether it is one to what was there before."""
+def _read(name: str, data: bytes, where: str, now: float) -> list[Reference]:
     if record := _RECORD.match(name):
         return _read_record(data, int(record[1]), where)
-    return [(reference, False) for reference in _read_other(name, data, where, now)]
-
-
-def _read_other(name: str, data: bytes, where: str, now: float) -> list[Reference]:
     if is_run_record(name):
         return list(parse_run(data, where).values())
     if kind_of_document(name) == HELD:
@@ -96,9 +81,9 @@ def _read_other(name: str, data: bytes, where: str, now: float) -> list[Referenc
     )
 
 
-def _read_record(data: bytes, number: int, where: str) -> list[tuple[Reference, bool]]:
+def _read_record(data: bytes, number: int, where: str) -> list[Reference]:
     found = references_in(data, RECORD_SCHEMA, {"model": Reference, "previous": None}, where)
-    values = parse(unsealed(data), RECORD_SCHEMA, MAX_DOCUMENT_BYTES)  # an older one has other names
+    values = parse(unsealed(data), RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
     if values.get("number", number) != number:
         raise DataError(f"{where}: is the record of number {values['number']}; restore both to their places")
     for field, stage in RECORDED.items():
@@ -108,5 +93,4 @@ def _read_record(data: bytes, number: int, where: str) -> list[tuple[Reference, 
             except ValueError as error:
                 raise DataError(f"{where}: {field}: {error}; restore it") from error
             check_stage(reference, (stage,), f"{where}: {field}")
-    own = [values[field] for field in _OWN if values.get(field)]
-    return [(reference, vars(reference) not in own) for reference in found]
+    return found

@@ -7,7 +7,6 @@ from typing import Any
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.logs import human_bytes
-from yanmo.store.let_go import WHY
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
@@ -52,8 +51,6 @@ def _print_head(store: ObjectStore, output: Output) -> None:
 
 
 def _fault(output: Output) -> str:
-    if output.is_let_go():
-        return WHY
     return output.missing() or "none seen (sizes only; `yanmo store verify` reads all bytes)"
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.nights.checking import fault_of
-from yanmo.store.let_go import prefix_of, read_let_go
 from yanmo.store.manifest import Reference, is_sealed
 from yanmo.store.objects import ObjectStore, Wanted, check_sha256, check_size
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
@@ -25,54 +24,25 @@ def run(store: ObjectStore, options: VerifyOptions) -> int:
     faults = Faults(options.first)
     try:
         outputs = _chosen(store, options.what, faults)
-        files, total, let_go = _read(store, outputs, faults)
+        files, total = _read(store, outputs, faults)
     except _Enough:
         pass
     if faults.found:
         log.error("%d fault(s); the first: %s", len(faults.found), faults.found[0])
         return ExitCode.DATA
-    print(
-        f"whole: {len(outputs)} outputs, {files} files, {human_bytes(total)} read and compared"
-        + (f"; of {let_go} the data was let go (gc --former-data)" if let_go else "")
-    )
+    print(f"whole: {len(outputs)} outputs, {files} files, {human_bytes(total)} read and compared")
     return ExitCode.DONE
 
 
-def _read(store: ObjectStore, outputs: Sequence[Output], faults: Faults) -> tuple[int, int, int]:
-    """Read every file; how many files and bytes, and of how many outputs the data was let go."""
-    found = [(output, wanted) for output in outputs for wanted in _wanted(store, output, faults)]
+def _read(store: ObjectStore, outputs: Sequence[Output], faults: Faults) -> tuple[int, int]:
+    """Read every file; how many files and bytes."""
+    found = [(output, output.wanted(entry)) for output in outputs for entry in output.entries()]
     total = sum(wanted.bytes for _, wanted in found)
     progress = Progress(log, "verified", total, unit="B")
     for output, wanted in found:
-        fault = _fault_of(store, wanted)
-        if fault is None or not _was_let_go_since(store, output, wanted):
-            faults.note_of(fault)
+        faults.note_of(_fault_of(store, wanted))
         progress.add(wanted.bytes, note=str(output))
-    return len(found), total, sum(output.is_let_go() for output in outputs)
-
-
-def _wanted(store: ObjectStore, output: Output, faults: Faults) -> Iterator[Wanted]:
-    """What is to be there of an output: its files, and what stands for those that were let go."""
-    try:
-        gone = _let_go(store, output)
-    except DataError as error:
-        faults.note(str(error))
-        return
-    for wanted, entry in ((output.wanted(entry), entry) for entry in output.entries()):
-        if entry.path not in gone or store.stat(wanted.name) is not None:  # gc may have been killed
-            yield wanted
-    yield from (table for table in gone.values() if table)
-
-
-def _was_let_go_since(store: ObjectStore, output: Output, wanted: Wanted) -> bool:
-    """Whether gc, which may run beside this, let go of a file since it was listed here."""
-    is_gone = store.stat(wanted.name) is None
-    return is_gone and wanted.name.removeprefix(prefix_of(output.manifest)) in _let_go(store, output)
-
-
-def _let_go(store: ObjectStore, output: Output) -> dict[str, Wanted | None]:
-    found = read_let_go(store, output.manifest)
-    return dict(found.files) if found else {}
+    return len(found), total
 
 
 class _Enough(Exception):
