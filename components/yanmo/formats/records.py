@@ -60,7 +60,7 @@ DOCUMENTS_WITH_TURNS = DOCUMENTS.append(pa.field("turns", pa.list_(TURN))).with_
 """Documents v2: v1 with the turns of chats (null = not a chat). A file without chats is written as v1, so
 that chats change nothing for plain text; every reader accepts both."""
 
-_VERSIONS = {"documents": ("1", "2"), "evaluation": ("1", "2")}
+_VERSIONS = {"documents": ("1", "2"), "evaluation": ("2",)}
 """Schema -> versions that can be read, if not only version 1."""
 
 EVALUATION = pa.schema(
@@ -79,8 +79,7 @@ EVALUATION = pa.schema(
 )
 """Scores of documents: characters that are not white space, tokens with `<|eos|>`, and the bits of all
 characters, line breaks and `<|eos|>`, without and with the genre tag. Documents of a `group` belong together
-(evaluate/documents/groups.py); null for a document that stands alone; version 1 had no groups. Sorted by
-genre, then id."""
+(evaluate/documents/groups.py); null for a document that stands alone. Sorted by genre, then id."""
 
 WRITING = pa.schema(
     [

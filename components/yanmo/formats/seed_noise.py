@@ -26,8 +26,6 @@ from yanmo.store.output import Output
 PART = "seed_noise"
 """Name of this part of a model, of its stage in the store, and of its pointer."""
 SCHEMA = "yanmo.seed_noise/2"
-_BEFORE = "yanmo.seed_noise/1"
-"""The earlier schema, without `start`."""
 FILE = "noise.json"
 
 
@@ -75,14 +73,17 @@ class SeedNoise:
         try:
             value = json_value(path.read_text(encoding="utf-8"))
             schema = value["schema"]
-            found = cls._parsed(value) if schema in (SCHEMA, _BEFORE) else None
+            found = cls._parsed(value) if schema == SCHEMA else None
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 f"{path}: expected the twins of a recipe ({SCHEMA}), found another file ({wrong_in(error)}); "
                 "run `yanmo train` with --twins and --force again"
             ) from error
         if found is None:
-            raise DataError(f"{output}: expected {SCHEMA}, found {schema!r}; use a newer yanmo")
+            raise DataError(
+                f"{output}: expected {SCHEMA}, found {schema!r}, of another version of Yanmo; use that "
+                "version here, or run `yanmo train` again"
+            )
         return found
 
     @classmethod

@@ -178,7 +178,7 @@ def is_sealed(data: bytes) -> bool:
 
 
 def unsealed(data: bytes) -> bytes:
-    """What `sealed` was given; manifests of earlier versions, which have no seal, as they are.
+    """What `sealed` was given; a document without a seal as it is: readers check what it holds.
 
     Raises:
         ValueError: a byte changed since it was sealed.

@@ -154,16 +154,9 @@ def superseded_name(stage: str, key: str, manifest_sha256: str) -> str:
     return f"cas/{stage}/{key}/MANIFEST-{manifest_sha256[:12]}.json"
 
 
-def deletion_marks(stage: str, key: str, manifest_sha256: str) -> tuple[str, str]:
-    """The marks by which gc says that it is about to remove a manifest of `superseded_name`.
-
-    One of them is enough. The second is the mark of earlier versions: their runs look for it while a gc of
-    this version works, and their gc writes it while runs of this version work.
-    """
-    return (
-        f"runs/{stage}/{key}/TO_DELETE-{manifest_sha256[:12]}",
-        f"runs/{stage}/{key}/GOING-{manifest_sha256[:12]}",
-    )
+def deletion_mark(stage: str, key: str, manifest_sha256: str) -> str:
+    """The mark by which gc says that it is about to remove a manifest of `superseded_name`."""
+    return f"runs/{stage}/{key}/TO_DELETE-{manifest_sha256[:12]}"
 
 
 def _read_output(store: ObjectStore, stage: str, key: str, name: str) -> Output | None:

@@ -351,29 +351,6 @@ def test_what_the_message_says_clears_a_fatal_record(
     assert not fatal(store).exists(), "the run has ended well"
 
 
-def of_3328ac6(store: FileStore, revision: int = 1) -> None:
-    """The record that commit 3328ac6 wrote where an answer of the store was cut inside its headers."""
-    message = f"{store.uri}/cas/toy/x/y/text.txt: expected 3 bytes, found -1 bytes"
-    body = {"run_id": "run/1", "revision": revision, "exit_code": 65, "message": message}
-    fatal(store).parent.mkdir(parents=True, exist_ok=True)
-    fatal(store).write_text(json.dumps(body), encoding="utf-8")
-
-
-def test_a_record_of_an_earlier_version_is_tried_again_once(
-    store: FileStore, toy: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = ("--run-id=run/1", "--end=data")
-    of_3328ac6(store)
-    assert toy(*command) == 65
-    assert "trying once more" in capsys.readouterr().err
-    monkeypatch.setenv("TOY_MENDED", "yes")
-    assert toy(*command) == 65, "what this version found is obeyed"
-    assert "Nothing was tried now" in capsys.readouterr().err
-    of_3328ac6(store)
-    assert toy(*command) == 0, "on a healthy network"
-    assert not fatal(store).exists()
-
-
 @pytest.mark.parametrize(
     "field", ["made_by", "revision", "command", "run_id", "stage", "schema", "exit_code"]
 )

@@ -168,7 +168,9 @@ def test_every_flipped_bit_of_a_manifest_is_found(store: FileStore, output: Outp
     assert open_reference(store, output.reference).manifest == output.manifest
 
 
-def test_a_manifest_of_an_earlier_version_has_no_seal_and_is_read(store: FileStore, output: Output) -> None:
+def test_a_manifest_that_was_written_by_hand_has_no_seal_and_is_read(
+    store: FileStore, output: Output
+) -> None:
     path = store.root / output.reference.manifest_uri
     values = json.loads(path.read_bytes())
     del values["sealed"]

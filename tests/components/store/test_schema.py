@@ -239,7 +239,7 @@ def test_a_manifest_whose_key_was_made_from_something_else_is_refused(
 ) -> None:
     path = store.root / output.reference.manifest_uri
     values = json.loads(path.read_text(encoding="utf-8"))
-    del values["sealed"]  # as an earlier version, or somebody by hand, would write it
+    del values["sealed"]  # as somebody by hand would write it
     values[field] = {"options": {"a": 1}, "inputs": {"documents": REFERENCE}, "revision": 2}[field]
     path.write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(DataError, match="options, inputs or revision were changed"):

@@ -238,7 +238,7 @@ def joined_scores(
             ours["characters"].to_numpy(),
             ours["bits"].to_numpy(),
             others["bits"].to_numpy(),
-            _group_numbers(ours if "group" in ours.column_names else others),
+            _group_numbers(ours),
         ],
         axis=1,
     ).astype(np.float64)
@@ -257,9 +257,9 @@ def joined_scores(
 
 
 def _group_numbers(table: pa.Table) -> npt.NDArray[np.int64]:
-    """A number for each group, and one for each document without a group; evaluations v1 know no groups."""
+    """A number for each group, and one for each document without a group."""
     ids = table["id"].to_pylist()
-    groups = table["group"].to_pylist() if "group" in table.column_names else [None] * len(ids)
+    groups = table["group"].to_pylist()
     names = [f"id {id}" if group is None else group for id, group in zip(ids, groups, strict=True)]
     return np.unique(names, return_inverse=True)[1]
 

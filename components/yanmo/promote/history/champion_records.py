@@ -91,7 +91,7 @@ def read_record(store: ObjectStore, channel: str, number: int) -> ChampionRecord
     name = record_name(channel, number)
     try:
         values = parse(unsealed(store.read(name)[0]), RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
-        if values.get("number", number) != number:  # the first version had none
+        if values["number"] != number:
             raise ValueError(f"it is the record of number {values['number']}")
         fields: dict[str, Any] = {n: v for n, v in values.items() if n not in ("schema", "number")}
         for field in ("model", "evaluation", "verdict"):
@@ -101,7 +101,7 @@ def read_record(store: ObjectStore, channel: str, number: int) -> ChampionRecord
         for field, stage in RECORDED.items():
             if fields[field] is not None:
                 check_stage(fields[field], (stage,), f"{store.uri}/{name}: {field}")
-        fields["rolled_back"] = tuple(RolledBack(**one) for one in values.get("rolled_back", ()))
+        fields["rolled_back"] = tuple(RolledBack(**one) for one in values["rolled_back"])
         return ChampionRecord(number=number, **fields)
     except (DataError, OtherSchema) as error:
         raise DataError(f"{store.uri}/{name}: {str(error).removeprefix(f'{store.uri}/{name}: ')}") from error

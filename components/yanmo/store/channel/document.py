@@ -3,8 +3,7 @@ sealed with the sha256 of their own bytes.
 
     pointers/<channel>/records/<name>.json
 
-Whoever may write pointers/<channel>/ may change them. An older version of Yanmo that meets one refuses to
-remove anything (`gc` says that a later version wrote it), and reads everything else.
+Whoever may write pointers/<channel>/ may change them.
 
 Cost: one small object read, and written where something changes.
 """

@@ -3,9 +3,8 @@
     <store>/runs/<stage>/fatal/<run id>.json    written over by each end for good, removed by a good one
 
 A record is obeyed by the same command of the same run id, stage revision and version of Yanmo only. A version
-may take a passing fault for bad data (3328ac6 did, where an answer of the store was cut inside its headers),
-and what it wrote must not end the same command for ever. So whatever another version wrote, and every record
-of the first schema, which does not say who wrote it, is tried again once: the next record is ours.
+may take a passing fault for bad data, and what it wrote must not end the same command for ever. So whatever
+another version wrote is tried again once: the next record is ours.
 
 What a machine lacked (78) is obeyed for a quarter of an hour only: by the retries that follow at once, not by
 a person's, who has given it more memory or another Secret in between.

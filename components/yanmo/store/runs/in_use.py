@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from yanmo.common.errors import StorageError
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore, overwrite
-from yanmo.store.output import Output, deletion_marks, superseded_name
+from yanmo.store.output import Output, deletion_mark, superseded_name
 
 LEASE, INPUTS = "LEASE.json", "INPUTS.json"
 INPUTS_SCHEMA = "yanmo.inputs/1"
@@ -110,7 +110,7 @@ def _is_present(store: ObjectStore, pinned: Reference) -> bool:
     if hashlib.sha256(data).hexdigest() == pinned.manifest_sha256:
         return True
     stage, key, sha256 = pinned.stage, pinned.key, pinned.manifest_sha256
-    if any(store.stat(mark) is not None for mark in deletion_marks(stage, key, sha256)):
+    if store.stat(deletion_mark(stage, key, sha256)) is not None:
         return False
-    # Afterwards, as gc removes the marks after the manifest.
+    # Afterwards, as gc removes the mark after the manifest.
     return store.stat(superseded_name(stage, key, sha256)) is not None

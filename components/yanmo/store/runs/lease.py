@@ -236,7 +236,7 @@ class Held:
     """What a lease says of itself, for people."""
 
     since: float | None
-    """Unix seconds, by its holder's clock; None in a lease of an earlier version."""
+    """Unix seconds, by its holder's clock; None where it is damaged."""
     channel: str
     """"" where it does not say."""
 

@@ -35,7 +35,7 @@ class RunEvents:
     """When a run did what: Unix seconds, by the clocks of its pods."""
 
     ended: dict[str, float]
-    """Pointer -> when its stage ended well; those of records of earlier versions are missing."""
+    """Pointer -> when its stage ended well."""
     paused: dict[str, float]
     """Stage -> when it paused as planned: its own hours were over."""
 
@@ -154,7 +154,7 @@ def note_night(store: ObjectStore, channel: str, run_id: str, said: Mapping[str,
 
 
 def parse_night(data: bytes, where: str) -> dict[str, Any]:
-    """What the run of a record was about (`note_night`); empty in one of an earlier version."""
+    """What the run of a record was about (`note_night`); empty where nothing was noted."""
     values = _values(data, where)
     night = values.get("night", {})
     if not isinstance(night, dict):

@@ -10,7 +10,7 @@ Why nothing that is needed can go, though runs commit and move pointers meanwhil
    reads a reference meanwhile finds the manifest under its second name (`open_reference`).
    Whoever takes up an output says so first (moves the pointer, writes INPUTS.json) and then looks whether its
    manifest is there (`commit.check_present`). A manifest that `--force` replaced has no second name: marks
-   next to the lease (`deletion_marks`) say that it is to be removed. Of two that each write and then read,
+   next to the lease (`deletion_mark`) say that it is to be removed. Of two that each write and then read,
    one sees the other: gc restores, or the run ends with exit code 75 and makes the output again when it is
    retried.
 3. Consumers go before what they were made from, manifests before files. Killed anywhere, gc leaves every
@@ -33,7 +33,7 @@ from yanmo.common.logs import Progress
 from yanmo.nights.short_pages import shorten
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import AlreadyExists, ObjectInfo, ObjectStore
-from yanmo.store.output import deletion_marks, manifest_name, superseded_name
+from yanmo.store.output import deletion_mark, manifest_name, superseded_name
 from yanmo.store.runs.in_use import lease_name
 from yanmo.store.runs.lease import TTL_SECONDS, Lease, is_live
 from yanmo.tools.store.chain import Opener, edges, inputs_of
@@ -295,7 +295,7 @@ def _marks(one: ToDelete) -> list[str]:
         return []  # the output itself is set aside, which says the same
     old = {info.name for info in one.folder.old_manifests} & {info.name for info in one.objects}
     digits = sorted(name.rpartition("-")[2].removesuffix(".json") for name in old)
-    return [mark for each in digits for mark in deletion_marks(*one.folder.name, each)]
+    return [deletion_mark(*one.folder.name, each) for each in digits]
 
 
 def _is_needed(one: ToDelete, needed: set[tuple[KeyName, str]]) -> bool:

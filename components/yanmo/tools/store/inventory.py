@@ -20,7 +20,7 @@ from yanmo.store.runs.lease import is_live
 
 log = logging.getLogger(__name__)
 _OLD_MANIFEST = re.compile(r"MANIFEST-[0-9a-f]{12}\.json\Z")
-_DELETION_MARK = re.compile(r"(?:TO_DELETE|GOING)-[0-9a-f]{12}\Z")
+_DELETION_MARK = re.compile(r"TO_DELETE-[0-9a-f]{12}\Z")
 _STAGE = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
 _KFP = r"kfp/(?:kfp\.log\Z|[a-z0-9-]+-\d{4}(?:-\d\d){5}-\d{6}/)"
 """kfp.local's folder of one run (executor_input_utils.construct_local_output_directory) and our log of it."""

@@ -84,8 +84,10 @@ def _read(name: str, data: bytes, where: str, now: float) -> list[Reference]:
 def _read_record(data: bytes, number: int, where: str) -> list[Reference]:
     found = references_in(data, RECORD_SCHEMA, {"model": Reference, "previous": None}, where)
     values = parse(unsealed(data), RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
-    if values.get("number", number) != number:
-        raise DataError(f"{where}: is the record of number {values['number']}; restore both to their places")
+    if values.get("number") != number:
+        raise DataError(
+            f"{where}: is the record of number {values.get('number')}; restore both to their places"
+        )
     for field, stage in RECORDED.items():
         if values.get(field):
             try:

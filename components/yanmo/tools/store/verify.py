@@ -118,7 +118,7 @@ def _note_other_manifest(
 ) -> None:
     """The manifest that is pinned is lost; one of equal content is there, whose files are read as well.
 
-    Its seal says that it was committed so. One of an earlier version has none: anybody may have changed it.
+    Its seal says that it was committed so. Without one anybody may have changed it.
     If one that `--force` replaced lies next to it under its own name, somebody put it back.
     """
     name = manifest_name(reference.stage, reference.key)

@@ -13,7 +13,6 @@ from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.common.json_object import read_object
-from yanmo.formats.round_trip import check_round_trip, open_tokenizer, probe_texts
 from yanmo.formats.token_cache import TokenCache
 from yanmo.model.weights_check import WEIGHTS, check_weights
 from yanmo.store.output import Output
@@ -48,8 +47,6 @@ def check_tokenizer(model: Output, cache: TokenCache) -> None:
             "tokenize with the model's tokenizer (`yanmo tokenize --tokenizer`) or choose another starting "
             "model"
         )
-    if model.manifest.metadata.get("imported"):  # maybe by an older version, which did not check
-        check_round_trip(open_tokenizer(model.path("tokenizer.json")), probe_texts(), f"{model}")
     found = read_object(model.path(CONFIG)).get("vocab_size")
     if not isinstance(found, int) or found < cache.vocab_size:  # Qwen's embeddings have some rows more
         raise DataError(

@@ -284,9 +284,6 @@ def _check(run: TrainRun, left: list[str], record: AutoRecord) -> None:
     precision = record.options.get("precision")
     if precision not in ("fp32", "bf16") or not record.options.keys() <= set(LEFT):
         raise ValueError(f"expected a precision, fp32 or bf16; found {record.options}")
-    machine = Machine.from_facts(record.machine)
-    if "device" in run.given and not machine.gpus:  # an older version recorded what it then refused
-        raise ValueError("it is of --device cuda on a machine without a GPU")
     if "precision" not in left and precision != run.options.precision:
         raise ValueError(f"it says {precision}, and --precision {run.options.precision} was given")
     made = _key(run, precision)

@@ -260,8 +260,7 @@ def _result(run: TrainRun, cache: TokenCache, folder: Path) -> Result:
         **_lora(run, result),
         "events": [line for line in lines if "event" in line],
     }
-    # GPU-hours are counted from these; an export of an older version lacks them.
-    metadata |= {name: result[name] for name in ("device", "device_name", "ranks") if name in result}
+    metadata |= {name: result[name] for name in ("device", "device_name", "ranks")}  # for GPU-hours
     return Result(counts=counts, metadata=metadata)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import ground
 
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
+from yanmo.store.manifest import sealed
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output
@@ -155,10 +156,14 @@ class Lab:
         """Make it champion, with a record in the history."""
         self.point("champion", model, channel)
         number = self.numbers[channel] = self.numbers.get(channel, 0) + 1
-        record = {"schema": "yanmo.promotion/1", "champion_since": "2026-11-20T03:00:00+00:00"}
+        record = {
+            "schema": "yanmo.promotion/1",
+            "number": number,
+            "champion_since": "2026-11-20T03:00:00+00:00",
+        }
         record |= {"model": vars(model.reference), "previous": vars(previous.reference) if previous else None}
         name = f"pointers/{channel}/history/{number:06d}.json"
-        self.store.create(name, json.dumps(record).encode())
+        self.store.create(name, sealed(json.dumps(record, indent=1).encode()))
 
 
 def folder_of(output: Output) -> str:

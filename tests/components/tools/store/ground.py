@@ -13,6 +13,7 @@ import pyarrow as pa
 from yanmo.formats.records import DOCUMENTS, document_id, write_parquet
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
+from yanmo.store.manifest import sealed
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output
@@ -115,9 +116,9 @@ class Ground:
         old = self.commit("train", inputs={"cache": cache}, seed=0, text="旧")
         model = self.commit("train", inputs={"cache": cache}, seed=1, text="新")
         move_pointer(self.store, "demo", "champion", model.reference)
-        record = {"schema": "yanmo.promotion/1", "champion_since": "2026-11-20T03:00:00+00:00"}
+        record = {"schema": "yanmo.promotion/1", "number": 1, "champion_since": "2026-11-20T03:00:00+00:00"}
         record |= {"model": vars(model.reference), "previous": vars(old.reference)}
-        self.store.create("pointers/demo/history/000001.json", json.dumps(record).encode())
+        self.store.create("pointers/demo/history/000001.json", sealed(json.dumps(record, indent=1).encode()))
         named = {"documents": documents, "tokenizer": tokenizer, "cache": cache, "old": old, "model": model}
         self.outputs |= named
         return self

@@ -25,7 +25,7 @@ from yanmo.common.errors import ExitCode, StorageError
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.durable_files import temporary_file
 from yanmo.store.objects import Leftover
-from yanmo.store.output import Output, deletion_marks, open_reference
+from yanmo.store.output import Output, deletion_mark, open_reference
 from yanmo.store.pointers import move_pointer
 from yanmo.store.runs import in_use
 from yanmo.store.runs.auto_record import AutoRecord
@@ -556,8 +556,8 @@ def test_a_run_that_takes_up_a_replaced_manifest_during_gc_waits_and_it_stays(
     def meanwhile() -> None:
         check_present(ground.store, [second])
         assert is_there(ground, first), "who reads it goes on"
-        marks = deletion_marks("train", first.manifest.key, first.reference.manifest_sha256)
-        assert all(ground.store.stat(mark) for mark in marks), "runs of earlier versions look for the second"
+        mark = deletion_mark("train", first.manifest.key, first.reference.manifest_sha256)
+        assert ground.store.stat(mark)
 
     run = beside_gc(monkeypatch, ground, recipe, meanwhile)
     result = ground.gc()
@@ -565,7 +565,7 @@ def test_a_run_that_takes_up_a_replaced_manifest_during_gc_waits_and_it_stays(
     assert result.code == 0 and "something refers to it now" in result.out
     check_present(ground.store, [first, second])
     assert first.path("content.txt").read_text(encoding="utf-8") == "初"
-    assert not [name for name in ground.names("runs") if "TO_DELETE-" in name or "GOING-" in name]
+    assert not [name for name in ground.names("runs") if "TO_DELETE-" in name]
 
 
 def test_a_replaced_manifest_that_gc_removed_is_missed_by_who_had_opened_it(ground: Ground) -> None:
@@ -578,21 +578,19 @@ def test_a_replaced_manifest_that_gc_removed_is_missed_by_who_had_opened_it(grou
     assert not ground.names("runs")
 
 
-@pytest.mark.parametrize("mark", ["TO_DELETE", "GOING"])
 def test_the_mark_of_a_killed_gc_goes_and_what_it_was_on_can_be_used(
-    ground: Ground, mark: str, monkeypatch: pytest.MonkeyPatch
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also the mark of a gc of an earlier version."""
     monkeypatch.setattr(in_use, "_GC_SECONDS", 0.5)  # how long a run waits for a gc that lives
     first, _ = replaced(ground)
     move_pointer(ground.store, "prod", "model", first.reference)
     digits = first.reference.manifest_sha256[:12]
-    ground.write(f"runs/train/{first.manifest.key}/{mark}-{digits}", b"gc\n")
+    ground.write(f"runs/train/{first.manifest.key}/TO_DELETE-{digits}", b"gc\n")
     with pytest.raises(StorageError, match="run the same command again"):
         check_present(ground.store, [first])
     assert ground.gc().code == 0
     check_present(ground.store, [first])
-    assert not [name for name in ground.names("runs") if f"{mark}-" in name]
+    assert not [name for name in ground.names("runs") if "TO_DELETE-" in name]
 
 
 @pytest.mark.parametrize("is_set_aside", [False, True])
