@@ -6,10 +6,12 @@ Files: kernel.org, admin-guide/cgroup-v2.rst (cpu.max) and scheduler/sched-bwc.r
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 from pathlib import Path
 
+log = logging.getLogger(__name__)
 ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 """Where control groups are, and which is this process's own."""
 
@@ -60,3 +62,10 @@ def usable_cpus(root: Path = ROOT, own: Path = OWN) -> int:
     if len(numbers) != 2 or not all(numbers):
         return here
     return min(here, math.ceil(numbers[0] / numbers[1]))
+
+
+def workers_for(asked: int) -> int:
+    """As many workers as were asked for; where that is 0, one for each CPU that this process may use."""
+    cpus = usable_cpus()
+    log.info("%d at work at a time at most: %d CPUs may be used here", asked or cpus, cpus)
+    return asked or cpus

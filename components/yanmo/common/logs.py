@@ -51,6 +51,15 @@ def human_seconds_zh(seconds: float) -> str:
     return words
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number of things in words: `1 file`, `1,200 files`.
+
+    Args:
+        many: the plural, where it is not the singular with an s.
+    """
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def human_bytes(count: float) -> str:
     """A size in decimal units: `6.1 MB`."""
     for unit in ("B", "kB", "MB", "GB"):

@@ -45,10 +45,10 @@ def ordered_map(function: Callable[[T], R], tasks: Iterable[T], workers: int, le
     return Results((found.submit(function, task) for task in everything), found)
 
 
-def start_workers(workers: int) -> None:
-    """Start the workers that will be needed soon, while this process does something else."""
+def start_workers(workers: int, tasks: int) -> None:
+    """Start the workers that so many tasks will need soon, while this process does something else."""
     if workers > 1 and workers not in _shared:
-        _workers(workers).start()
+        _workers(workers).start(tasks)
 
 
 def _workers(count: int) -> Workers:

@@ -55,9 +55,9 @@ class Workers:
     def __exit__(self, error: object, *more: object) -> None:
         self.close(at_once=error is not None)
 
-    def start(self) -> None:
-        """Start all of them now, while this process does something else."""
-        for _ in range(self.count):
+    def start(self, most: int) -> None:
+        """Start them now, at most so many, while this process does something else."""
+        for _ in range(min(self.count, most)):
             self._threads.submit(self._start_one)
 
     def submit(self, function: Callable[..., R], *arguments: Any, about: str = "") -> Future[R]:

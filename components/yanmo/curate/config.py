@@ -25,7 +25,13 @@ class FileOptions(Options, group="machine"):
     shard_characters: int = opt(
         20_000_000, "approximate size of an output file, characters", least=1, phase="files"
     )
-    workers: int = opt(2, "processes that normalize text", kind="execution", least=1, most=10_000, often=True)
+    workers: int = opt(
+        0,
+        "processes that normalize text; 0: one for each CPU that this one may use",
+        kind="execution",
+        most=10_000,
+        often=True,
+    )
     batch_bytes: int = opt(
         4_194_304, "bytes of text that a process normalizes at a time", kind="execution", least=1
     )

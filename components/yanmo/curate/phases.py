@@ -11,12 +11,13 @@ import functools
 import logging
 from typing import Any
 
+from yanmo.common.control_group import workers_for
 from yanmo.common.fork_server import preload
 from yanmo.common.ordered_map import FEW, start_workers
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.left_out import allowed_licenses, keep_allowed, left_out_inputs
-from yanmo.curate.likely_form import settle
+from yanmo.curate.likely_form import with_likely_form
 from yanmo.curate.mapped_corpus import IN_WORKERS, CurateRun, Handed, corpus_of, map_shard, rules_input
 from yanmo.curate.sources.listing import BENCHMARK_FORMS, digest_files, find_files, sources_input
 from yanmo.curate.split.benchmark_files import benchmark_texts
@@ -31,6 +32,12 @@ from yanmo.store.commit import Result
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
+
+
+def settle(run: CurateRun) -> CurateOptions:
+    """The options, with the text form and the number of workers where nobody gave them."""
+    options = with_likely_form(run)
+    return dataclasses.replace(options, workers=workers_for(options.workers))
 
 
 def prepare(run: CurateRun) -> Prepared[Handed]:
@@ -64,7 +71,7 @@ def prepare(run: CurateRun) -> Prepared[Handed]:
 def _expect(options: CurateOptions, new_bytes: int) -> None:
     """Start the workers while a large new file is being hashed."""
     if new_bytes > FEW * options.batch_bytes:
-        start_workers(options.workers)
+        start_workers(options.workers, new_bytes // options.batch_bytes)
 
 
 def work(run: CurateRun) -> Result:

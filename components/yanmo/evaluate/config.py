@@ -90,10 +90,10 @@ class EvaluateConfig(StageOptions, group="evaluate"):
         often=True,
     )
     workers: int = opt(
-        2,
-        "batches scored and genres sampled at a time, one core each",
+        0,
+        "batches scored and genres sampled at a time, one core each; 0: one for each CPU that this process "
+        "may use",
         kind="execution",
-        least=1,
         most=10_000,
         often=True,
     )

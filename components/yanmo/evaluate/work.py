@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
 from typing import TYPE_CHECKING, Any
 
 from yanmo.common.answers import RESULTS_LATER
+from yanmo.common.control_group import workers_for
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.made_by import made_by
+from yanmo.evaluate.config import EvaluateConfig
 from yanmo.evaluate.hand_over import EvaluateRun, Handed
 from yanmo.evaluate.plugins import plugins_input
 from yanmo.formats.documents import text_form
@@ -28,6 +31,11 @@ log = logging.getLogger(__name__)
 SCORING = "half-window/1"
 """How bits are measured; raised with any change that moves them. Evaluations of different rules are never
 compared."""
+
+
+def settle(run: EvaluateRun) -> EvaluateConfig:
+    """The options, with the number of workers where nobody gave it."""
+    return dataclasses.replace(run.options, workers=workers_for(run.options.workers))
 
 
 def prepare(run: EvaluateRun) -> Prepared[Handed]:
@@ -246,4 +254,4 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
-STEPS = Steps(work, prepare=prepare, finish=finish, assist=assist)
+STEPS = Steps(work, settle=settle, prepare=prepare, finish=finish, assist=assist)

@@ -68,7 +68,7 @@ class TokenizeConfig(StageOptions, group="tokenize"):
 
     workers: int = opt(
         0,
-        "processes, 0 for one per CPU where there is enough text for it",
+        "processes; 0: one for each CPU that this one may use, where there is enough text for it",
         kind="execution",
         most=10_000,
         often=True,

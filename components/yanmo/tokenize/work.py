@@ -17,7 +17,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.fork_server import preload
 from yanmo.common.freed_memory import hand_back
 from yanmo.common.given_file import MIB, read_given
-from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.logs import Progress, counted, human_bytes
 from yanmo.common.workers import Workers
 from yanmo.formats.documents import text_form
 from yanmo.formats.packing_settings import SPLITS
@@ -237,12 +237,12 @@ def _made(
 ) -> list[Output]:
     """`make` of every shard, in their order: encoded by workers, committed by a thread for each of them."""
     progress, made = Progress(log, "tokenized file", len(shards), unit="files"), list[Output]()
+    log.info("%s in %s", counted(len(shards), "file"), counted(workers, "process", "processes"))
     if workers <= 1:
         for shard in shards:
             made.append(make(shard, lambda job: tokenize_file(job, segmenter)))
             progress.add(1)
         return made
-    log.info("%d files in %d processes", len(shards), workers)
     preload(tokenize_file.__module__)
     with Workers(workers, LESS) as pool:
 

@@ -17,7 +17,7 @@ from yanmo.train.options.continued_options import ContinuedOptions
 from yanmo.train.options.data_options import DataOptions
 from yanmo.train.options.head_options import FrequentPlan, HeadOptions
 from yanmo.train.options.lora_options import LoraOptions, left_to_lora
-from yanmo.train.options.machine_options import EngineOptions, threads_and_backend
+from yanmo.train.options.machine_options import EngineOptions, left_backend
 from yanmo.train.options.measuring_options import CheckpointOptions, HealthOptions, MeasuringOptions
 from yanmo.train.options.model_options import ModelOptions, StartOptions, num_parameters, shape_of
 from yanmo.train.options.nodes_options import NodesOptions, left_to_the_launcher
@@ -57,7 +57,7 @@ class TrainConfig(
     @classmethod
     def left_open(cls, values: dict[str, object]) -> dict[str, str | int | float | bool]:
         """Options that nobody gave, on a CPU (automatic.py adapts to GPUs)."""
-        others = threads_and_backend(values) | left_to_the_launcher(values) | left_to_lora(values)
+        others = left_backend(values) | left_to_the_launcher(values) | left_to_lora(values)
         return {**super().left_open(values), **others}
 
     def contradictions(self) -> list[str]:

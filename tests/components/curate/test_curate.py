@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from yanmo.common import control_group
 from yanmo.curate.config import STAGE
 from yanmo.curate.text.normalize import is_han
 from yanmo.formats.records import DOCUMENTS, check_schema, document_id
@@ -115,6 +116,19 @@ def test_bytes_do_not_depend_on_order_files_or_workers(
     two = curate(one_file.parent, *arguments, store="other").output()
     assert two.content_digest == one.content_digest
     assert two.part("evaluation_set").content_digest == one.part("evaluation_set").content_digest
+
+
+@pytest.mark.parametrize("cpus", [1, 5])
+def test_the_workers_are_as_many_as_cpus_may_be_used_and_the_bytes_are_the_same(
+    curate: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cpus: int
+) -> None:
+    two = curate(FIXTURE, "--workers", "2", "--batch-bytes", "5000", store="two").output()
+    monkeypatch.setattr(control_group, "usable_cpus", lambda: cpus)
+    capsys.readouterr()
+    found = curate(FIXTURE, "--batch-bytes", "5000").output()
+    assert found.manifest.execution["workers"] == cpus
+    assert f"{cpus} at work at a time at most: {cpus} CPUs may be used here" in capsys.readouterr().err
+    assert (found.manifest.key, found.content_digest) == (two.manifest.key, two.content_digest)
 
 
 def test_parquet_and_text_sources_give_the_documents_of_json_lines(
@@ -279,7 +293,7 @@ def test_few_malformed_lines_are_skipped_and_named(
         (["--sources", " "], "--sources is empty"),
         (["--max-lacuna-share", "3"], "--max-lacuna-share 3: expected a number from 0 to 1"),
         (["--test-share", "0.4", "--valid-share", "0.2"], "more than half"),
-        (["--workers", "0"], "--workers 0: expected a whole number from 1"),
+        (["--workers", "-1"], "--workers -1: expected a whole number from 0"),
         (["--overlap-characters", "2"], "every text shares runs that short"),
         (["--licenses", "MIT"], "expected PREFIX=LICENCE"),
     ],

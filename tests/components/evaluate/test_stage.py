@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import pyarrow.parquet as pq
 import pytest
-from tiny_store import commit, copied, make_model, make_row, parquet, read
+from tiny_store import commit, copied, make_ground, make_model, make_row, parquet, read
 
+from yanmo.common import control_group
 from yanmo.common.answers import RESULTS_LATER
 from yanmo.evaluate.config import STAGE, EvaluateConfig
 from yanmo.evaluate.work import STEPS
@@ -53,6 +54,22 @@ def test_a_run_leaves_figures_scores_samples_and_baselines(ground, caplog):
     assert means["ngram"] < means["ppmd"] < means["xz"] and means["mixture"] < 1.01 * means["ngram"]
     table_in_log = [r.getMessage() for r in caplog.records if r.getMessage().startswith(("bits per", "mean"))]
     assert "with genre tag" in table_in_log[0] and "5-gram" in table_in_log[0]
+
+
+@pytest.mark.parametrize("cpus", [1, 5])
+def test_the_workers_are_as_many_as_cpus_may_be_used_and_the_bytes_are_the_same(
+    ground, tmp_path, monkeypatch, caplog, cpus
+):
+    other = make_ground(tmp_path / "another", tmp_path / "its model")
+    assert evaluate(ground, "--workers", "2", "--tasks", "likelihood", documents="latest") == 0
+    monkeypatch.setattr(control_group, "usable_cpus", lambda: cpus)
+    assert evaluate(other, "--workers", "0", "--tasks", "likelihood", documents="latest") == 0
+    assert f"{cpus} at work at a time at most: {cpus} CPUs may be used here" in caplog.text
+    assert opened(other).manifest.execution["workers"] == cpus
+    for name in ("evaluate", "baselines", "writing"):
+        one, two = opened(ground, name), opened(other, name)
+        assert one.manifest.attempt != two.manifest.attempt
+        assert (one.manifest.key, one.content_digest) == (two.manifest.key, two.content_digest)
 
 
 def test_what_is_made_after_the_output_records_a_cost_of_its_own(ground):
@@ -211,7 +228,7 @@ def test_truncated_weights_are_refused_by_name(ground, caplog):
 def test_wrong_options_are_refused_before_anything_is_read(ground, caplog):
     assert evaluate(ground, "--top-p", "0") == 64
     assert evaluate(ground, "--temperature", "-1") == 64
-    assert evaluate(ground, "--workers", "0") == 64
+    assert evaluate(ground, "--workers", "-1") == 64
     assert evaluate(ground, "--split", "train") == 64
     with pytest.raises(ValueError, match="--samples -1"):
         EvaluateConfig(samples=-1)

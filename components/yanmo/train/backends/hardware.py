@@ -1,4 +1,4 @@
-"""The GPUs of this machine, found without importing torch in this process.
+"""What this machine has to train on: its CPUs, and its GPUs without importing torch in this process.
 
 The supervisor never imports torch, and a machine without a GPU must not wait for it: without a device file
 the answer is no GPU. Otherwise a separate process asks torch, as only what torch sees counts
@@ -18,7 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
+from yanmo.common.logs import counted
 from yanmo.train.backends.accelerator import compile_problem
 
 log = logging.getLogger(__name__)
@@ -30,8 +32,10 @@ _SECONDS = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """The GPUs that a training would see, and what they can be used for."""
+    """The CPUs and GPUs that a training would see, and what the GPUs can be used for."""
 
+    cpus: int = 1
+    """CPUs that the process may use: what its control group allows."""
     gpus: int = 0
     name: str = ""
     """Name of the GPU with the lowest compute capability."""
@@ -50,24 +54,27 @@ class Machine:
             ValueError: the values are not those of a machine.
         """
         capability = facts.get("capability")
-        numbers = [facts.get("gpus"), *(capability if isinstance(capability, (list, tuple)) else ())]
+        of_gpus = capability if isinstance(capability, (list, tuple)) else ()
+        numbers = [facts.get("cpus"), facts.get("gpus"), *of_gpus]
         is_whole = (
             facts.keys() == cls.__dataclass_fields__.keys()
             and all(type(number) is int and number >= 0 for number in numbers)
-            and (len(numbers) == 3 or (capability is None and not facts["gpus"]))
+            and facts["cpus"] > 0
+            and (len(of_gpus) == 2 or (capability is None and not facts["gpus"]))
             and isinstance(facts["name"], str)
             and all(isinstance(facts[name], bool) for name in ("has_varlen", "compiles"))
         )
         if not is_whole:
-            raise ValueError(f"expected what is known of a machine's GPUs; found {dict(facts)}")
+            raise ValueError(f"expected what is known of a machine's CPUs and GPUs; found {dict(facts)}")
         return cls(**{**facts, "capability": tuple(capability) if capability else None})
 
     def __str__(self) -> str:
         if not self.gpus:
-            return "no GPU"
+            return f"no GPU, {counted(self.cpus, 'CPU')}"
         shown = ".".join(map(str, self.capability or ())) or "unknown"
         compiler = "a compiler for them" if self.compiles else "no compiler for them"
-        return f"{self.gpus} x {self.name}, compute capability {shown}, {compiler}"
+        cpus = counted(self.cpus, "CPU")
+        return f"{self.gpus} x {self.name} and {cpus}, compute capability {shown}, {compiler}"
 
 
 def gpu_files() -> list[str]:
@@ -77,14 +84,14 @@ def gpu_files() -> list[str]:
 
 @cache
 def this_machine() -> Machine:
-    """The GPUs of this machine, as torch sees them.
+    """The CPUs of this machine, and its GPUs as torch sees them.
 
     Raises:
         EnvironmentFault: there is a GPU's device file, but torch could not be asked.
     """
     files = gpu_files()
     if not files:
-        return Machine()
+        return Machine(cpus=usable_cpus())
     log.info("asking torch about the GPUs (%s)", ", ".join(files))
     command = [sys.executable, "-m", "yanmo.train.backends.hardware"]
     try:
@@ -107,7 +114,7 @@ def _look() -> Machine:
     import torch
 
     if not torch.cuda.is_available():
-        return Machine()
+        return Machine(cpus=usable_cpus())
     count = torch.cuda.device_count()
     least = min(range(count), key=torch.cuda.get_device_capability)
     try:
@@ -117,6 +124,7 @@ def _look() -> Machine:
     except ImportError:
         has_varlen = False
     return Machine(
+        cpus=usable_cpus(),
         gpus=count,
         name=torch.cuda.get_device_name(least),
         capability=torch.cuda.get_device_capability(least),

@@ -34,8 +34,9 @@ from yanmo.train.options.model_options import shape_of
 
 log = logging.getLogger(__name__)
 _SECONDS = 300.0
-_THREADS_OF_A_CPU = 32
-"""Many times what is of use; 10,000 threads on 2 CPUs took 54 s of CPU, then SIGSEGV."""
+_THREADS_OF_A_CPU, _LEAST_THREADS = 32, 512
+"""Many times what is of use, and what a training may have that began on a large machine; 10,000 threads on 2
+CPUs took 54 s of CPU, then SIGSEGV."""
 
 
 def fitted(options: TrainConfig, vocab_size: int) -> TrainConfig:
@@ -68,7 +69,7 @@ def check_threads(options: TrainConfig) -> None:
         EnvironmentFault: so many; says how many would do.
     """
     cpus = usable_cpus()
-    most = max(_THREADS_OF_A_CPU * cpus // options.ranks, 1)
+    most = max(max(_THREADS_OF_A_CPU * cpus, _LEAST_THREADS) // options.ranks, 1)
     if options.threads > most:
         raise EnvironmentFault(
             f"--threads {options.threads} for each of {options.ranks} ranks, and {cpus} CPUs here: give at "

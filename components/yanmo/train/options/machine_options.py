@@ -10,8 +10,7 @@ from yanmo.options.fields import Options, Scalar, opt
 
 AUTO = -1
 """--micro-batch auto: find the largest that fits."""
-CPU_THREADS = 2
-"""Threads of a training on a CPU, whatever its cores: other numbers of them give other last digits."""
+PRECISIONS = ("fp32", "bf16", "fp16")
 
 
 def fitting_ranks(batch_rows: int, micro_batches: Iterable[int], most: int) -> int:
@@ -38,19 +37,24 @@ def rows_of_a_node(values: Mapping[str, Any]) -> int:
     return rows // nodes if rows % nodes == 0 else 0
 
 
-def threads_and_backend(values: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Threads and engine where nobody gives them; device `auto` stands for a CPU.
+def left_threads(values: Mapping[str, Any], cpus: int) -> int:
+    """Threads of a rank where nobody gives them: all CPUs for one rank alone on them.
 
-    On a CPU two threads of one process exchange nothing, and torch alone copies nothing: docs/train.md#speed.
-    On one GPU DeepSpeed shares out nothing either, and a step takes longer under it. Several ranks take a
-    thread each, so that it makes no difference on how many nodes they are.
+    Threads of one process exchange nothing (docs/train.md#speed). Several ranks take a thread each, so that
+    it makes no difference on how many nodes they are; a rank on a GPU computes there.
     """
-    is_alone = values["ranks"] * values["nnodes"] == 1
+    return cpus if _is_alone(values) and values["device"] != "cuda" else 1
+
+
+def left_backend(values: Mapping[str, Any]) -> dict[str, Scalar]:
+    """The engine where nobody gives it: torch for one rank, as DeepSpeed has nothing to share out there and a
+    step takes longer under it."""
     asked = values["zero_stage"] > 1 or values["offload"] != "none" or values["deepspeed_config"]
-    return {
-        "threads": CPU_THREADS if is_alone and values["device"] != "cuda" else 1,
-        "backend": "torch" if is_alone and not asked else "deepspeed",
-    }
+    return {"backend": "torch" if _is_alone(values) and not asked else "deepspeed"}
+
+
+def _is_alone(values: Mapping[str, Any]) -> bool:
+    return bool(values["ranks"] * values["nnodes"] == 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +65,7 @@ class MemoryOptions(Options, group="memory"):
         "fp32",
         "precision of weights and activations; sums and optimizer states are fp32; fp16, with dynamic loss "
         "scaling, is for GPUs without bf16 (V100, T4)",
-        choices=("fp32", "bf16", "fp16"),
+        choices=PRECISIONS,
         often=True,
         auto="bf16 on GPUs of compute capability 8.0 and above, else {default}",
         by_machine=True,
@@ -145,7 +149,8 @@ class MachineOptions(Options, group="machine"):
         kind="execution",
         least=1,
         most=10_000,
-        auto=f"{CPU_THREADS} for one rank on a CPU, else {{default}}",
+        auto="for one rank on a CPU as many as there are CPUs for its first start, as other numbers give "
+        "other last digits; else {default}",
         by_machine=True,
     )
     backend: str = opt(

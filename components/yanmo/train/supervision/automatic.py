@@ -1,14 +1,14 @@
 """What options left to `auto` become: device, precision, ranks, threads, engine, attention, compiling.
 
-On a CPU they are the defaults: one rank of two threads under torch alone, or one thread each of so many ranks
-as were given, under DeepSpeed. On GPUs they are bf16 where it is native, one rank per visible GPU, under
-DeepSpeed where they are several, variable-length flash attention where it runs, and compiled layers where
-there is a compiler.
+On a CPU they are one rank under torch alone, with a thread for each CPU that it may use, or one thread each
+of so many ranks as were given, under DeepSpeed. On GPUs they are bf16 where it is native, one rank per GPU,
+under DeepSpeed where they are several, variable-length flash attention where it runs, and compiled layers
+where there is a compiler.
 
 The precision is part of the key, so the choice of the first machine is recorded under the given options and
 inputs (store/runs/auto_record.py); later runs with the same ones, on any machine, use the record. It holds
-only facts: the precision in the key and the machine's GPUs. All else follows from the facts and from the
-other options at each start, so an option outside of the key (`--micro-batch`, `--zero-stage`) changes nothing
+only facts: the precision in the key, the machine's CPUs and GPUs. All else follows from these and the other
+options at each start, so an option outside of the key (`--micro-batch`, `--zero-stage`) changes nothing
 for a run without it. A machine that cannot do what it was asked for records nothing.
 """
 
@@ -21,8 +21,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.json_object import read_object
+from yanmo.common.logs import counted
 from yanmo.model.flash_limits import misfit, prefers_cudnn
 from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
 from yanmo.stage.stage_run import StageRun
@@ -31,7 +33,13 @@ from yanmo.store.runs.auto_record import AutoRecord, keep_first, put_in_place, r
 from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.starting_model import CONFIG, shape_in
-from yanmo.train.options.machine_options import fitting_ranks, rows_of_a_node, threads_and_backend
+from yanmo.train.options.machine_options import (
+    PRECISIONS,
+    fitting_ranks,
+    left_backend,
+    left_threads,
+    rows_of_a_node,
+)
 from yanmo.train.supervision.continued import as_continued
 
 log = logging.getLogger(__name__)
@@ -70,8 +78,10 @@ def _lacks_deepspeed(options: TrainConfig) -> bool:
 def _settled(run: TrainRun, look: Look) -> TrainConfig:
     options: TrainConfig = run.options
     left = [name for name in LEFT if name not in run.given]
-    if not left or ("device" in run.given and options.device != "cuda"):
-        return options  # off CUDA they are the defaults, on every machine
+    if "device" in run.given and options.device != "cuda":
+        left = [name for name in left if name == "threads"]  # the others are the defaults, on every machine
+    if not left:
+        return options
     if options.benchmark:  # it tries compiling itself, and another precision needs another attention
         tried = [name for name in left if name not in ("compile", "attention")]
         return _with(run, tried, decide(run, look()))
@@ -84,7 +94,7 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
     if found is not None:
         values = _as_recorded(run, found)
         log.info("auto: %s, as recorded in %s/%s", _shown(values, left), run.store.uri, name)
-        if values["device"] == "cpu" and gpu_files():
+        if "device" in left and values["device"] == "cpu" and gpu_files():
             log.info(
                 "a GPU may be here: --device cuda makes a training of its own, --auto-again decides again"
             )
@@ -137,13 +147,15 @@ def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, An
         attention = _attention(run, precision, machine)
     is_plain = options.zero_stage < 3 and options.offload == "none" and not options.gradient_checkpointing
     ranks = (fitting_ranks(rows_of_a_node(vars(options)), rows, most) or most) if on_gpu else 1
-    those = options.ranks if "ranks" in run.given else ranks
     device = "cuda" if on_gpu else "cpu"
+    those = {"device": device, "ranks": options.ranks if "ranks" in run.given else ranks}
+    those = {**vars(options), **those}
     return {
         "device": device,
         "precision": precision,
         "ranks": ranks,
-        **threads_and_backend({**vars(options), "device": device, "ranks": those}),
+        "threads": left_threads(those, machine.cpus),
+        **left_backend(those),
         "compile": on_gpu and _can_compile(machine) and is_plain,
         "attention": attention,
     }
@@ -169,6 +181,7 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
             "--backend torch trains here, without those"
         )
     if options.device != "cuda":
+        _say_cpus(options)
         return
     machine = look()
     # Where the precision was given, there may be no record: this machine's own facts are used.
@@ -181,6 +194,19 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
     if most > options.ranks:
         idle = machine.gpus - options.ranks
         log.info("%d of %d GPUs stay idle; --ranks %d trains on more", idle, machine.gpus, most)
+
+
+def _say_cpus(options: TrainConfig) -> None:
+    """Log how many of this machine's CPUs a training uses, where that is not all of them."""
+    used, cpus = options.ranks * options.threads, usable_cpus()
+    if used > cpus:
+        log.info(
+            "%d threads on %s: as it began, so that the digits stay the same", used, counted(cpus, "CPU")
+        )
+    elif used < cpus:
+        more = cpus // options.ranks
+        hint = f"; --threads {more} uses more, with other last digits" if more > options.threads else ""
+        log.info("%d of %d CPUs stay idle%s", cpus - used, cpus, hint)
 
 
 def _problem(run: TrainRun, options: TrainConfig, machine: Machine, whose: str = "") -> str:
@@ -282,8 +308,9 @@ def _check(run: TrainRun, left: list[str], record: AutoRecord) -> None:
         ValueError: says what is wrong.
     """
     precision = record.options.get("precision")
-    if precision not in ("fp32", "bf16") or not record.options.keys() <= set(LEFT):
-        raise ValueError(f"expected a precision, fp32 or bf16; found {record.options}")
+    if precision not in PRECISIONS or not record.options.keys() <= set(LEFT):
+        raise ValueError(f"expected a precision, one of {', '.join(PRECISIONS)}; found {record.options}")
+    Machine.from_facts(record.machine)
     if "precision" not in left and precision != run.options.precision:
         raise ValueError(f"it says {precision}, and --precision {run.options.precision} was given")
     made = _key(run, precision)

@@ -36,14 +36,14 @@ from yanmo.train.options.sizes import SIZES
 from yanmo.train.supervision.automatic import LEFT, check_machine, decide, settle
 
 H200 = {"name": "NVIDIA H200", "capability": (9, 0), "has_varlen": True, "compiles": True}
-NONE, ONE, EIGHT = Machine(), Machine(gpus=1, **H200), Machine(gpus=8, **H200)
+NONE, ONE, EIGHT = Machine(cpus=3), Machine(cpus=12, gpus=1, **H200), Machine(cpus=64, gpus=8, **H200)
 V100 = Machine(gpus=1, name="V100", capability=(7, 0), has_varlen=True, compiles=True)
 MACHINES = [NONE, ONE, EIGHT, V100]
 ON_A_CPU = {
     "device": "cpu",
     "precision": "fp32",
     "ranks": 1,
-    "threads": 2,
+    "threads": 3,
     "backend": "torch",
     "compile": False,
     "attention": "auto",
@@ -184,26 +184,61 @@ def test_a_gpu_gets_what_a_person_with_one_wants(
 
 
 @UNHURRIED
-@given(rows=st.integers(1, 64), micro=st.sampled_from([0, 1, 2, 4]))
-def test_a_cpu_trains_with_two_threads_of_one_rank(store_template, rows, micro) -> None:
+@given(rows=st.integers(1, 64), micro=st.sampled_from([0, 1, 2, 4]), cpus=st.integers(1, 256))
+def test_a_cpu_trains_with_one_rank_of_a_thread_for_each_that_it_may_use(
+    store_template, rows, micro, cpus
+) -> None:
     if micro and rows % micro:
         return
     run = run_of(str(store_template), f"--batch-rows={rows}", f"--micro-batch={micro}")
-    assert decide(run, NONE) == ON_A_CPU
+    assert decide(run, Machine(cpus=cpus)) == ON_A_CPU | {"threads": cpus}
+
+
+@UNHURRIED
+@given(
+    cpus=st.lists(st.integers(1, 256), min_size=2, max_size=4),
+    flags=st.fixed_dictionaries(
+        {},
+        optional={
+            "device": st.sampled_from(["cpu", "auto"]),
+            "precision": st.sampled_from(["fp32", "bf16"]),
+            "backend": st.sampled_from(["torch", "deepspeed"]),
+            "zero_stage": st.just("2"),
+        },
+    ),
+)
+def test_the_threads_of_the_first_start_are_kept_on_any_pod_and_are_in_no_key(
+    store_template, tmp_path_factory, cpus, flags
+) -> None:
+    """Other numbers of threads give other last digits, so a training that goes on has those that it had."""
+    if flags.get("backend") == "torch":
+        flags.pop("zero_stage", None)
+    here, found = str(tmp_path_factory.mktemp("shared")), []
+    for count in cpus:
+        run, refused = tried(str(store_template), here, Machine(cpus=count), flags)
+        assert not refused
+        found.append((run.options.threads, made_of(run)))
+    alone = str(tmp_path_factory.mktemp("alone"))
+    other, _ = tried(str(store_template), alone, Machine(cpus=257), flags)
+    assert found == [(cpus[0], made_of(other))] * len(cpus) and other.options.threads == 257
+    again, _ = tried(str(store_template), here, Machine(cpus=cpus[-1]), flags | {"auto_again": "true"})
+    assert again.options.threads == cpus[-1]
+    mine, _ = tried(str(store_template), here, Machine(cpus=cpus[-1]), flags | {"threads": "7"})
+    assert mine.options.threads == 7 and made_of(mine) == made_of(other)
 
 
 @pytest.mark.parametrize(
     ("flags", "threads", "backend"),
     [
-        ((), 2, "torch"),
+        ((), 3, "torch"),
         (("--ranks=2",), 1, "deepspeed"),
         (("--nnodes=2", "--rendezvous=node-0:29500"), 1, "deepspeed"),
-        (("--zero-stage=2",), 2, "deepspeed"),
-        (("--deepspeed-config=mine.json",), 2, "deepspeed"),
+        (("--zero-stage=2",), 3, "deepspeed"),
+        (("--deepspeed-config=mine.json",), 3, "deepspeed"),
         (("--ranks=2", "--backend=torch"), 1, "torch"),
-        (("--ranks=2", "--threads=3"), 3, "deepspeed"),
+        (("--ranks=2", "--threads=5"), 5, "deepspeed"),
         (("--threads=4",), 4, "torch"),
-        (("--backend=deepspeed",), 2, "deepspeed"),
+        (("--backend=deepspeed",), 3, "deepspeed"),
     ],
 )
 @pytest.mark.parametrize("device", ["auto", "cpu"])
@@ -222,7 +257,7 @@ def test_the_demos_options_on_a_cpu_are_the_defaults_of_the_class_and_of_size_ti
     settled = settle(run, Asked(NONE))
     plain = TrainConfig(**SIZES["tiny"])
     assert by_kind(settled, "semantic") == by_kind(plain, "semantic")
-    of_a_cpu = {"device": "cpu", "threads": 2, "backend": "torch"}
+    of_a_cpu = {"device": "cpu", "threads": 3, "backend": "torch"}
     assert by_kind(settled, "execution") == by_kind(plain, "execution") | of_a_cpu
     assert [type(v) for v in by_kind(settled, "semantic").values()] == [
         type(v) for v in by_kind(plain, "semantic").values()
@@ -325,22 +360,6 @@ def test_a_run_that_met_a_node_without_its_gpu_goes_on_where_one_is(store) -> No
     assert train(str(store), ONE, *asked, "--force") == 0
 
 
-def test_a_record_of_cuda_without_a_gpu_that_an_older_version_left_is_put_right(store, capsys) -> None:
-    place, run = str(store), run_of(str(store), "--device=cuda")
-    settle(run, Asked(ONE))
-    (name,) = records(place)
-    opened = open_store(place)
-    old = {"device": "cuda", "precision": "fp32", "ranks": 1, "compile": False, "attention": "masked"}
-    facts = json.loads(json.dumps(dataclasses.asdict(NONE)))
-    value = records(place)[name] | {"options": old, "machine": facts, "key": made_of(run)}
-    opened.replace(name, json.dumps(value).encode(), opened.read(name)[1])
-    assert train(place, ONE, "--device=cuda") == 65
-    stderr = capsys.readouterr().err
-    assert "--device cuda on a machine without a GPU" in stderr and "--auto-again" in stderr
-    assert train(place, ONE, "--device=cuda", "--auto-again") == 0
-    assert made(place)[1]["precision"] == "bf16"
-
-
 def test_a_committed_model_is_found_where_the_gpu_that_made_it_is_not(store) -> None:
     """The key is what was given, precision and all: there is nothing to make, so nothing to refuse."""
     asked = ("--device=cuda", "--precision=bf16")
@@ -356,7 +375,7 @@ def test_the_flags_that_a_machine_without_gpus_is_given_make_the_same_key(store)
     (record,) = records(str(store)).values()
     assert train(str(store), NONE, "--device=cpu", "--precision=bf16") == 0
     assert made(str(store))[0] == record["key"]
-    assert made(str(store))[1]["threads"] == 2
+    assert made(str(store))[1]["threads"] == 3
 
 
 def test_idle_gpus_are_reported(store, capsys) -> None:
@@ -569,15 +588,19 @@ def test_whatever_ran_before_a_run_is_what_the_first_machine_would_have_made_of_
 ) -> None:
     """Options that enter the key are equal in all runs; machines and the other options are not."""
     here, store = str(tmp_path_factory.mktemp("shared")), str(store_template)
-    first, keys = None, set()
+    first, keys, aside = None, set(), set()
+
+    def of_these() -> dict[str, bytes]:
+        return {name: data for name, data in records_of(here).items() if name not in aside}
+
     for machine, others in runs:
         flags = asked | others
         try:
-            before = records_of(here)
+            before = of_these()
             run, refused = tried(store, here, machine, flags)
         except UsageError:
             continue  # no machine can do this
-        after = records_of(here)
+        after = of_these()
         assert before in ({}, after), "a record never changes"
         if refused:
             assert before == after, "what cannot be is not recorded"
@@ -587,10 +610,11 @@ def test_whatever_ran_before_a_run_is_what_the_first_machine_would_have_made_of_
             more = {n[2:].replace("-", "_"): v for n, v in zip(words[::2], words[1::2], strict=True)}
             run, again = tried(store, here, machine, flags | more)
             assert not again, f"the advice of {refused!r} gives {again!r}"
+            aside |= of_these().keys() - after.keys()  # `--device cpu` is a choice of its own
         if after and not before:
             first = machine
         if first is None:
-            continue  # refused, and gone on without a record: `--device cpu` is a choice of its own
+            continue  # refused, and gone on as advised
         keys.add(made_of(run))
         if not refused:
             alone = str(tmp_path_factory.mktemp("alone"))
@@ -600,7 +624,7 @@ def test_whatever_ran_before_a_run_is_what_the_first_machine_would_have_made_of_
             plain = not {"zero_stage", "offload", "gradient_checkpointing"} & flags.keys()
             assert not run.options.compile or plain or flags.get("zero_stage") == "1"
     assert len(keys) <= 1
-    assert len(records_of(here)) <= 1
+    assert len(of_these()) <= 1
 
 
 def records_of(place: str) -> dict[str, bytes]:
@@ -630,12 +654,15 @@ def test_a_contradiction_is_reported_with_what_auto_became(store, capsys) -> Non
 
 
 @pytest.mark.parametrize("device", ["cpu", "mps"])
-def test_off_cuda_nothing_is_asked_and_nothing_recorded(store, device) -> None:
+def test_off_cuda_threads_are_all_that_is_left_to_the_machine(store, device) -> None:
     look = Asked(EIGHT)
-    more = ("--backend=torch",) if device == "mps" else ()
-    settled = settle(run_of(str(store), f"--device={device}", *more), look)
-    assert (settled.device, settled.ranks, settled.precision) == (device, 1, "fp32")
+    settled = settle(run_of(str(store), f"--device={device}", "--threads=2"), look)
     assert look.times == 0 and not records(str(store))
+    assert (settled.device, settled.ranks, settled.precision) == (device, 1, "fp32")
+    settled = settle(run_of(str(store), f"--device={device}"), look)
+    assert (settled.device, settled.ranks, settled.threads) == (device, 1, 64)
+    (record,) = records(str(store)).values()
+    assert record["machine"]["cpus"] == 64
 
 
 def test_a_benchmark_asks_the_machine_and_records_nothing(store) -> None:
@@ -650,7 +677,8 @@ def test_a_benchmark_asks_the_machine_and_records_nothing(store) -> None:
 def test_a_machine_without_device_files_is_not_asked_through_torch(monkeypatch) -> None:
     monkeypatch.setattr(machine_module, "gpu_files", list)
     monkeypatch.setattr(machine_module.subprocess, "run", None)
-    assert this_machine.__wrapped__() == Machine()
+    monkeypatch.setattr(machine_module, "usable_cpus", lambda: 5)
+    assert this_machine.__wrapped__() == Machine(cpus=5)
 
 
 def test_torch_is_asked_in_a_process_of_its_own_where_a_device_file_is(monkeypatch, caplog) -> None:
@@ -677,7 +705,8 @@ from yanmo.train.supervision.grid import prepare
 from yanmo.train.supervision.supervisor import forget, work
 
 gpus = int(sys.argv.pop(1))
-look = lambda: Machine(gpus=gpus, name="fake", capability=(9, 0), has_varlen=True, compiles=False)
+gpu = {"gpus": gpus, "name": "fake"}
+look = lambda: Machine(cpus=3 + gpus, **gpu, capability=(9, 0), has_varlen=True, compiles=False)
 seen = [functools.partial(one, look=look) for one in (work, settle)]
 run(STAGE, Steps(*seen, prepare=prepare, finish=forget))
 """
@@ -694,15 +723,18 @@ def test_a_training_that_paused_on_a_cpu_goes_on_as_it_began_on_a_machine_with_g
         return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
     first = start(0, "--max-seconds=0.05")
-    assert first.returncode == 0 and "auto: device=cpu ranks=1 threads=2" in first.stderr, first.stderr
-    assert "decided here (no GPU)" in first.stderr
+    assert first.returncode == 0 and "auto: device=cpu ranks=1 threads=3" in first.stderr, first.stderr
+    assert "decided here (no GPU, 3 CPUs)" in first.stderr
+    assert "ranks=1 threads=3 precision" in first.stderr, "what the worker says that it does"
     (folder,) = [p for p in Path(store).glob("runs/train/*") if p.name != "auto"]
     second = start(8)
     assert second.returncode == 0 and "as recorded in" in second.stderr, second.stderr
     opened = open_store(str(store))
     output = open_reference(opened, read_pointer(opened, "dev", "train"))
     assert output.manifest.key == folder.name
-    assert (output.manifest.execution["device"], output.manifest.execution["ranks"]) == ("cpu", 1)
+    began = {"device": "cpu", "ranks": 1, "threads": 3}
+    assert {name: output.manifest.execution[name] for name in began} == began
+    assert "ranks=1 threads=3 precision" in second.stderr
     (record,) = records(str(store)).values()
     assert record["key"] == folder.name
     third = start(1)
