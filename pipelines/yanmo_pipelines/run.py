@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +26,11 @@ from yanmo.options.fields import default_argv, opt
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.shared import ToolOptions, store_flags
 from yanmo.store.file_store import FileStore
+from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 from yanmo.store.pause import PausedOutput
+from yanmo.store.runs.in_use import LEASE
+from yanmo.store.runs.lease import Lease
 from yanmo_pipelines.compile import COMPILED, PIPELINES
 from yanmo_pipelines.kfp_alone import without_client
 from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
@@ -94,15 +100,15 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
 
         environment = {**_shown_here(stages), VARIABLE: options.log_format}
 
-        def one_run() -> list[TaskRun]:
-            return run_pipeline(path, values, _kfp_folder(store), of_store, environment)
-
         try:
-            tasks = one_run()
-            while options.go_on and _has_finished_another(tasks):
-                _show(store, tasks, time.monotonic() - began)
+            while True:
+                with _kfp_folder(store) as folder:
+                    tasks = run_pipeline(path, values, folder, of_store, environment)
+                    _show(store, tasks, time.monotonic() - began)
+                    if not (options.go_on and _has_finished_another(tasks)):
+                        return ExitCode.DONE
                 log.info("that training is finished and judged; running again, for what waited")
-                began, tasks = time.monotonic(), one_run()
+                began = time.monotonic()
         except TaskFailed as failure:
             code = failure.task.exit_code or ExitCode.BUG
             log.error("%s; its own message is above. %s", failure, _advice(code))
@@ -114,8 +120,6 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
                 stopped,
             )
             return 128 + stopped.signum
-        _show(store, tasks, time.monotonic() - began)
-        return ExitCode.DONE
 
     return ended("run", serve)
 
@@ -159,9 +163,27 @@ def _shown_here(stages: Any) -> dict[str, str]:
     return {RESULTS_LATER: "1"} if any(stage.name == "promote" for stage in stages) else {}
 
 
-def _kfp_folder(store: Any) -> Path:
-    """Where KFP's own small files go: references and a log, a few kilobytes a run."""
-    return Path(store.root if isinstance(store, FileStore) else "runs") / "kfp"
+def _own_folder(store: ObjectStore) -> Path:
+    """Where a run writes what is no output: the store, where it is a folder."""
+    return Path(store.root if isinstance(store, FileStore) else "runs")
+
+
+@contextlib.contextmanager
+def _kfp_folder(store: ObjectStore) -> Iterator[Path]:
+    """A new folder for KFP's own small files of one run: references and a log, a few kilobytes.
+
+    A lease in it tells `yanmo store gc` that the run lives: a training may last longer than any age.
+    """
+    name = f"kfp/run-{datetime.now(UTC):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:8]}"
+    if not isinstance(store, FileStore):
+        yield _own_folder(store) / name
+        return
+    lease = Lease(store, f"{name}/{LEASE}", name.rpartition("-")[2])
+    lease.acquire()
+    try:
+        yield _own_folder(store) / name
+    finally:
+        lease.release()
 
 
 def _show(store: Any, tasks: list[TaskRun], seconds: float) -> None:
@@ -208,7 +230,7 @@ def _show_verdict(store: Any, promoted: TaskRun) -> None:
     print("\n" + verdict.path("summary.txt").read_text(encoding="utf-8").strip() + "\n")
     if verdict.manifest.run_id != promoted.run_id:
         print(f"Nothing new to judge: this verdict was given at {verdict.manifest.created_at}.\n")
-    page = _kfp_folder(store).absolute().with_name("report.html")
+    page = _own_folder(store).absolute() / "report.html"
     temporary = page.with_suffix(".tmp")
     temporary.write_text(promoted.artifact("report"), encoding="utf-8")
     os.replace(temporary, page)

@@ -211,6 +211,15 @@ def is_live(data: bytes, age: float) -> bool:
     return _is_here(value) or age <= float(value.get("ttl_seconds", TTL_SECONDS))
 
 
+def is_held(store: ObjectStore, name: str) -> bool:
+    """Whether a living run may hold the lease of this name now."""
+    info = store.stat(name)
+    try:
+        return info is not None and is_live(store.read(name)[0], store.clock() - info.modified)
+    except FileNotFoundError:
+        return False
+
+
 def live_holder(name: str, data: bytes, age: float) -> str:
     """The machine of the living run that may hold the lease `name`, `runs/<stage>/<key>/LEASE.json`.
 
@@ -239,6 +248,8 @@ class Held:
     """Unix seconds, by its holder's clock; None where it is damaged."""
     channel: str
     """"" where it does not say."""
+    run_id: str = ""
+    """Of the pipeline's run that waits for it; "" where there is none."""
 
 
 def held(data: bytes) -> Held:
@@ -246,7 +257,8 @@ def held(data: bytes) -> Held:
     try:
         value = json_value(data)
         since, note = value.get("since"), value.get("note", {})
-        return Held(float(since) if since else None, str(note.get("channel", "")))
+        run_id = str(note.get("run_id", ""))
+        return Held(float(since) if since else None, str(note.get("channel", "")), run_id)
     except (ValueError, TypeError, AttributeError):
         return Held(None, "")
 

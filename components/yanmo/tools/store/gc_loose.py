@@ -8,6 +8,8 @@ from collections.abc import Callable
 from yanmo.common.errors import DataError
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.auto_record import is_auto_record, read_record
+from yanmo.store.runs.in_use import LEASE
+from yanmo.store.runs.lease import is_held
 from yanmo.store.runs.unfinished import is_unfinished_record
 from yanmo.tools.store.gc_plan import GcPlan
 from yanmo.tools.store.inventory import Inventory, KeyFolder
@@ -16,6 +18,9 @@ log = logging.getLogger(__name__)
 SETTLED_SECONDS = 2.0
 """Nothing that a lease does not guard is removed younger than this: its writer may be at it now. (The
 temporary files of a folder are locked while they are written, a moment after they appear.)"""
+
+_PROBE_SECONDS = 3600.0
+"""A probe that goes too early says that the server ignores conditional writes; a slow one may be asked."""
 
 
 def judge_loose(
@@ -41,18 +46,22 @@ def judge_loose(
         elif not _is_needed(store, inventory, plan, info.name, is_worked_at):
             plan.loose.append((info, "what `auto` became, of an output that is gone"))
     for info in inventory.probes:
-        if info.modified <= before:
+        if info.modified <= min(before, store.clock() - _PROBE_SECONDS):
             plan.loose.append((info, "a probe of conditional writes"))
     newest: dict[str, float] = {}
     for info in inventory.kfp:
-        run = "/".join(info.name.split("/")[:2])
+        run = local_run(info.name)
         newest[run] = max(newest.get(run, 0.0), info.modified)
-    for info in inventory.kfp:
-        if newest["/".join(info.name.split("/")[:2])] <= before:
-            plan.loose.append((info, "KFP's files of a finished run"))
+    gone = {r for r, modified in newest.items() if modified <= before and not is_held(store, f"{r}/{LEASE}")}
+    plan.loose += [(i, "KFP's files of a finished run") for i in inventory.kfp if local_run(i.name) in gone]
     for leftover in inventory.leftovers:
         if store.clock() - leftover.modified >= older_than:
             plan.leftovers.append(leftover)
+
+
+def local_run(name: str) -> str:
+    """The folder of `yanmo run` that an object lies in, kfp/<run>; "" for others."""
+    return "/".join(name.split("/")[:2]) if name.startswith("kfp/") else ""
 
 
 def _is_needed(

@@ -13,6 +13,7 @@ Kept, with all their inputs and parts, transitively:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import time
@@ -22,6 +23,8 @@ from yanmo.common.errors import DataError
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
+from yanmo.store.runs.lease import held
+from yanmo.store.runs.run_record import run_record_name
 from yanmo.tools.store.chain import edges, inputs_of
 from yanmo.tools.store.gc_loose import SETTLED_SECONDS, judge_loose
 from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, shown_age
@@ -95,9 +98,21 @@ class Planner:
         """All of pointers/ but the records of runs that are old and not of their channel's newest."""
         age = max(self.ages.older_than, SETTLED_SECONDS)
         listed = self.inventory.pointers
-        self.plan.runs = passed_over(listed, self.ages.newest, lambda modified: self._is_old(modified, age))
+        records = passed_over(listed, self.ages.newest, lambda modified: self._is_old(modified, age))
+        live = self._live_runs()
+        self.plan.runs = [info for info in records if info.name not in live]
         gone = {info.name for info in self.plan.runs}
         return [info for info in listed if info.name not in gone]
+
+    def _live_runs(self) -> set[str]:
+        """The records of runs for which a stage is at work: its training may last longer than any age."""
+        found = set()
+        for folder in self.inventory.keys.values():
+            if is_working(self.store, folder) and folder.lease:
+                with contextlib.suppress(FileNotFoundError):
+                    note = held(self.store.read(folder.lease.name)[0])
+                    found.add(run_record_name(note.channel, note.run_id))
+        return found
 
     def _settled(self, named: Named) -> Named:
         """The pointer, once its output is there: a run that an earlier gc disturbed may be making it again.

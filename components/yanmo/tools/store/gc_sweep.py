@@ -34,9 +34,10 @@ from yanmo.nights.short_pages import shorten
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import AlreadyExists, ObjectInfo, ObjectStore
 from yanmo.store.output import deletion_mark, manifest_name, superseded_name
-from yanmo.store.runs.in_use import lease_name
-from yanmo.store.runs.lease import TTL_SECONDS, Lease, is_live
+from yanmo.store.runs.in_use import LEASE, lease_name
+from yanmo.store.runs.lease import TTL_SECONDS, Lease, is_held
 from yanmo.tools.store.chain import Opener, edges, inputs_of
+from yanmo.tools.store.gc_loose import local_run
 from yanmo.tools.store.gc_pages import ToShorten
 from yanmo.tools.store.gc_plan import GcPlan, ToDelete
 from yanmo.tools.store.inventory import KeyName, take
@@ -72,6 +73,7 @@ class Sweep:
         self._to_delete = {one.folder.name: one for one in plan.to_delete}
         self._held: dict[KeyName, Lease] = {}
         """Leases of this batch: no run makes these keys, whatever their INPUTS.json says."""
+        self._asked: dict[str, bool] = {}
 
     def run(self) -> Swept:
         """Restore what a killed gc set aside and is needed, then remove what the plan says."""
@@ -84,8 +86,7 @@ class Sweep:
         while batch := list(itertools.islice(waiting, BATCH)):
             self._batch(batch, progress)
         for info, _ in self.plan.loose:
-            self.store.delete(info.name)
-            self._count(info.bytes)
+            self._remove_loose(info)
         for leftover in self.plan.leftovers:
             leftover.remove()
             self._count(leftover.bytes)
@@ -107,6 +108,21 @@ class Sweep:
         if now is not None and now.modified < info.modified + 1:
             self.store.delete(info.name)
             self._count(info.bytes)
+
+    def _remove_loose(self, info: ObjectInfo) -> None:
+        run = local_run(info.name)
+        if run and self._is_at_work(run):
+            return
+        self.store.delete(info.name)
+        self._count(info.bytes)
+
+    def _is_at_work(self, run: str) -> bool:
+        """Whether `yanmo run` holds the lease of its folder: asked once, just before the folder goes."""
+        if run not in self._asked:
+            self._asked[run] = is_held(self.store, f"{run}/{LEASE}")
+            if self._asked[run]:
+                self.done.spared.append(f"{run}: `yanmo run` is at work")
+        return self._asked[run]
 
     def _count(self, size: int) -> None:
         self.done.objects += 1
@@ -149,7 +165,7 @@ class Sweep:
             refused = [(one, lease) for one, lease in waiting if not self._take(one, lease)]
             waiting = []
             for one, lease in refused:
-                if self._has_begun(one) or time.monotonic() > end:
+                if is_held(self.store, lease_name(*one.folder.name)) or time.monotonic() > end:
                     self._spare(one, "a run makes it")
                 else:
                     waiting.append((one, lease))
@@ -165,15 +181,6 @@ class Sweep:
             lease.remove()
             self._spare(one, "was committed since it was listed")
         return True
-
-    def _has_begun(self, one: ToDelete) -> bool:
-        """Whether the lease that was refused is that of a living run."""
-        name = lease_name(*one.folder.name)
-        info = self.store.stat(name)
-        try:
-            return info is not None and is_live(self.store.read(name)[0], self.store.clock() - info.modified)
-        except FileNotFoundError:
-            return False
 
     def _current(self, name: KeyName) -> bytes:
         try:

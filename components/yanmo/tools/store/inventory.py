@@ -16,14 +16,14 @@ from yanmo.store.manifest import Manifest
 from yanmo.store.objects import Leftover, NotSupportedHere, ObjectInfo, ObjectStore
 from yanmo.store.output import KEY
 from yanmo.store.runs.in_use import INPUTS, LEASE
-from yanmo.store.runs.lease import is_live
+from yanmo.store.runs.lease import is_held
 
 log = logging.getLogger(__name__)
 _OLD_MANIFEST = re.compile(r"MANIFEST-[0-9a-f]{12}\.json\Z")
 _DELETION_MARK = re.compile(r"TO_DELETE-[0-9a-f]{12}\Z")
 _STAGE = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
-_KFP = r"kfp/(?:kfp\.log\Z|[a-z0-9-]+-\d{4}(?:-\d\d){5}-\d{6}/)"
-"""kfp.local's folder of one run (executor_input_utils.construct_local_output_directory) and our log of it."""
+_KFP = r"kfp/run-\d{8}-\d{6}-[0-9a-f]{8}/"
+"""KFP's files of one `yanmo run`, and the lease that says that the run lives."""
 _IS_STAGE = re.compile(rf"{_STAGE}\Z").match
 _FORMS = {
     "runs": re.compile(rf"runs/{_STAGE}/(?:fatal/[^/]+|unfinished/[^/]+|auto/[0-9a-f]{{64}})\.json\Z"),
@@ -214,10 +214,4 @@ def _sort_in(found: Inventory, info: ObjectInfo) -> None:
 
 def is_working(store: ObjectStore, folder: KeyFolder) -> bool:
     """Whether a run may be making this key now."""
-    if folder.lease is None:
-        return False
-    try:
-        data, _ = store.read(folder.lease.name)
-    except FileNotFoundError:
-        return False
-    return is_live(data, store.clock() - folder.lease.modified)
+    return folder.lease is not None and is_held(store, folder.lease.name)

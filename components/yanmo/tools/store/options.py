@@ -83,8 +83,8 @@ class GcOptions(ToolOptions, group="gc"):
     Never removed: what a pointer, a record of a history (every champion), one of the newest
     --keep-runs runs or --keep-nights nights of a channel, a live run, an unfinished run that may go
     on, or a young output refers to, through inputs and parts down to the raw files' digests. Safe
-    while runs are at work (gc_sweep.py says why). Give an age longer than your longest pipeline:
-    between two of its tasks a reference may be in KFP only.
+    while runs are at work (gc_sweep.py says why): while a stage of a run is at work, all that the
+    run made stays. Give an age longer than a task may wait for a node or in a queue.
     """
 
     delete: bool = opt(False, "do it; by default only show what would be removed")

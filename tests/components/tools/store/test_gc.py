@@ -221,9 +221,8 @@ def test_debris_of_every_kind_goes(ground: Ground) -> None:
         f"cas/train/{'a' * 64}/0123456789ab/half.bin",
         "runs/train/fatal/run-1.json",
         f"{work_of(model)}/checkpoints/step-1/rank.safetensors",
-        "kfp/language-model-2026-11-20-03-00-00-123456/train/model",
-        "kfp/kfp.log",
-        f"probes/{'0' * 32}",
+        "kfp/run-20261120-030000-01234567/train/model",
+        "kfp/run-20261120-030000-01234567/kfp.log",
     ]
     for name in debris:
         ground.write(name)
@@ -231,6 +230,49 @@ def test_debris_of_every_kind_goes(ground: Ground) -> None:
     assert ground.gc().code == 0
     assert not set(debris) & set(ground.names())
     assert is_there(ground, model)
+
+
+def test_files_of_yanmo_run_stay_while_it_lives_however_old_and_go_when_it_ended(ground: Ground) -> None:
+    ground.chain()
+    live, ended, begins = (f"kfp/run-20261120-030000-0000000{n}" for n in range(3))
+    for run in (live, ended, begins):
+        ground.write(f"{run}/train/model")
+    leases = {run: Lease(ground.store, f"{run}/LEASE.json", "a") for run in (live, ended, begins)}
+    assert leases[live].acquire() and leases[ended].acquire()
+    leases[ended].release()
+    time.sleep(2.1)  # SETTLED_SECONDS
+    plan = Planner(ground.store, take(ground.store), Ages(0.0, 0.0)).decide()
+    assert leases[begins].acquire(), "after the look, before the removal"
+    swept = Sweep(ground.store, plan).run()
+    stayed = {f"{run}/{name}" for run in (live, begins) for name in ("LEASE.json", "train/model")}
+    assert set(ground.names("kfp")) == stayed
+    assert swept.spared == [f"{begins}: `yanmo run` is at work"]
+    for run in (live, begins):
+        leases[run].release()
+    time.sleep(2.1)
+    assert ground.gc().code == 0 and not ground.names("kfp")
+
+
+def test_what_a_run_of_a_pipeline_made_stays_while_a_stage_of_it_is_at_work(ground: Ground) -> None:
+    """A training of eight days, a gc of seven: the stages after it get what those before it made."""
+    curated = ground.commit("curate", text="集")
+    add_to_run(ground.store, "demo", "long", {"curate": curated.reference})
+    note = {"channel": "demo", "run_id": "long"}
+    lease = Lease(ground.store, f"runs/train/{'a' * 64}/LEASE.json", "a", note=note)
+    assert lease.acquire()
+    wait_until_old(ground)
+    assert ground.gc().code == 0 and is_there(ground, curated)
+    lease.release()
+    assert ground.gc().code == 0 and not ground.names(folder_of(curated))
+
+
+def test_a_probe_that_a_slow_server_may_still_answer_stays(folder_ground: Ground) -> None:
+    name = f"probes/{'0' * 32}"
+    folder_ground.write(name)
+    os.utime(Path(folder_ground.uri) / name, (time.time() - 3500,) * 2)
+    assert folder_ground.gc().code == 0 and folder_ground.names("probes") == [name]
+    os.utime(Path(folder_ground.uri) / name, (time.time() - 3700,) * 2)
+    assert folder_ground.gc().code == 0 and not folder_ground.names("probes")
 
 
 def test_in_a_bucket_that_others_use_only_what_has_our_form_goes(ground: Ground) -> None:
