@@ -16,7 +16,7 @@ kinds of question, each asked of both:
 
 `--shape width layers context` takes a model of random weights and that shape in place of the store's.
 Lowest CPU-seconds of some rounds, the systems taking turns, on one thread or `--threads`; and wall-seconds.
-`--harness` needs `pip install 'yanmo[harness]' transformers accelerate`.
+`--harness` needs `pip install '.[harness]' transformers accelerate`.
 """
 
 from __future__ import annotations

@@ -218,3 +218,15 @@ def test_what_a_page_names_is_there() -> None:
 )
 def test_what_is_not_there_would_be_found(text: str, found: list[str]) -> None:
     assert list(missing(text)) == found
+
+
+def test_nobody_is_told_to_install_a_package_of_our_name_from_the_index() -> None:
+    """It is nobody's there: whoever registers it would get our users. From a checkout it is `.[extra]`."""
+    from_index = re.compile(r"\byanmo\[|pip install (?:-U |--upgrade )?'?yanmo\b")
+    scripts = [
+        p.relative_to(ROOT) for folder in ("benchmarks", "install") for p in (ROOT / folder).rglob("*.py")
+    ]
+    found = [
+        str(path) for path in [*SOURCES, *PAGES, *scripts] if from_index.search((ROOT / path).read_text())
+    ]
+    assert not found

@@ -68,7 +68,10 @@ class WorkerLost(StorageError):
 
 _OUT_OF_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BAD_PATH = {errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
-_MACHINE = {errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOSYS, errno.ENOMEM}
+_MACHINE = {
+    *(errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+    *(errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK),  # what this file system cannot do
+}
 
 
 ERROR_OF: Mapping[int, type[Exception]] = {

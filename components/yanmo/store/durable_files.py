@@ -7,6 +7,7 @@ power cut. Others make, empty and remove the same folders meanwhile.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -14,7 +15,7 @@ import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from yanmo.common.errors import StoreUnusable
 
@@ -22,6 +23,8 @@ TEMPORARY = ".tmp-"
 """How the names of files begin that are no objects yet."""
 _TRIES = 100
 """How often a folder is made that others remove in between; each time costs them a removal."""
+NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+"""What link(2) says where a file system has no hard links, or no more of one file."""
 
 
 def fsync_dir(path: Path) -> None:
@@ -31,6 +34,47 @@ def fsync_dir(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def hard_link(source: Path, target: Path, option: str = "--store") -> None:
+    """Give a file a second name.
+
+    Args:
+        option: what names the folder, for the message.
+
+    Raises:
+        FileExistsError, FileNotFoundError, PermissionError: as the system says.
+        StoreUnusable: the file system has no hard links (FAT, exFAT, some network and FUSE ones), which no
+            later try mends.
+    """
+    try:
+        os.link(source, target)
+    except OSError as error:
+        of_another = error.errno == errno.EPERM and source.stat().st_uid != os.geteuid()
+        if error.errno not in NO_LINKS or of_another:  # fs.protected_hardlinks
+            raise
+        raise StoreUnusable(
+            f"{target.parent}: this file system has no hard links ({error.strerror}), so that writers "
+            f"cannot be kept apart; give a {option} on a local disk (ext4, XFS) or on NFS"
+        ) from error
+
+
+def flock(file: IO[Any] | int, how: int) -> None:
+    """fcntl.flock, whose lock ends with the process.
+
+    Raises:
+        BlockingIOError: another holds it, and `how` says not to wait.
+        StoreUnusable: the file system has no locks.
+    """
+    try:
+        fcntl.flock(file, how)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
+            raise
+        raise StoreUnusable(
+            f"the file system of --store, or of --scratch, has no locks (flock: {error.strerror}); give one "
+            "on a local disk (ext4, XFS) or on NFS"
+        ) from error
 
 
 def make_folders(path: Path) -> None:
@@ -68,7 +112,7 @@ def _opened_in_folder(path: Path) -> BinaryIO:
 def remove_abandoned(path: Path) -> None:
     """Remove a temporary file unless its writer lives, which holds its lock."""
     with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink()
 
 
@@ -86,7 +130,7 @@ def temporary_file(path: Path, data: bytes) -> Iterator[Path]:
     found = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
     try:
         with _opened_in_folder(found) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            flock(file, fcntl.LOCK_EX)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -102,7 +146,7 @@ def locked(folder: Path, name: str) -> Iterator[None]:
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            flock(file, fcntl.LOCK_EX)
             if not _is_at(file, path):
                 continue  # its last holder removed it: the lock is another file by now
             try:

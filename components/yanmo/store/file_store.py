@@ -19,11 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from yanmo.common.errors import DataError, StorageError, StoreUnusable
+from yanmo.common.errors import DataError, StoreUnusable
 from yanmo.store import traffic
 from yanmo.store.durable_files import (
+    NO_LINKS,
     TEMPORARY,
     fsync_dir,
+    hard_link,
     locked,
     make_folders,
     remove_abandoned,
@@ -161,16 +163,9 @@ class FileStore:
         traffic.carried("write", len(data))
         with temporary_file(path, data) as temporary:
             try:
-                os.link(temporary, path)
+                hard_link(temporary, path)
             except FileExistsError:
                 raise AlreadyExists(f"{self.uri}/{name}: already there") from None
-            except OSError as error:
-                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
-                    raise
-                raise StorageError(
-                    f"{self.uri}: this file system has no hard links ({error.strerror}), so writers "
-                    "cannot be kept apart; put the store on a local disk"
-                ) from error
         fsync_dir(path.parent)
         return hashlib.sha256(data).hexdigest()
 
@@ -238,7 +233,7 @@ class FileStore:
             try:
                 os.link(source, target)
             except OSError as error:
-                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+                if error.errno not in NO_LINKS:
                     raise
                 shutil.copyfile(source, target)  # a file has as many names as its file system allows
                 with target.open("rb") as file:

@@ -32,6 +32,7 @@ from pathlib import Path
 
 from yanmo.common.errors import EnvironmentFault, StorageError
 from yanmo.common.logs import human_bytes
+from yanmo.store.durable_files import flock, hard_link
 
 _TRIES = 5
 _RESCAN_SHARE = 0.02
@@ -203,7 +204,7 @@ def _claim(folder: Path) -> tuple[Path, int]:
         path = folder / uuid.uuid4().hex
         (path / "pins").mkdir(parents=True)
         handle = os.open(path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        flock(handle, fcntl.LOCK_EX)
         if (path / "lock").exists():
             return path, handle
         os.close(handle)  # swept between the open and the lock
@@ -223,7 +224,7 @@ def _sweep_processes(folder: Path) -> None:
         except PermissionError:
             continue  # another user's
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path, ignore_errors=True)
         except BlockingIOError:
             pass  # it lives
@@ -237,7 +238,7 @@ def _sweep_downloads(folder: Path) -> None:
         with contextlib.suppress(OSError):
             handle = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
             finally:
                 os.close(handle)
@@ -250,7 +251,7 @@ def _locked(path: Path) -> Iterator[None]:
     while True:
         handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            flock(handle, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError):
                 if os.fstat(handle).st_ino == os.stat(path).st_ino:
                     yield
@@ -278,7 +279,7 @@ def _is_whole(path: Path, sha256: str, size: int) -> bool:
 def _pin(path: Path, pin: Path, sha256: str, size: int) -> bool:
     """Link the cached `path` as `pin`; False where it is absent or was written to."""
     try:
-        os.link(path, pin)
+        hard_link(path, pin, "--scratch")
     except FileNotFoundError:
         return False
     except FileExistsError:

@@ -78,7 +78,9 @@ def dictionary_path() -> Path:
     """
     spec = importlib.util.find_spec("jieba")
     if spec is None or not spec.origin:
-        raise EnvironmentFault("jieba is not installed; install yanmo[data] or use the data image")
+        raise EnvironmentFault(
+            "jieba is not installed; in Yanmo's checkout: pip install '.[data]', or use the data image"
+        )
     return Path(spec.origin).parent / "dict.txt"
 
 

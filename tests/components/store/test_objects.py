@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.common.errors import DataError, ExitCode, StorageError, UsageError, exit_code
+from yanmo.common.errors import DataError, ExitCode, StorageError, StoreUnusable, UsageError, exit_code
+from yanmo.store.durable_files import hard_link
 from yanmo.store.file_store import FileStore
 from yanmo.store.objects import Changed, check_name
 from yanmo.store.opening import open_store
@@ -69,15 +70,35 @@ def test_list_shows_objects_and_neither_temporaries_nor_locks(store: FileStore) 
     assert [info.name for info in store.list("a")] == ["a/c"]
 
 
-def test_a_store_without_hard_links_is_refused_with_the_way_out(
-    store: FileStore, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_without_hard_links_is_refused_for_good_with_the_way_out(
+    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
+    """exFAT says EPERM, FUSE ENOSYS or EOPNOTSUPP. With 75 a Job would try again for two days."""
+
     def no_links(source: object, target: object) -> None:
-        raise OSError(errno.EPERM, "Operation not permitted")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("os.link", no_links)
-    with pytest.raises(StorageError, match=r"no hard links.*put the store on a local disk"):
+    with pytest.raises(StoreUnusable, match=r"no hard links.*give a --store on a local disk") as found:
         store.create("a", b"")
+    assert exit_code(found.value) == ExitCode.ENVIRONMENT and not list(store.list(""))
+    (tmp_path / "a").touch()
+    with pytest.raises(StoreUnusable, match="give a --scratch"):
+        hard_link(tmp_path / "a", tmp_path / "b", "--scratch")
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK])
+def test_a_file_system_without_locks_is_refused_for_good_with_the_way_out(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def no_locks(file: object, how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(StoreUnusable, match=r"no locks.*on a local disk") as found:
+        store.create("a", b"")
+    assert exit_code(found.value) == ExitCode.ENVIRONMENT and not list(store.root.rglob("*"))
 
 
 def test_a_folder_that_cannot_be_moved_over_leaves_no_temporary(store: FileStore) -> None:

@@ -1,6 +1,6 @@
 """Public benchmarks: tasks of lm-evaluation-harness, from a local folder, through its own API.
 
-The harness is an extra of its own (`pip install yanmo[harness]`), as it brings forty packages. It is given
+The harness is an extra of its own (`pip install '.[harness]'`), as it brings forty packages. It is given
 our decoder and our scoring as its language model, so that transformers is not needed; its tasks are YAML
 files whose `dataset_path` is `json` with local `data_files`. Nothing is asked of any hub at run time.
 """
@@ -88,7 +88,7 @@ def run_harness(
     except ImportError as error:
         raise EnvironmentFault(
             f"--harness-tasks: lm-evaluation-harness is not installed ({error}); "
-            "pip install 'yanmo[harness]', or leave the option out"
+            "in Yanmo's checkout: pip install '.[harness]', or leave the option out"
         ) from error
     before = Path.cwd()
     os.chdir(folder)  # data_files of a task are paths in its folder

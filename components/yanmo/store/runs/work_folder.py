@@ -21,6 +21,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.common.plain_json import json_value
+from yanmo.store.durable_files import hard_link
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import FileEntry, file_sha256
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, Wanted
@@ -90,7 +91,7 @@ class WorkFolder:
                 target = folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.unlink(missing_ok=True)
-                os.link(self.path / name, target)
+                hard_link(self.path / name, target, "--scratch")
             yield prefix
         finally:
             shutil.rmtree(folder, ignore_errors=True)

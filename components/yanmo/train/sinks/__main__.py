@@ -73,7 +73,10 @@ def _follow(
                 told.wait(_LOOK_SECONDS)
         except ImportError as error:
             log.warning(
-                "sink %s: %s; the training goes on without it; pip install 'yanmo[%s]'", name, error, name
+                "sink %s: %s; the training goes on without it; in Yanmo's checkout: pip install '.[%s]'",
+                name,
+                error,
+                name,
             )
             return 1
         except Exception as error:  # whatever a library and its server may come up with

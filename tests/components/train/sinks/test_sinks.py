@@ -311,7 +311,7 @@ def test_a_library_that_is_not_there_is_named(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     with Sinks("wandb=verses", tmp_path, RUN, LOG):
         pass
-    assert "pip install 'yanmo[wandb]'" in capfd.readouterr().err
+    assert "pip install '.[wandb]'" in capfd.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: DeepSpeed")
