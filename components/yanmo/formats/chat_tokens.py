@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 START, END = "<|im_start|>", "<|im_end|>"
+OF_A_DECODER = {"model_input_names": ["input_ids", "attention_mask"], "padding_side": "left"}
+"""Of a tokenizer_config.json: what transformers' defaults, which are BERT's, get wrong. Version 4 hands
+`token_type_ids` to a model that takes none; a batch that is padded on the right goes on from its padding."""
 
 
 class Turn(NamedTuple):

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from yanmo.formats.chat_tokens import OF_A_DECODER
 from yanmo.formats.records import GENRES
 from yanmo.formats.token_cache import GENRES_FILE, SpecialIds
 from yanmo.store.commit import Attempt
@@ -19,12 +20,18 @@ from yanmo.tokenize.vocabulary import CHAT, RESERVED, SPECIAL, TAGS, Vocabulary
 CHAT_TEMPLATE = (
     "{{- bos_token }}"
     "{%- for message in messages %}"
-    "{{- '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+    "{{- '<|im_start|>' + message['role'] + '\\n' }}"
+    "{%- if message['content'] is string %}{{- message['content'] }}"
+    "{%- else %}{%- for part in message['content'] %}"
+    "{%- if part['type'] != 'text' %}{{- raise_exception('expected parts of type text') }}{%- endif %}"
+    "{{- part['text'] }}"
+    "{%- endfor %}{%- endif %}"
+    "{{- '<|im_end|>' + '\\n' }}"
     "{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
 """ChatML as in Qwen's models, after the `<|bos|>` that begins every document. An answer ends with
-`<|im_end|>`; a chat of the training text also ends with `<|eos|>`.
+`<|im_end|>`; a chat of the training text also ends with `<|eos|>`. A content is a text or a list of parts.
 
 In tokenizer_config.json, not in a chat_template.jinja: transformers reads both, other tools only the first.
 """
@@ -77,6 +84,7 @@ def write_files(attempt: Attempt, special: SpecialIds, *, unk: str = "") -> None
     config = named | {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
+        **OF_A_DECODER,
         "chat_template": CHAT_TEMPLATE,
         "model_max_length": 1_000_000_000,
     }

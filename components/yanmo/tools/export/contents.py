@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from yanmo.common.errors import DataError
 from yanmo.common.json_object import read_object
 from yanmo.common.logs import Progress
-from yanmo.formats.chat_tokens import END, has_marks
+from yanmo.formats.chat_tokens import END, OF_A_DECODER, has_marks
 from yanmo.formats.round_trip import open_tokenizer
 from yanmo.model.decoder import DecoderConfig
 from yanmo.model.hf_export import Symbols, read_config, shapes_of
@@ -143,7 +143,7 @@ def _generation(source: Source) -> dict[str, Any]:
 def _tokenizer_config(source: Source) -> dict[str, Any]:
     path = source.folder / "tokenizer_config.json"
     value = read_object(path) if path.is_file() else {"tokenizer_class": "PreTrainedTokenizerFast"}
-    value = {key: each for key, each in value.items() if key not in _LEFT_OUT}
+    value = OF_A_DECODER | {key: each for key, each in value.items() if key not in _LEFT_OUT}
     if source.is_ours:
         spelled = source.tokenizer.id_to_token
         ids = {"bos_token": source.symbols.bos, "eos_token": source.symbols.eos}

@@ -1,0 +1,118 @@
+"""Every kind of export in transformers 4 and 5, each in an environment of its own, used as its pages say."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models
+
+from yanmo.tools.export.command import main
+
+if TYPE_CHECKING:
+    from conftest import Lab
+
+pytestmark = pytest.mark.process
+DOCS = Path(__file__).parents[4] / "docs"
+VERSIONS = {
+    "4": ["transformers==4.57.6", "tokenizers==0.22.2", "huggingface-hub==0.36.2", "requests==2.34.2"],
+    "5": [],
+}
+"""Version -> what is laid over this environment, without what these packages depend on."""
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables of a process that has this version of transformers."""
+    pytest.importorskip("transformers")
+    packages = VERSIONS[request.param]
+    if not packages:
+        return dict(os.environ)
+    folder = tmp_path_factory.mktemp("transformers")
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        f"--target={folder}",
+        *packages,
+    ]
+    done = subprocess.run(install, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"transformers 4 cannot be installed: {done.stderr.strip()[-200:]}")
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
+def used(folder: Path, environment: dict[str, str]) -> Any:
+    script = Path(__file__).parent / "with_transformers.py"
+    done = subprocess.run(
+        [sys.executable, str(script), str(folder)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("flags", [[], ["--dtype=bf16"], ["--int8"]], ids=["fp32", "bf16", "int8"])
+def test_our_model_writes_alone_in_a_batch_and_in_a_chat(
+    lab: Lab, tmp_path: Path, environment: dict[str, str], flags: list[str]
+) -> None:
+    if flags == ["--int8"] and importlib.util.find_spec("compressed_tensors") is None:
+        pytest.skip("compressed-tensors is not installed")
+    assert main(["main", str(tmp_path / "out"), "--store", lab.uri, *flags]) == 0
+    found = used(tmp_path / "out", environment)
+    assert len(found["alone"]) == 2 and found["asked"]
+
+
+@pytest.mark.parametrize("language", ["", ".zh"], ids=["en", "zh"])
+def test_what_the_pages_show_runs(
+    lab: Lab, tmp_path: Path, environment: dict[str, str], language: str
+) -> None:
+    assert main(["main", str(tmp_path / "exported/demo"), "--store", lab.uri]) == 0
+    blocks = [
+        line[4:]
+        for page in ("export", "chat")
+        for block in re.findall(
+            r"(?:^    .*\n)+", (DOCS / f"{page}{language}.md").read_text("utf-8"), re.MULTILINE
+        )
+        if "tokenizer" in block and "yanmo " not in block
+        for line in block.splitlines()
+    ]
+    assert sum("generate(" in line for line in blocks) == 2
+    command = [sys.executable, "-c", "\n".join(blocks)]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("kind", ["Qwen3", "Llama"])
+def test_an_imported_model_of_another_kind_does_too(
+    lab: Lab, tmp_path: Path, environment: dict[str, str], kind: str
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    shape = {"vocab_size": 90, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    shape |= {"num_key_value_heads": 1, "intermediate_size": 48, "max_position_embeddings": 64}
+    shape |= {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
+    config = getattr(transformers, f"{kind}Config")(**shape)
+    model = getattr(transformers, f"{kind}ForCausalLM")(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(tmp_path / "model")
+    words = ["<s>", "</s>", "<pad>", "春", "眠", "春眠"]
+    tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, [("春", "眠")]))
+    tokenizer.add_special_tokens(words[:3])
+    tokenizer.save(str(tmp_path / "model/tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>", "eos_token": "</s>"}
+    (tmp_path / "model/tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    assert main([str(tmp_path / "model"), str(tmp_path / "out"), "--store", lab.uri]) == 0
+    with torch.no_grad():
+        wanted = model.eval()(torch.arange(1, 20)[None] % 90).logits[0, -1, :8]
+    assert used(tmp_path / "out", environment)["logits"] == pytest.approx(wanted.tolist(), rel=1e-3, abs=1e-4)
