@@ -222,9 +222,10 @@ def _paused(tasks: Sequence[TaskRun]) -> PausedOutput | None:
 
 
 def _show_verdict(store: Any, promoted: TaskRun) -> None:
-    from yanmo.stage.inputs import open_input  # `--help` does not wait for what reads outputs
+    from yanmo.store.named import Wanted, find_named  # `--help` does not wait for what reads outputs
 
-    verdict = open_input(store, promoted.artifact("verdict"), "promote's verdict", stages=("promote",))
+    wanted = Wanted(where="promote's verdict", stages=("promote",))
+    verdict = find_named(store, promoted.artifact("verdict"), wanted)
     if verdict is None:
         return
     print("\n" + verdict.path("summary.txt").read_text(encoding="utf-8").strip() + "\n")

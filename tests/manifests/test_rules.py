@@ -31,6 +31,7 @@ GOES_WELL = {
     'yanmo_train_ranks_doing{doing="loading"}': "0x150",
     'yanmo_train_waiting_seconds{reason="store"}': "0x150",
     "yanmo_train_loss": "8-0.03x150",
+    "yanmo_train_grad_norm": "12-0.05x150",
     "yanmo_train_nonfinite_losses_total": "0x150",
     "yanmo_train_skipped_steps_total": "0x150",
     'yanmo_train_data_wait_seconds_total{rank="0"}': "0+1x150",
@@ -88,6 +89,7 @@ FIRE: dict[str, list[dict[str, str]]] = {
         {"yanmo_train_skipped_steps_total": "0x90 2x60"},
     ],
     "YanmoTrainLossSpike": [{"yanmo_train_loss": "4x90 9x60"}],
+    "YanmoTrainGradientNorm": [{"yanmo_train_grad_norm": "2x90 11x60"}],
     "YanmoTrainDataWait": [{'yanmo_train_data_wait_seconds_total{rank="0"}': "0+20x150"}],
     "YanmoTrainMfuLow": [{"yanmo_train_mfu": "0.4x90 0.2x60"}],
     "YanmoTrainMemory": [
@@ -152,6 +154,8 @@ QUIET: dict[str, dict[str, str]] = {
         'yanmo_train_ranks_doing{doing="loading"}': "0x60 1x90",
     },
     "YanmoTrainLossSpike": {"yanmo_train_loss": "4x90 5x60"},
+    "YanmoTrainGradientNorm": {"yanmo_train_grad_norm": "4x90 11x60"},
+    "YanmoTrainGradientNorm, a small one": {"yanmo_train_grad_norm": "0.5x90 9x60"},
     "YanmoTrainLossSpike, another training": {  # at the address of one that has learned something
         "yanmo_train_loss": "4x84 _ 9x60",
         "yanmo_train_start_time_seconds": f"0x84 {85 * 60}x60",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+NONE = "none"
+"""Body of a reference file, or value of an option that names an output, for "there is none"."""
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 
 

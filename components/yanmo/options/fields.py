@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from yanmo.common.errors import UsageError
+from yanmo.common.names import NONE as NONE
 from yanmo.options.values import AUTO as AUTO
 from yanmo.options.values import Values, WrongValue, bounds
 
@@ -34,8 +35,6 @@ word: given without an option. Of a tool's options only `word` says something.""
 
 REQUIRED: Any = dataclasses.MISSING
 """Default of what must be given."""
-NONE = "none"
-"""Body of a reference file, or value of an input flag, that stands for "there is none"."""
 
 Scalar = str | int | float | bool
 
@@ -119,8 +118,7 @@ def input_ref(
 ) -> Any:
     """Declare an input: a reference to an output of one of `stages`.
 
-    Its flag takes a file holding a reference, `<stage>/<key>`, `latest` or `none`; empty means
-    what `--inputs` says.
+    Its flag takes what names an output (yanmo.store.named); empty means what `--inputs` says.
 
     Args:
         help: one line, ASCII.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-_MEANING = {"gpu": "cuda"}
-"""What people write for a name that is spelled otherwise."""
+from yanmo.options.guide_names import VALUES, as_named_here
 
 
 def did_you_mean(name: str, known: Iterable[str], mark: str = "") -> str:
@@ -17,6 +16,8 @@ def did_you_mean(name: str, known: Iterable[str], mark: str = "") -> str:
     """
     names = {each.lower(): each for each in known}
     wanted = name.lower()[:100]
-    meant = _MEANING.get(wanted, "")
+    if said := as_named_here(wanted, names):
+        return f"; here: {said} (docs/guides.md)"
+    meant = VALUES.get(wanted, "")
     found = [meant] if meant in names else difflib.get_close_matches(wanted, names, n=1, cutoff=0.6)
     return f"; did you mean {mark}{names[found[0]]}?" if found else ""

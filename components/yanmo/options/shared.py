@@ -80,7 +80,7 @@ class ChannelOptions(StoreOptions, group="store"):
     )
     take: str = opt(
         "",
-        "output of this stage, <stage>/<key> or a reference, that is handed on as it is: nothing is made and "
+        "output of this stage, STAGE/KEY or a reference, that is handed on as it is: nothing is made and "
         "no pointer moved; pipelines give it where they finish an earlier run's training",
         kind="environment",
     )
@@ -200,6 +200,25 @@ class RunOptions(LogOptions, group="run"):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ToolOptions(StoreOptions, LogOptions):
     """Options that every tool takes; each tool's options derive from this."""
+
+
+WHAT = (
+    "an output: STAGE/KEY (the first 4 digits of the key are enough), KEY, CHANNEL/POINTER (demo/champion) "
+    "or a file with a reference"
+)
+"""What names an output of any stage: see `yanmo.store.named`."""
+MODEL = (
+    "train/KEY, KEY, a channel (its champion), CHANNEL/POINTER, latest, champion, run:ID or a file with a "
+    "reference"
+)
+"""What names a model."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NamedOptions(ToolOptions):
+    """Options of a tool that reads an output by its name."""
+
+    channel: str = channel_opt("whose newest output `latest` is, and whose run `run:ID`")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,14 +10,13 @@ import json
 import logging
 from collections.abc import Mapping
 
-from yanmo.common.errors import DataError
 from yanmo.options.fields import NONE, flag
 from yanmo.options.shared import StageOptions
 from yanmo.resolve.channel_tokenizer import channels_tokenizer, tokenizer_of
 from yanmo.resolve.config import ResolveOptions
 from yanmo.resolve.unfinished import Finishing
-from yanmo.stage.inputs import open_input
 from yanmo.store.manifest import Reference
+from yanmo.store.named import Wanted, find_named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.store.pointers import open_named, pointer_name, read_pointer
@@ -55,7 +54,7 @@ def resolve(
     if finishing:
         start, tokenizer = finishing.model, finishing.cache.part("tokenizer")
     else:
-        start = _others_champion(store, options) or _named(store, options, "start_from", "train", opened)
+        start = _named(store, options, "start_from", "train", opened)
         tokenizer = _tokenizer(store, options, start, opened, vocabulary)
     found = {**opened, "start_model": start, "tokenizer": tokenizer}
     return {name: output.reference if output else None for name, output in found.items()}
@@ -80,30 +79,10 @@ def _named(
         missing = f"channel {options.channel} has none yet, so a new one is made"
         log.info("%s %s: %s", where, value, output or missing)
     else:
-        output = open_input(store, value, where, stages=(stage,))
+        wanted = Wanted(where=where, stages=(stage,), pointers=(stage,), channel=options.channel)
+        output = find_named(store, value, wanted)
         log.info("%s: %s", where, output or NONE)
     return output
-
-
-def _others_champion(store: ObjectStore, options: ResolveOptions) -> Output | None:
-    """The champion that `start_from` names as CHANNEL/champion; None where it names a model otherwise.
-
-    Raises:
-        DataError: that channel has none; a model is to be tuned, so no new one is made instead.
-    """
-    channel, slash, name = options.start_from.rpartition("/")
-    if not slash or name != "champion" or "/" in channel:
-        return None
-    found = _pointed(store, channel, name)
-    if found is None:
-        raise DataError(
-            f"{flag('start_from')} {options.start_from}: channel {channel!r} of {store.uri} has no champion "
-            f"yet. Train one first (`yanmo run --channel {channel}`, or `make demo` for the channel demo), "
-            "or name the model on the form: model_start=OTHER/champion, or model_start=train/KEY (`yanmo "
-            "model import` makes one of a folder in Hugging Face's layout)"
-        )
-    log.info("%s %s: %s", flag("start_from"), options.start_from, found)
-    return found
 
 
 def _tokenizer(

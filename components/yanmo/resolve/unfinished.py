@@ -290,8 +290,9 @@ def _as_begun(run: WholeRun, training: Training) -> WholeRun:
 
 
 def _continued(cls: type) -> list[str]:
-    """Options that settle into others where a training starts from a model: these are settled already."""
-    return [name for name in names_of(cls, kind="environment") if name.startswith("continued_")]
+    """Options that settle into others: these are settled already."""
+    settling = ("continued_", "epochs", "warmup_share")
+    return [name for name in names_of(cls, kind="environment") if name.startswith(settling)]
 
 
 def _check_key(

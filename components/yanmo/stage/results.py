@@ -16,9 +16,9 @@ from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.stage.failing import leave_message
-from yanmo.stage.inputs import open_input
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.stage_run import Finish, Made, Options, StageRun, Steps
+from yanmo.store.named import Wanted, find_named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.store.pause import PausedOutput
@@ -90,7 +90,9 @@ def hand_on(stage: Stage, options: Options, store: ObjectStore, outputs: Executo
     Raises:
         DataError, UsageError: it names none of this stage.
     """
-    output = open_input(store, options.take, "--take", stages=(stage.name,))
+    name = stage.name
+    wanted = Wanted(where="--take", stages=(name,), pointers=(name,), channel=options.channel)
+    output = find_named(store, options.take, wanted)
     if output is None:
         raise UsageError(f"--take {options.take}: expected an output of {stage.name}, or no --take at all")
     parts = {name: output.part(name) for name in output.manifest.references}

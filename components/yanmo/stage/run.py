@@ -39,7 +39,7 @@ from yanmo.stage.failing import (
     say_details,
     show_earlier,
 )
-from yanmo.stage.inputs import PausedInput, resolve_inputs
+from yanmo.stage.inputs import resolve_inputs
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.pushgateway import pushed
 from yanmo.stage.rerun import rerun_command
@@ -58,6 +58,7 @@ from yanmo.stage.telling import Teller
 from yanmo.stage.trying import until_it_ends
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
 from yanmo.store.manifest import digest
+from yanmo.store.named import PausedInput
 from yanmo.store.opening import default_store, store_of
 from yanmo.store.output import Output
 from yanmo.store.pause import Pause, PausedOutput

@@ -20,11 +20,6 @@ from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import default_store, store_of
 
 T = TypeVar("T", bound=ToolOptions)
-WHAT = (
-    "an output: stage/key (the first 4 digits of the key are enough), channel/pointer (demo/champion) or a "
-    "file with a reference"
-)
-"""What names an output: see `yanmo.tools.store.find`."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -187,6 +188,15 @@ class Loop(Resumable):
         if self.options.valid_every and found.get("mean", math.inf) < self.best:
             self.best, self._best_checkpoint = found["mean"], checkpoint.name_of(self.step)
             self._keep_best()
+        if self.validation_policy.is_over and self._best_checkpoint:
+            best, steps = checkpoint.step_of(Path(self._best_checkpoint)), self.options.steps
+            log.info(
+                "early stopping: the best was step %d, with %.4f bits per character; %d of %d steps saved",
+                best,
+                self.best,
+                steps - self.step,
+                steps,
+            )
 
     def _draw(self) -> None:
         """Measure a point of the curve, where one is due; nothing else of the training may depend on it."""

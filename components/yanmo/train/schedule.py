@@ -23,6 +23,12 @@ class ScheduleOptions(Options, group="schedule"):
     steps: int = opt(
         450, "optimizer steps of the whole training", least=1, form="train_steps", auto=BUNDLED, often=True
     )
+    epochs: float = opt(
+        0.0,
+        "passes over the training text, in the place of --steps, which follow from it and from the batch; 0 "
+        "leaves it to --steps",
+        kind="environment",
+    )
     schedule: str = opt(
         "linear",
         "learning-rate schedule from the end of the warm-up to the floor",
@@ -34,6 +40,12 @@ class ScheduleOptions(Options, group="schedule"):
         "steps over which the learning rate rises from 0 to its peak",
         trial=1,
         auto="{default}, or a fifteenth of --steps where that is less",
+    )
+    warmup_share: float = opt(
+        0.0,
+        "warm-up as a share of the steps, in the place of --warmup-steps; 0 leaves it to --warmup-steps",
+        kind="environment",
+        below=1,
     )
     floor: float = opt(0.0, "last learning rate, as a share of the peak", most=1)
     decay_share: float = opt(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import math
 
 import pytest
@@ -46,7 +47,7 @@ def test_a_validation_without_a_result_is_no_gain():
 
 
 @pytest.mark.usefixtures("one_rank")
-def test_the_best_model_is_handed_over(store, tmp_path, tiny, monkeypatch):
+def test_the_best_model_is_handed_over(store, tmp_path, tiny, monkeypatch, caplog):
     from safetensors.numpy import load_file
 
     from yanmo.train import worker
@@ -64,7 +65,10 @@ def test_the_best_model_is_handed_over(store, tmp_path, tiny, monkeypatch):
         return status, lines, load_file(place / job.EXPORT / "model.safetensors")
 
     constant = {"schedule": "constant", "steps": 20}
+    caplog.set_level(logging.INFO, logger="yanmo")
     status, lines, stopped = train("a", early_stopping=2, **constant, **VALIDATED)
+    said = "early stopping: the best was step 4, with 4.0000 bits per character; 12 of 20 steps saved"
+    assert said in caplog.text
     assert (status.state, status.step) == ("done", 4)
     assert [x["step"] for x in lines if "valid_bits_per_character" in x] == [2, 4, 6, 8]
     assert [x["best_step"] for x in lines if x.get("event") == "best"] == [4]

@@ -13,16 +13,18 @@ from yanmo.common.plain_json import json_value
 from yanmo.formats.token_cache import TOKENIZER
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
+from yanmo.tools.cache.open_cache import CachedDocuments
 from yanmo.tools.cache.options import CacheDiffOptions
-from yanmo.tools.store.find import print_json
+from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.show import described
 
 _MOST = 10
 
 
 def run(store: ObjectStore, options: CacheDiffOptions) -> int:
-    first, second = find_cache(store, options.a), find_cache(store, options.b)
+    first, second = (
+        find(store, each, "tokenize", channel=options.channel) for each in (options.a, options.b)
+    )
     same = first.content_digest == second.content_digest
     fields = list(_fields(first, second))
     shards = list(_shards(first, second))

@@ -9,28 +9,7 @@ from yanmo.common.errors import UsageError
 from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.formats.token_file import Ids
-from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.store.find import find
-
-STAGE = "tokenize"
-"""What names a token cache."""
-
-
-def find_cache(store: ObjectStore, what: str) -> Output:
-    """The committed token cache that `what` names.
-
-    Raises:
-        UsageError: it names something else.
-        DataError: there is none, or its manifest is damaged.
-    """
-    output = find(store, what)
-    if output.manifest.stage != STAGE:
-        raise UsageError(
-            f"{what[:200]}: an output of {output.manifest.stage}; expected a token cache, tokenize/KEY "
-            "(`yanmo store ls --stage tokenize` lists them)"
-        )
-    return output
 
 
 class CachedDocuments:

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, SPLITS
 from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions
+from yanmo.options.shared import NamedOptions
 from yanmo.options.values import MOST_EXACT
 
-CACHE = "a token cache: tokenize/key, channel/pointer (dev/tokenize) or a file with a reference"
+CACHE = (
+    "a token cache: tokenize/KEY, KEY, CHANNEL/tokenize, CHANNEL, latest, run:ID or a file with a reference"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CacheShowOptions(ToolOptions, group="show"):
+class CacheShowOptions(NamedOptions, group="show"):
     """Show what a cache holds by split and genre, or one of its documents as text.
 
     Options and inputs, documents and tokens by split and genre, digests. Without --document and
@@ -36,7 +38,7 @@ class CacheShowOptions(ToolOptions, group="show"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CacheVerifyOptions(ToolOptions, group="verify"):
+class CacheVerifyOptions(NamedOptions, group="verify"):
     """Check every byte and every id, and encode a sample again.
 
     A token cache is checked against its manifest and its tokenizer. It checks the size and sha256
@@ -52,7 +54,7 @@ class CacheVerifyOptions(ToolOptions, group="verify"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CacheDiffOptions(ToolOptions, group="diff"):
+class CacheDiffOptions(NamedOptions, group="diff"):
     """Show how two caches differ, and in which documents.
 
     Options, tokenizer (its pieces, scores and tags), corpus and dictionary are compared field by
@@ -66,7 +68,7 @@ class CacheDiffOptions(ToolOptions, group="diff"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions(ToolOptions, group="plan"):
+class PlanOptions(NamedOptions, group="plan"):
     """Compute rows, padding, cut documents and repeated tokens for any packing settings.
 
     Every packing is combined with every context, and with every stride if it has windows. Nothing

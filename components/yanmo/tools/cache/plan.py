@@ -14,14 +14,13 @@ from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_do
 from yanmo.formats.packing_settings import Packing
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.store.objects import ObjectStore
-from yanmo.tools.cache.open_cache import find_cache
 from yanmo.tools.cache.options import PlanOptions
-from yanmo.tools.store.find import print_json
+from yanmo.tools.store.find import find, print_json
 
 
 def run(store: ObjectStore, options: PlanOptions) -> int:
     ways = list(_ways(options))
-    cache = TokenCache.open(find_cache(store, options.what))
+    cache = TokenCache.open(find(store, options.what, "tokenize", channel=options.channel))
     index = cache.split(options.split)
     if not len(index):
         raise DataError(f"{options.what}: no documents in split {options.split}; choose another --split")

@@ -12,16 +12,16 @@ from yanmo.formats.token_cache import TOKENIZER
 from yanmo.formats.token_file import id_type
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
+from yanmo.tools.cache.open_cache import CachedDocuments
 from yanmo.tools.cache.options import CacheShowOptions
-from yanmo.tools.store.find import print_json
+from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.show import described
 
 _MOST_IDS = 40
 
 
 def run(store: ObjectStore, options: CacheShowOptions) -> int:
-    output = find_cache(store, options.what)
+    output = find(store, options.what, "tokenize", channel=options.channel)
     if not options.document and not options.grep:
         if options.json:
             print_json(_facts(output) | {"counts": output.manifest.counts})

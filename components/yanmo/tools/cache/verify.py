@@ -15,14 +15,15 @@ from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.token_cache import TOKENIZER, TokenCache, verify
 from yanmo.store.objects import ObjectStore, check_sha256, check_size
 from yanmo.store.output import Output
-from yanmo.tools.cache.open_cache import CachedDocuments, find_cache
+from yanmo.tools.cache.open_cache import CachedDocuments
 from yanmo.tools.cache.options import CacheVerifyOptions
+from yanmo.tools.store.find import find
 
 log = logging.getLogger(__name__)
 
 
 def run(store: ObjectStore, options: CacheVerifyOptions) -> int:
-    output = find_cache(store, options.what)
+    output = find(store, options.what, "tokenize", channel=options.channel)
     total = _check_bytes(output) + _check_bytes(output.part(TOKENIZER))
     verify(output)
     documents = CachedDocuments(output)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions, channel_opt
+from yanmo.options.shared import MODEL, ToolOptions, channel_opt
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _LICENSE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
@@ -28,10 +28,7 @@ class ExportOptions(ToolOptions, group="export"):
     --overwrite. Exit code: 0, 64, 65 (no such model, a damaged or forbidden one), 75, 78.
     """
 
-    model: str = word(
-        "model: a channel (its champion), train/KEY, channel/pointer, a file with a reference, or a folder "
-        "in Hugging Face's layout"
-    )
+    model: str = word(f"model: a folder in Hugging Face's layout, {MODEL}")
     folder: str = word("folder to make, or s3://bucket/prefix")
     channel: str = channel_opt(
         "channel whose licences and takedowns count where neither --model nor a pointer says which"

@@ -16,9 +16,8 @@ from yanmo.formats.chat_tokens import END, Turn, has_marks, prompt_ids
 from yanmo.formats.round_trip import check_given_back, open_tokenizer
 from yanmo.model.generation.writer import Writer
 from yanmo.model.hf_export import Symbols, load
-from yanmo.store.objects import ObjectStore, is_name
+from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.store.pointers import open_named, pointer_name, read_pointer
 from yanmo.tools.generate.chat_template import check_template
 from yanmo.tools.store.find import find
 
@@ -102,8 +101,7 @@ def open_model(store: ObjectStore | None, what: str, channel: str, device: str, 
 
     Args:
         store: None where `what` is a folder.
-        what: a folder, a channel, stage/key, channel/pointer or a file with a reference; "" for the champion
-            of `channel`.
+        what: a folder, or what names an output (store/named.py); "" for the champion of `channel`.
         device: auto, cpu or cuda.
         precision: fp32 or bf16.
 
@@ -147,28 +145,7 @@ def is_folder(what: str) -> bool:
 
 def model_output(store: ObjectStore, what: str, channel: str) -> Output:
     """The output of a model that `what` names; arguments and errors as of `open_model`."""
-    if what and ("/" in what or what.lstrip().startswith("{") or Path(what).is_file()):
-        found = find(store, what)
-    else:
-        found = _champion(store, what or channel)
-    if found.manifest.stage != "train":
-        raise UsageError(f"--model {what[:100]}: expected a model, found {found}; a model is train/KEY")
-    return found
-
-
-def _champion(store: ObjectStore, channel: str) -> Output:
-    if not is_name(channel):
-        raise UsageError(f"--model {channel[:100]!r}: expected a folder, a channel, or train/KEY")
-    for pointer in ("champion", "train"):
-        reference = read_pointer(store, channel, pointer)
-        if reference is not None:
-            if pointer == "train":
-                log.info("channel %s has no champion yet; taking its latest model", channel)
-            return open_named(store, reference, pointer_name(channel, pointer))
-    raise DataError(
-        f"--model {channel}: there is no such folder, and {store.uri} has no model of a channel {channel!r}; "
-        "`yanmo store ls` shows what there is, --store names another store"
-    )
+    return find(store, what or channel, "train", channel=channel, where="--model", also="a folder, ")
 
 
 def _device(device: str) -> str:

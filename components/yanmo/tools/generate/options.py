@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions, channel_opt
+from yanmo.options.shared import MODEL, ToolOptions, channel_opt
 from yanmo.options.values import MOST_EXACT
 
 _OWN = "what the model's generation_config.json says, else {default}"
@@ -29,8 +29,7 @@ class GenerateOptions(ToolOptions, group="generate"):
     prompt: str = word("text to go on from, or the question with --chat; - reads it from stdin", default="")
     model: str = opt(
         "",
-        "model: a folder in Hugging Face's layout, a channel (its champion), train/KEY, channel/pointer or a "
-        "file with a reference; default: the champion of --channel",
+        f"model: a folder in Hugging Face's layout, {MODEL}; default: the champion of --channel",
         often=True,
     )
     channel: str = channel_opt("whose champion writes where --model is not given")

@@ -24,7 +24,7 @@ def is_adapter(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and not (folder / "config.json").exists()
 
 
-def import_adapter(store: ObjectStore, folder: Path, base_name: str) -> Output:
+def import_adapter(store: ObjectStore, folder: Path, base_name: str, channel: str) -> Output:
     """Commit the model that an adapter makes of its base.
 
     Raises:
@@ -35,9 +35,7 @@ def import_adapter(store: ObjectStore, folder: Path, base_name: str) -> Output:
 
     if not base_name:
         raise UsageError(f"{folder}: an adapter, which belongs to a model: name it by --base train/KEY")
-    base = find(store, base_name)
-    if base.manifest.stage != "train":
-        raise UsageError(f"--base {base_name}: {base} is no model; name the one that the adapter belongs to")
+    base = find(store, base_name, "train", channel=channel, where="--base")
     adapter = read_adapter(folder)
     if adapter.base_digest and adapter.base_digest != base.content_digest:
         raise DataError(

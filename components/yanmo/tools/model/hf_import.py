@@ -46,7 +46,7 @@ def run(store: ObjectStore, options: ImportOptions) -> int:
     """Check the model, commit it and its tokenizer, and print how to name it."""
     with given_folder(options.folder) as folder, only_answers():
         if is_adapter(folder):
-            answer(f"train/{import_adapter(store, folder, options.base).manifest.key}")
+            answer(f"train/{import_adapter(store, folder, options.base, options.channel).manifest.key}")
             return ExitCode.DONE
         if options.base:
             raise UsageError(

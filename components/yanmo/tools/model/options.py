@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions, channel_opt
+from yanmo.options.shared import MODEL, ToolOptions, channel_opt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,4 +29,4 @@ class ImportOptions(ToolOptions, group="import"):
 
     folder: str = word("folder or s3:// prefix with config.json, tokenizer.json and *.safetensors")
     channel: str = channel_opt("channel on whose text the tokenizer is tried too; 'none' for no channel")
-    base: str = opt("", "model that an adapter belongs to: train/KEY, or channel/pointer")
+    base: str = opt("", f"model that an adapter belongs to: {MODEL}")

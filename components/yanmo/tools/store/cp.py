@@ -37,7 +37,7 @@ def run(store: ObjectStore, options: CpOptions) -> int:
     target = store_of(dataclasses.replace(options, endpoint=endpoint), options.to)
     if target.uri == store.uri:
         raise UsageError(f"--to {options.to}: is the store to copy from; give another one")
-    outputs = [find(store, one) for one in options.what]
+    outputs = [find(store, one, channel=options.channel) for one in options.what]
     opener = Opener(store)
     chain = opener.chain(outputs)
     copy = _Copy(target, sum(entry.bytes for output in chain for entry in output.manifest.files))

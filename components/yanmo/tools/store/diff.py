@@ -30,7 +30,8 @@ class Difference:
 
 def run(store: ObjectStore, options: DiffOptions) -> int:
     other = _other(options) or store
-    first, second = find(store, options.a), find(other, options.b)
+    first = find(store, options.a, channel=options.channel, where="A")
+    second = find(other, options.b, channel=options.channel, where="B")
     found = differences(first, second, set())
     same = first.content_digest == second.content_digest
     if options.json:

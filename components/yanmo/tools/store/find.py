@@ -1,65 +1,35 @@
-"""Finds the output that a person names: stage/key or its beginning, channel/pointer, a reference file."""
+"""What the tools find and print alike: the output that a person names, and one JSON document."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from yanmo.common.errors import DataError, UsageError, naming
-from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
-from yanmo.store.objects import ObjectStore, is_name
-from yanmo.store.output import SHORTEST_KEY, Output, find_by_digits, open_reference
-from yanmo.store.pointers import open_named, pointer_name, read_pointer
-
-_HEX = set("0123456789abcdef")
-_EXPECTED = "expected stage/key, channel/pointer or a file holding a reference"
+from yanmo.common.errors import UsageError
+from yanmo.store.named import Wanted, find_named
+from yanmo.store.objects import ObjectStore
+from yanmo.store.output import Output
 
 
-def find(store: ObjectStore, what: str) -> Output:
+def find(
+    store: ObjectStore, what: str, stage: str = "", *, channel: str = "", where: str = "WHAT", also: str = ""
+) -> Output:
     """The output that `what` names.
 
+    Args:
+        stage: of which stage it has to be; "" for any.
+        channel: the command's own.
+        where: the option or word that was given.
+        also: what else it takes, for messages.
+
     Raises:
-        UsageError: it cannot name one, or names several.
-        DataError: there is none, or its manifest is damaged.
+        UsageError: it can name none, or names several.
+        DataError: there is none, it is of another stage, or its manifest is damaged.
     """
-    if what.lstrip().startswith("{"):
-        return open_reference(store, Reference.from_json(what, "WHAT"))
-    path = Path(what)
-    if len(what) < 1000 and "\0" not in what and path.is_file():
-        return open_named(store, _from_file(path), str(path))
-    first, second = _two_parts(what)
-    try:
-        pointer = read_pointer(store, first, second)
-    except UsageError:
-        pointer = None
-    if pointer is not None:
-        return open_named(store, pointer, pointer_name(first, second))
-    return _by_key(store, first, second)
-
-
-def _from_file(path: Path) -> Reference:
-    with path.open("rb") as file, naming(path):
-        return Reference.from_json(file.read(MAX_REFERENCE_BYTES + 1), str(path))
-
-
-def _two_parts(what: str) -> tuple[str, str]:
-    name = what.removeprefix("pointers/").removeprefix("cas/").removesuffix("/MANIFEST.json")
-    first, _, second = name.removesuffix(".json").partition("/")
-    if not first or not second or "/" in second or not is_name(f"{first}/{second}"):
-        raise UsageError(f"{what[:200]!r}: {_EXPECTED}")
-    return first, second
-
-
-def _by_key(store: ObjectStore, stage: str, key: str) -> Output:
-    where = f"{stage}/{key}"
-    if not set(key) <= _HEX or len(key) < SHORTEST_KEY:
-        raise DataError(
-            f"{where}: {store.uri} has no such pointer, and no output either: a key has {SHORTEST_KEY} to 64 "
-            "digits of 0-9a-f; `yanmo store ls` shows what there is"
-        )
-    found = find_by_digits(store, stage, key)
+    some = (stage,) if stage else ()
+    wanted = Wanted(where=where, stages=some, pointers=some, channel=channel, also=also)
+    found = find_named(store, what, wanted)
     if found is None:
-        raise DataError(f"{where}: no such output in {store.uri}; `yanmo store ls` shows what there is")
+        raise UsageError(f"{where} {what[:100]!r}: expected {wanted}")
     return found
 
 

@@ -70,7 +70,7 @@ class Web:
 
 def run(store: ObjectStore, options: LineageOptions) -> int:
     ids = [what for what in options.what if KEY.fullmatch(what)]
-    outputs = [find(store, what) for what in options.what if not KEY.fullmatch(what)]
+    outputs = [find(store, one, channel=options.channel) for one in options.what if not KEY.fullmatch(one)]
     web = Web(store)
     documents: list[Any] = []
     if ids:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from yanmo.options.fields import REQUIRED, opt, word
-from yanmo.options.shared import ToolOptions
+from yanmo.options.shared import WHAT, NamedOptions, ToolOptions
 from yanmo.options.time_zone import zone_of
-from yanmo.tools.command_group import WHAT
 from yanmo.tools.store.age import Age
 from yanmo.tools.store.kept_pages import KeptPages
 from yanmo.tools.store.kept_runs import Newest
@@ -30,7 +29,7 @@ MOST_FILES = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowOptions(ToolOptions, group="show"):
+class ShowOptions(NamedOptions, group="show"):
     """Show an output's manifest for a person.
 
     What made it, from what, its counts, files and options, and who names it.
@@ -42,7 +41,7 @@ class ShowOptions(ToolOptions, group="show"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyOptions(ToolOptions, group="verify"):
+class VerifyOptions(NamedOptions, group="verify"):
     """Compare every byte that WHAT needs, or of the whole store, with the manifests.
 
     Follows inputs and parts to the raw files. Names every damaged file, the first one first; one is
@@ -55,7 +54,7 @@ class VerifyOptions(ToolOptions, group="verify"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffOptions(ToolOptions, group="diff"):
+class DiffOptions(NamedOptions, group="diff"):
     """Say which option or input made two outputs differ.
 
     An option, an input, the revision or an execution option, back to the first cause. Follows both
@@ -122,7 +121,7 @@ class GcOptions(ToolOptions, group="gc"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CpOptions(ToolOptions, group="cp"):
+class CpOptions(NamedOptions, group="cp"):
     """Copy an output with its whole chain to another store.
 
     The chain is all that it rests on (inputs, parts). A pointer may be set there, too. Every file
@@ -147,7 +146,7 @@ class CpOptions(ToolOptions, group="cp"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LineageOptions(ToolOptions, group="lineage"):
+class LineageOptions(NamedOptions, group="lineage"):
     """List what holds a document, or what an output rests on.
 
     For a document, the outputs that hold it and what rests on them, which models learned it, directly or

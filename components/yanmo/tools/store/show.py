@@ -17,7 +17,7 @@ from yanmo.tools.store.pointed import read_all
 
 
 def run(store: ObjectStore, options: ShowOptions) -> int:
-    output = find(store, options.what)
+    output = find(store, options.what, channel=options.channel)
     if options.json:
         manifest = json.loads(output.manifest.to_json())
         print_json({"reference": vars(output.reference), "manifest": manifest})

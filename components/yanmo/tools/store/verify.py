@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 def run(store: ObjectStore, options: VerifyOptions) -> int:
     faults = Faults(options.first)
     try:
-        outputs = _chosen(store, options.what, faults)
+        outputs = _chosen(store, options.what, options.channel, faults)
         files, total = _read(store, outputs, faults)
     except _Enough:
         pass
@@ -82,10 +82,14 @@ def _fault_of(store: ObjectStore, wanted: Wanted) -> str | None:
     return None
 
 
-def _chosen(store: ObjectStore, what: Sequence[str], faults: Faults) -> list[Output]:
+def _chosen(store: ObjectStore, what: Sequence[str], channel: str, faults: Faults) -> list[Output]:
     """The outputs to read, sorted by name; manifests that are gone or changed are faults too."""
     opener = Opener(store)
-    waiting = [find(store, one) for one in what] if what else list(_everything(store, opener, faults))
+    waiting = (
+        [find(store, one, channel=channel) for one in what]
+        if what
+        else list(_everything(store, opener, faults))
+    )
     found: dict[str, Output] = {}
     while waiting:
         output = waiting.pop()

@@ -48,7 +48,7 @@ def run(store: ObjectStore, options: CompareOptions) -> int:
 
 def _corpus(store: ObjectStore, options: CompareOptions) -> SampleText:
     if options.documents:
-        return of_output(find(store, options.documents))
+        return of_output(find(store, options.documents, channel=options.channel, where="--documents"))
     return of_files(map(Path, options.files), options.text_field)
 
 

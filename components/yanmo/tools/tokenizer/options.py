@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from yanmo.options.fields import opt, values_of, word
-from yanmo.options.shared import ToolOptions, channel_opt
+from yanmo.options.shared import WHAT, NamedOptions, ToolOptions, channel_opt
 from yanmo.options.values import MOST_EXACT
 from yanmo.tokenize.config import TokenizeConfig
-from yanmo.tools.command_group import WHAT
 
 _SIZES = values_of(TokenizeConfig)["vocab_size"].bounds
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions(ToolOptions, group="compare"):
+class CompareOptions(NamedOptions, group="compare"):
     """Compare tokenizers on your text, with one small training each.
 
     Size, speed, agreement with jieba, and bits per character.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from yanmo.options.fields import opt, word
-from yanmo.options.shared import ToolOptions, channel_opt
+from yanmo.options.shared import MODEL, ToolOptions, channel_opt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +18,8 @@ class WatchOptions(ToolOptions, group="watch"):
     """
 
     run: str = word(
-        "which training: its key (train/b41ab0931ad2), a pointer (main/champion) or a file with a reference; "
-        "default: the one at work, else the channel's last",
+        f"which training: its key (train/b41ab0931ad2), also while it is at work, or {MODEL}; default: "
+        "the one at work, else the channel's last",
         default="",
     )
     channel: str = channel_opt("whose last training is shown where none is at work")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError
 from yanmo.common.plain_json import json_value
 from yanmo.formats.stage_cost import lines_in, training_lines
 from yanmo.store.file_store import FileStore
@@ -108,7 +108,7 @@ class Watcher:
                     return alive
                 output = find_output(self._store, STAGE, work.key)  # the lease ends after the commit
                 return _done(output) if output else self._of_work(work, "left", "")
-        return _done(_output_of_training(self._store, self._what))
+        return _done(find(self._store, self._what, STAGE, channel=self._channel, where="RUN"))
 
     def _last(self, works: Sequence[_Work]) -> Training | None:
         """The channel's last training, or one that has failed since: a person asks what became of it.
@@ -205,13 +205,6 @@ def channels_with_one(store: ObjectStore) -> list[str]:
 def _is_key(key: str, what: str) -> bool:
     digits = what.removeprefix(f"{STAGE}/")
     return len(digits) >= SHORTEST_KEY and key.startswith(digits)
-
-
-def _output_of_training(store: ObjectStore, what: str) -> Output:
-    found = find(store, what if "/" in what or what.lstrip().startswith("{") else f"{STAGE}/{what}")
-    if found.manifest.stage != STAGE:
-        raise UsageError(f"{what[:100]}: expected a training, found {found}")
-    return found
 
 
 def _works(store: ObjectStore) -> list[_Work]:

@@ -110,6 +110,7 @@ QUALITY = (
         help="Norm of the gradient before clipping",
         zh="截断前的梯度范数",
         still="gone",
+        alert="YanmoTrainGradientNorm",
     ),
     Metric(
         name="layer_grad_norm",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import logging
 from collections.abc import Callable, Mapping
@@ -40,7 +41,7 @@ from yanmo.train.options.machine_options import (
     left_threads,
     rows_of_a_node,
 )
-from yanmo.train.supervision.continued import as_continued
+from yanmo.train.supervision.continued import with_length
 
 log = logging.getLogger(__name__)
 TrainRun = StageRun[TrainConfig, Any]
@@ -63,12 +64,24 @@ def settle(run: TrainRun, look: Look = this_machine) -> TrainConfig:
         EnvironmentFault: the values contradict a given option, or this machine is the first and cannot do it;
             nothing is recorded then.
     """
-    run.options = as_continued(run.options, run.given, goes_on=run.inputs["model"] is not None)
+    goes_on = run.inputs["model"] is not None
+    rows = functools.partial(_rows_of_an_epoch, run)
+    run.options = with_length(run.options, run.given, goes_on=goes_on, rows_of_an_epoch=rows)
     options = _settled(run, look)
     if _lacks_deepspeed(options) and "backend" not in run.given:
         with contextlib.suppress(ValueError):  # what was given needs DeepSpeed: `check_machine` says so
             return dataclasses.replace(options, backend="torch")
     return options
+
+
+def _rows_of_an_epoch(run: TrainRun) -> int:
+    """Rows of the training text; numpy is imported where they are counted."""
+    from yanmo.formats.token_cache import TokenCache
+    from yanmo.train.data import Samples
+
+    options, cache = run.options, TokenCache.open(run.input("token_cache"))
+    plan, share, pad = options.packing_plan, options.tag_share, cache.special.pad
+    return len(Samples(cache, packing=plan, seed=options.seed, tag_share=share, pad=pad).plan(0))
 
 
 def _lacks_deepspeed(options: TrainConfig) -> bool:

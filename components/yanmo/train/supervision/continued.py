@@ -1,10 +1,14 @@
-"""The options of a training that goes on from a model: those of its own schedule settled into the others."""
+"""Options of a training's length that settle into others: --epochs, --warmup-share, of one that goes on.
+
+They are in no key: what they make of the others is.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection
 from typing import Any
 
 from yanmo.options.fields import flag, names_of, spelled
@@ -15,6 +19,37 @@ from yanmo.train.schedule import ScheduleOptions
 log = logging.getLogger(__name__)
 RATES = ("muon_learning_rate", "adam_learning_rate", "head_learning_rate", "norm_learning_rate")
 _DIGITS = 12
+
+
+def with_length(
+    options: TrainConfig, given: Collection[str], *, goes_on: bool, rows_of_an_epoch: Callable[[], int]
+) -> TrainConfig:
+    """The options that a training really has, with those of its length settled into the others.
+
+    Args:
+        given: options that somebody gave, or a preset: a warm-up that none did follows from the steps.
+        goes_on: whether it starts from a model.
+        rows_of_an_epoch: counts the rows of the text; called where --epochs is given.
+
+    Raises:
+        UsageError: the others do not allow it.
+    """
+    epochs, share = options.epochs, options.warmup_share
+    changes: dict[str, Any] = {"epochs": 0.0, "warmup_share": 0.0}
+    if epochs:
+        rows = rows_of_an_epoch()
+        changes["steps"] = max(1, math.ceil(epochs * rows / options.batch_rows))
+        if "warmup_steps" not in given:
+            changes |= ScheduleOptions.left_open(changes)
+        log.info("--epochs %g: %d steps of %d of %d rows", epochs, changes["steps"], options.batch_rows, rows)
+    if epochs or share:
+        options = dataclasses.replace(options, **changes)
+    options = as_continued(options, given, goes_on=goes_on)
+    if share:
+        warm = max(1, round(share * options.steps))
+        log.info("--warmup-share %g: %d of %d steps", share, warm, options.steps)
+        options = dataclasses.replace(options, warmup_steps=warm)
+    return options
 
 
 def as_continued(options: TrainConfig, given: Collection[str], *, goes_on: bool) -> TrainConfig:

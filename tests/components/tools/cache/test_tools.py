@@ -113,7 +113,7 @@ def test_grep_finds_text_that_spans_tokens_and_says_when_there_is_none(made):
     ("argv", "code"),
     [
         (["show", "tokenize/ffff"], ExitCode.DATA),
-        (["show", "dev/curate"], ExitCode.USAGE),
+        (["show", "dev/curate"], ExitCode.DATA),
         (["show", "dev/tokenize", "--document=3"], ExitCode.USAGE),
         (["show", "dev/tokenize", "--document=-4"], ExitCode.USAGE),
         (["show", "dev/tokenize", "--document=zz"], ExitCode.USAGE),

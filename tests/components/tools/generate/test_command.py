@@ -149,9 +149,9 @@ def test_a_channel_a_key_and_a_folder_name_the_same_model(run, store, folder, tm
 
 
 CASES = {
-    "no channel": (["a", "--model", "nobody"], ExitCode.DATA, "no model of a channel 'nobody'"),
+    "no channel": (["a", "--model", "nobody"], ExitCode.DATA, "and no channel of that name with one"),
     "no key": (["a", "--model", "train/0123456789"], ExitCode.DATA, "no such output"),
-    "no name": (["a", "--model", "a b"], ExitCode.USAGE, "expected a folder, a channel"),
+    "no name": (["a", "--model", "a b"], ExitCode.USAGE, "expected a folder, train/KEY"),
     "control": (["a\x1bb"], ExitCode.DATA, "U+001B at character 2"),
     "too long": (["春" * 64], ExitCode.DATA, "65 tokens"),
     "genre": (["a", "--genre", "词"], ExitCode.USAGE, "it knows: 诗"),
