@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from yanmo.common.logs import human_seconds, human_seconds_zh
 from yanmo.nights.night import Row, plain
-from yanmo.nights.paid import paid_by
 
 _MOST_OF_A_SENTENCE = 600
 
@@ -44,10 +43,5 @@ def _joined(start: str, figures: list[str], before: str, between: str, after: st
 
 
 def _cost(row: Row, duration: Callable[[float], str]) -> list[str]:
-    found = []
-    seconds, paid = row.cost.get("seconds"), paid_by(row)
-    if seconds:
-        found.append(duration(seconds))
-    if paid:
-        found.append(str(paid))
-    return found
+    seconds = row.cost.get("seconds")
+    return [duration(seconds)] if seconds else []

@@ -13,7 +13,6 @@ from typing import Any
 
 from yanmo.nights.changing import Values, change, page_serial, read_document
 from yanmo.nights.night import STATES, Row, newest_first
-from yanmo.nights.paid import paid_for
 from yanmo.nights.places import CHANNELS, TOP, feed_name, is_of_nights, list_name, list_page
 from yanmo.store.objects import ObjectStore
 
@@ -94,9 +93,7 @@ def _is_counted(counts: Any) -> bool:
 
 def _counts(rows: list[Row]) -> dict[str, Any]:
     counts = Counter(row.state for row in rows)
-    paid = [money.to_dict() for money in paid_for(rows)]
-    found = {"nights": len(rows), **{state: counts[state] for state in STATES if counts[state]}}
-    return {**found, **({"paid": paid} if paid else {})}
+    return {"nights": len(rows), **{state: counts[state] for state in STATES if counts[state]}}
 
 
 def read_index(store: ObjectStore, channel: str) -> Values | None:

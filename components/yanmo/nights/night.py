@@ -23,7 +23,7 @@ STATES = (
 """How a night stands."""
 SAD = ("not valid", "failed", "given up", "missed")
 """States that somebody should look at."""
-COSTS = ("seconds", "cpu_seconds", "gpu_hours", "kwh", "money")
+COSTS = ("seconds", "cpu_seconds", "gpu_hours", "kwh")
 MOST_OF_A_TEXT, MOST_OF_A_VERSE, LINES_OF_A_VERSE = 2000, 140, 4
 _MOST_OF_A_RUN = 100
 
@@ -89,12 +89,7 @@ class Row:
     gain: float | None = None
     """Over the champion, as a share of its bits."""
     cost: dict[str, float | None] = field(default_factory=dict)
-    """By the names in COSTS; what is not known is missing or None. Money is in `currency`."""
-    currency: str = ""
-    whole: float | None = None
-    """Money: what all that the judged model rests on cost, whichever night made it."""
-    is_more: bool = False
-    """Whether the night cost more than is known: a process of it was killed, and never said."""
+    """By the names in COSTS; what is not known is missing or None."""
     survived: int = 0
     """Failed tries that its outputs came about after."""
     verse: str = ""
@@ -135,9 +130,6 @@ class Row:
             bits=finite(values.get("bits")),
             gain=finite(values.get("gain")),
             cost={name: value for name, value in cost.items() if value is not None},
-            currency=plain(str(values.get("currency", "")), 8),
-            whole=finite(values.get("whole")),
-            is_more=values.get("is_more") is True,
             survived=max(int(values.get("survived", 0)), 0),
             verse=plain(str(values.get("verse", "")), MOST_OF_A_VERSE),
             genre=plain(str(values.get("genre", "")), 40),

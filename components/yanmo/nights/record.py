@@ -15,7 +15,6 @@ from yanmo.common.errors import DataError, wrong_in
 from yanmo.nights.changing import Values, change, read_document
 from yanmo.nights.night import BEGUN, Row, Words, finite, iso, plain, run_part, summed
 from yanmo.nights.places import record_name
-from yanmo.nights.prices import Prices
 from yanmo.store.objects import ObjectStore
 from yanmo.store.schema import utc_now
 
@@ -41,10 +40,6 @@ class StageEnd:
     """Of the process that says so, up to now; empty where it only begins, or where another says it."""
     gpus: float | None = None
     """How many it holds; None where that is not known, or was said before."""
-    prices: Mapping[str, Any] = field(default_factory=dict)
-    """As far as it knows them (`Prices.to_dict`)."""
-    process: str = ""
-    """Its own name: the next one that begins the same tells that it was killed."""
     survived: int = 0
 
 
@@ -76,8 +71,6 @@ def record_end(
         before = stages.get(end.task, {})
         gpus = before.get("gpus") if end.gpus is None else end.gpus
         spent = summed([before.get("cost", {}), _with_gpus(end.cost, gpus)])
-        is_lost = before.get("state") == WORKING and not end.cost and end.process != before.get("process")
-        values["prices"] = {**values.get("prices", {}), **end.prices}
         stages[end.task] = {
             "state": end.state,
             "stage": end.stage or end.task,
@@ -88,8 +81,6 @@ def record_end(
             "survived": max(end.survived, int(before.get("survived", 0))),
             "cost": spent,
             "gpus": gpus,
-            "process": end.process,
-            "killed": int(before.get("killed", 0)) + is_lost,
         }
         values["stages"] = dict(list(stages.items())[-_MOST_STAGES:])
         return _judged(values)
@@ -103,8 +94,7 @@ def record_verdict(
     """Enter what the night's verdict says, or what a person or the pipeline decided of it.
 
     Args:
-        found: some of `state`, `sentence`, `bits`, `gain`, `verse`, `genre`, `page` (see `Row`), and `total`,
-            what all that the model rests on cost.
+        found: some of `state`, `sentence`, `bits`, `gain`, `verse`, `genre`, `page` (see `Row`).
     """
 
     def with_verdict(values: Values) -> Values:
@@ -165,14 +155,9 @@ def row_of(values: Values) -> Row:
     row = Row.of({**verdict, **values, "sentence": own})
     costs = [stage.get("cost", {}) for stage in stages.values()]
     survived = sum(int(stage.get("survived", 0)) for stage in stages.values())
-    cost, prices = summed([*costs, verdict.get("cost", {})]), Prices.read(values.get("prices"))
-    money = prices.of(cost)
     return replace(
         row,
-        cost={**cost, **({} if money is None else {"money": money})},
-        currency=prices.currency,
-        whole=prices.of(verdict.get("total") or {}),
-        is_more=any(stage.get("killed") for stage in stages.values()),
+        cost=summed([*costs, verdict.get("cost", {})]),
         survived=survived,
     )
 
@@ -224,7 +209,7 @@ def _check_stage(stage: Values) -> None:
         raise ValueError("a line is no text")
     if any(finite(used) is None for used in stage["cost"].values() if used is not None):
         raise ValueError("a cost is no number")
-    if not all(isinstance(stage.get(name, 0), int) for name in ("survived", "killed")):
+    if not all(isinstance(stage.get(name, 0), int) for name in ("survived",)):
         raise ValueError("a count is no number")
 
 

@@ -5,10 +5,6 @@
     YANMO_WEBHOOK_SHAPE    webhook_shape     slack, dingtalk or json; by default the address says it
     YANMO_PAGES_URL        pages_url         where a browser finds what lies in the store: https://...
     YANMO_TIMEZONE         timezone          the team's zone, for dates
-    YANMO_GPU_HOUR_PRICE   gpu_hour_price    what a GPU costs that is held for an hour
-    YANMO_CPU_HOUR_PRICE   cpu_hour_price    what a core costs that computes for an hour
-    YANMO_KWH_PRICE        kwh_price         what a kWh costs
-    YANMO_CURRENCY         currency          what these are in, such as CNY
 
 No address or secret is an option, so that none reaches a manifest, a log, a run form, or a list of processes.
 They are read at every use, so that a rotated Secret is seen.
@@ -17,15 +13,12 @@ They are read at every use, so that a rotated Secret is seen.
 from __future__ import annotations
 
 import logging
-import math
 import os
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
-from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from yanmo.nights.prices import Prices
 from yanmo.store.mounted import mounted
 
 log = logging.getLogger(__name__)
@@ -37,13 +30,8 @@ VARIABLES = {
     "shape": ("YANMO_WEBHOOK_SHAPE", "webhook_shape"),
     "pages": ("YANMO_PAGES_URL", "pages_url"),
     "timezone": ("YANMO_TIMEZONE", "timezone"),
-    "gpu_hour_price": ("YANMO_GPU_HOUR_PRICE", "gpu_hour_price"),
-    "cpu_hour_price": ("YANMO_CPU_HOUR_PRICE", "cpu_hour_price"),
-    "kwh_price": ("YANMO_KWH_PRICE", "kwh_price"),
-    "currency": ("YANMO_CURRENCY", "currency"),
 }
 """What is read -> variable, and file of a mounted Secret."""
-_PRICES = ("gpu_hour_price", "cpu_hour_price", "kwh_price")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,29 +95,6 @@ def team_zone() -> tuple[str, tzinfo]:
     except (KeyError, ValueError, OSError):
         log.warning("%s: this machine knows no zone %.40r; dates are of UTC", VARIABLES["timezone"][0], name)
         return "UTC", UTC
-
-
-def prices_of(options: Any = None) -> Prices:
-    """What hours and energy cost: by the options, where they say so, else as above.
-
-    Args:
-        options: may have `gpu_hour_price`, `cpu_hour_price`, `kwh_price` and `currency`.
-    """
-    given = {name: getattr(options, name, 0.0) or _price(name) for name in _PRICES}
-    named = {name.removesuffix("_price"): value for name, value in given.items()}
-    return Prices.read({**named, "currency": getattr(options, "currency", "") or _said("currency")})
-
-
-def _price(name: str) -> float:
-    said = _said(name)
-    try:
-        price = float(said or 0.0)
-    except ValueError:
-        price = math.nan
-    if not 0 <= price < math.inf:
-        log.warning("%s is not used: expected a price, a number from 0", VARIABLES[name][0])
-        return 0.0
-    return price
 
 
 def _is_address(url: str) -> bool:

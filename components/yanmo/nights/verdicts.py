@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.nights.night import COSTS, LINES_OF_A_VERSE, MOST_OF_A_VERSE, finite
-from yanmo.store.manifest import Reference
+from yanmo.nights.night import LINES_OF_A_VERSE, MOST_OF_A_VERSE
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import find_output, open_reference, read_json
+from yanmo.store.output import find_output, read_json
 
 
 def found_of(report: Mapping[str, Any], verses: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -28,20 +27,7 @@ def found_of(report: Mapping[str, Any], verses: Sequence[tuple[str, str]]) -> di
         "gain": (verdict.get("gain") or {}).get("share"),
         "verse": "\n".join(lines)[:MOST_OF_A_VERSE],
         "genre": genre,
-        "total": _total(report),
     }
-
-
-def total_in(store: ObjectStore, verdict: Reference) -> dict[str, float | None] | None:
-    """What all that a judged model rests on cost, by the names in `COSTS`; None where nobody knows."""
-    try:
-        return _total(read_json(open_reference(store, verdict), "report.json"))
-    except (DataError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _total(report: Mapping[str, Any]) -> dict[str, float | None]:
-    return {name: finite(report["cost"]["total"].get(name)) for name in COSTS}
 
 
 def found_in(store: ObjectStore, key: str) -> dict[str, Any] | None:

@@ -6,17 +6,15 @@ that is run by hand, a sweep, a dry run, or one of several ranks that is not the
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
-import uuid
 from collections.abc import Mapping
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
 from yanmo.nights.night import Words, night_date
 from yanmo.nights.overdue import tell_earlier
 from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, NightFound, StageEnd
-from yanmo.nights.settings import prices_of, team_zone
+from yanmo.nights.settings import team_zone
 from yanmo.nights.spending import faults, gpus_held, spent
 from yanmo.nights.telling import Run, tell_begin, tell_end, tell_verdict
 from yanmo.options.fields import NONE
@@ -31,12 +29,6 @@ from yanmo.store.runs.failure_card import Card
 from yanmo.store.runs.unfinished import GivenUp
 
 log = logging.getLogger(__name__)
-
-
-@functools.cache
-def _this_process() -> str:
-    """A name that no other process has, in whichever pod."""
-    return uuid.uuid4().hex[:12]
 
 
 def is_of_a_night(options: StageOptions) -> bool:
@@ -80,8 +72,6 @@ class Teller:
                 state=WORKING,
                 key=key,
                 gpus=self._gpus,
-                prices=prices_of(self._options).to_dict(),
-                process=_this_process(),
             )
             tell_begin(self._run(store), work)
 
@@ -166,8 +156,6 @@ class Teller:
             key=key or self._key,
             cost=spent(seconds, cpu_seconds(), made or []) if self._is_on else {},
             gpus=gpus_held(None, made) or self._gpus if made else self._gpus,
-            prices=prices_of(self._options).to_dict(),
-            process=_this_process(),
             survived=survived,
         )
 

@@ -91,7 +91,7 @@ def test_a_night_that_is_none_is_named_and_not_passed_over(nights: ObjectStore) 
 def test_a_document_of_a_later_version_is_named_as_such(nights: ObjectStore) -> None:
     values = json.loads(nights.read(RECORD)[0])
     overwrite(nights, RECORD, json.dumps({**values, "schema": "yanmo.night/2"}).encode())
-    assert "later version" in faults(nights)[RECORD]
+    assert "another version" in faults(nights)[RECORD]
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

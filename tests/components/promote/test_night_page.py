@@ -26,21 +26,6 @@ def test_a_verdict_is_on_the_index_with_its_page(stage):
     assert 'href="index.html"' not in stage.written("report.html"), "the report by itself leads nowhere"
 
 
-def test_what_the_night_and_its_model_cost_is_on_the_nights_page_alone(stage, monkeypatch):
-    monkeypatch.setenv("YANMO_CPU_HOUR_PRICE", "3600")
-    monkeypatch.setenv("YANMO_CURRENCY", "CNY")
-    stage.evaluate(stage.model(1), 8.0)
-    promote(stage, "run-1")
-    [row] = rows_shown(stage.store, "dev")
-    tonight, whole = row.cost["money"], row.whole
-    assert tonight > 0 and whole > 0
-    page = stage.store.read(f"nights/dev/{row.name}.html")[0].decode()
-    assert "Cost of this night" in page and f">{tonight:.2f} CNY</dd>" in page
-    assert f"<b>{whole:.2f} CNY</b>" in page
-    report = stage.written("report.html")
-    assert "CNY" not in report and "this night" not in report, "prices are of no output"
-
-
 def test_a_verdict_found_again_keeps_its_row(stage):
     stage.evaluate(stage.model(1), 8.0)
     promote(stage, "run-1")

@@ -10,7 +10,6 @@ from yanmo.common.logs import human_seconds
 from yanmo.common.pages import html
 from yanmo.nights.changing import Values
 from yanmo.nights.night import LINES_OF_A_VERSE, Row, Words
-from yanmo.nights.paid import paid_by, paid_for, paid_in, shown_amount
 from yanmo.nights.places import page_name, record_name
 
 _HERE = Path(__file__).parent
@@ -105,7 +104,7 @@ def short_page(record: Values, row: Row, at: str, is_lost: bool) -> str:
 
 def _facts(row: Row, stages: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """What a short page has of a night in figures and names."""
-    seconds, paid = row.cost.get("seconds"), paid_by(row)
+    seconds = row.cost.get("seconds")
     done = [each for each in stages if each["state"] == "done" and each["key"]]
     made = [f"{each['stage']}/{each['key'][:12]}" for each in done]
     found = {
@@ -114,7 +113,6 @@ def _facts(row: Row, stages: Iterable[Mapping[str, Any]]) -> list[tuple[str, str
         "bits per character 每字比特": "" if row.bits is None else f"{row.bits:.3f}",
         "gain 提升": "" if row.gain is None else html.minus(f"{100 * row.gain:+.2f} %"),
         "took 用时": "" if seconds is None else human_seconds(seconds),
-        "cost 成本": str(paid or ""),
         "failed tries survived 挺过的失败": str(row.survived or ""),
         "outputs 产出": ", ".join(dict.fromkeys(made)),
     }
@@ -126,10 +124,6 @@ def _page(template: str, **values: Any) -> str:
         "href": href,
         "verse": verse_lines,
         "utc": shown_time,
-        "paid_by": paid_by,
-        "amount": shown_amount,
-        "paid_for": paid_for,
-        "paid_in": paid_in,
     }
     return html.render(_HERE / template, own, marks=_MARKS, **values)
 

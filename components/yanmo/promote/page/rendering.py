@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.pages import html
-from yanmo.nights.paid import Paid, paid_by
-from yanmo.nights.record import row_of
 from yanmo.options.fields import shown
 from yanmo.promote.gate.verdict import Decision, Words
 from yanmo.promote.page import names
@@ -65,7 +63,6 @@ def render(
         decided_on=decided_on,
         later=later,
         night_serial=None if night is None else int(night["serial"]),
-        paid=None if night is None else _paid(night),
         documents=documents,
         columns=columns,
         dots=dot_chart(drawn),
@@ -87,14 +84,6 @@ def render(
     )
     assert len(page.encode()) < MOST_BYTES, "a list or a text without a limit"
     return page
-
-
-def _paid(night: Mapping[str, Any]) -> dict[str, str]:
-    """What the night cost, and all that the model rests on; empty where nobody has said any price."""
-    row = row_of(dict(night))
-    tonight = paid_by(row)
-    whole = "" if row.whole is None else str(Paid(row.whole, row.currency))
-    return {**({"night": str(tonight)} if tonight else {}), **({"whole": whole} if whole else {})}
 
 
 def _largest(documents: Mapping[str, Any]) -> dict[str, Any]:

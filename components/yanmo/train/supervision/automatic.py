@@ -284,6 +284,7 @@ def _check(run: TrainRun, left: list[str], record: AutoRecord) -> None:
     precision = record.options.get("precision")
     if precision not in ("fp32", "bf16") or not record.options.keys() <= set(LEFT):
         raise ValueError(f"expected a precision, fp32 or bf16; found {record.options}")
+    Machine.from_facts(record.machine)  # raises by itself
     if "precision" not in left and precision != run.options.precision:
         raise ValueError(f"it says {precision}, and --precision {run.options.precision} was given")
     made = _key(run, precision)

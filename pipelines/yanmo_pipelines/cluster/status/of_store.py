@@ -10,20 +10,15 @@ from yanmo.common.errors import DataError
 from yanmo.nights.changing import read_document
 from yanmo.nights.lists import CHANNELS_SCHEMA, channels_in, read_index, rows_in
 from yanmo.nights.night import Row
-from yanmo.nights.paid import Paid
 from yanmo.nights.places import CHANNELS, list_name
-from yanmo.nights.prices import Prices
 from yanmo.nights.telling import page_address
-from yanmo.nights.verdicts import total_in
 from yanmo.store.channel.held import HELD, read_held
-from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.failure_card import FILE as _FAILURE
 from yanmo.store.runs.failure_card import read_cards
 from yanmo.store.runs.lease import live_holder
 from yanmo.store.runs.unfinished import GIVEN_UP, read_unfinished, resume_command, unfinished_name
 from yanmo.tools.store.pointed import Named, read_undamaged
-from yanmo_pipelines.cluster.status.money import Spent, champion_paid, spent_in
 
 _LEASE, _WORK = "LEASE.json", "WORK.json"
 
@@ -65,9 +60,6 @@ class Channel:
     """The newest night that the store's pages know of."""
     page: str = ""
     """Where it is shown."""
-    spent: Spent = field(default_factory=Spent)
-    champion_cost: Paid | None = None
-    """All that the champion rests on, at the prices of now; None without prices."""
 
 
 @dataclass(frozen=True)
@@ -97,22 +89,15 @@ class StoreState:
     """By the store's clock."""
 
 
-def store_state(store: ObjectStore, channel: str = "", prices: Prices | None = None) -> StoreState:
-    """What the store holds, of one channel or of all.
-
-    Args:
-        prices: of hours and energy, for what the champion cost.
-    """
+def store_state(store: ObjectStore, channel: str = "") -> StoreState:
+    """What the store holds, of one channel or of all."""
     prefix = f"pointers/{channel}" if channel else "pointers"
     named, damaged = read_undamaged(store, store.list(prefix))
     channels: dict[str, dict[str, Named]] = {name: {} for name in _with_nights(store, channel, damaged)}
-    verdicts: dict[str, tuple[str, Reference]] = {}
     for each in named:
         of, _, pointer = each.by.partition("/")
         if each.is_pointer:
             channels.setdefault(of, {})[pointer] = each
-        elif pointer.startswith("history/") and each.reference.stage == "promote":
-            verdicts[of] = max(verdicts.get(of, ("", each.reference)), (pointer, each.reference), key=_first)
     now = store.clock()
     found = [
         Channel(
@@ -121,7 +106,6 @@ def store_state(store: ObjectStore, channel: str = "", prices: Prices | None = N
             _waiting(store, name, outputs, now, damaged),
             _given_up(store, name, damaged),
             **_nights(store, name, damaged),
-            champion_cost=_champion_cost(store, verdicts.get(name), prices),
         )
         for name, outputs in sorted(channels.items())
     ]
@@ -148,10 +132,6 @@ def _given_up(store: ObjectStore, channel: str, damaged: dict[str, str]) -> list
     ]
 
 
-def _first(of: tuple[str, Reference]) -> str:
-    return of[0]
-
-
 def _with_nights(store: ObjectStore, channel: str, damaged: dict[str, str]) -> list[str]:
     """Channels that have nights; one whose first night failed has no pointer yet."""
     try:
@@ -163,7 +143,7 @@ def _with_nights(store: ObjectStore, channel: str, damaged: dict[str, str]) -> l
 
 
 def _nights(store: ObjectStore, channel: str, damaged: dict[str, str]) -> dict[str, Any]:
-    """The newest night and what the newest ones cost, as fields of `Channel`."""
+    """The newest night, as fields of `Channel`."""
     try:
         index = read_index(store, channel)
     except DataError as error:
@@ -171,15 +151,7 @@ def _nights(store: ObjectStore, channel: str, damaged: dict[str, str]) -> dict[s
         return {}
     night = next(iter(rows_in(index)), None)
     page = page_address(store, channel, night) if night else ""
-    return {"night": night, "page": page, "spent": spent_in(index or {})}
-
-
-def _champion_cost(
-    store: ObjectStore, verdict: tuple[str, Reference] | None, prices: Prices | None
-) -> Paid | None:
-    if verdict is None or prices is None or not prices.is_known:
-        return None
-    return champion_paid(total_in(store, verdict[1]), prices)
+    return {"night": night, "page": page}
 
 
 def _waiting(

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 from yanmo.common.logs import human_seconds
 from yanmo.nights.night import Row
-from yanmo.nights.paid import paid_by
 from yanmo_pipelines.cluster.status.of_store import Channel, StoreState
 from yanmo_pipelines.cluster.status.state import Status
 
@@ -80,11 +79,6 @@ def _channel(channel: Channel, now: float) -> Iterator[str]:
         yield f"  night      {channel.night.date}  {channel.night.state}{_took(channel.night)}"
         yield f"             {channel.night.sentence.en[:_MOST_OF_A_SENTENCE]}"
         yield f"             {channel.page}"
-    paid = [("champion", [channel.champion_cost] if channel.champion_cost else [])]
-    paid += [(channel.spent.month_name, list(channel.spent.month))]
-    shown_paid = [f"{what} {', '.join(map(str, amounts))}" for what, amounts in paid if amounts]
-    if shown_paid:
-        yield f"  cost       {'; '.join(shown_paid)}"
     for one in channel.held:
         yield f"  held       {one.model}  {_STANDING[one.standing].format(human_seconds(one.seconds))}"
     for each in channel.given_up:
@@ -93,10 +87,9 @@ def _channel(channel: Channel, now: float) -> Iterator[str]:
 
 
 def _took(night: Row) -> str:
-    """How long a night's processes worked, and what that cost, where it is known."""
-    seconds, paid = night.cost.get("seconds"), paid_by(night)
-    found = [human_seconds(seconds)] if seconds else []
-    return "".join(f", {each}" for each in [*found, *([str(paid)] if paid else [])])
+    """How long a night's processes worked, where it is known."""
+    seconds = night.cost.get("seconds")
+    return f", {human_seconds(seconds)}" if seconds else ""
 
 
 def _ago(when: str) -> str:

@@ -325,22 +325,6 @@ def test_a_run_that_met_a_node_without_its_gpu_goes_on_where_one_is(store) -> No
     assert train(str(store), ONE, *asked, "--force") == 0
 
 
-def test_a_record_of_cuda_without_a_gpu_that_an_older_version_left_is_put_right(store, capsys) -> None:
-    place, run = str(store), run_of(str(store), "--device=cuda")
-    settle(run, Asked(ONE))
-    (name,) = records(place)
-    opened = open_store(place)
-    old = {"device": "cuda", "precision": "fp32", "ranks": 1, "compile": False, "attention": "masked"}
-    facts = json.loads(json.dumps(dataclasses.asdict(NONE)))
-    value = records(place)[name] | {"options": old, "machine": facts, "key": made_of(run)}
-    opened.replace(name, json.dumps(value).encode(), opened.read(name)[1])
-    assert train(place, ONE, "--device=cuda") == 65
-    stderr = capsys.readouterr().err
-    assert "--device cuda on a machine without a GPU" in stderr and "--auto-again" in stderr
-    assert train(place, ONE, "--device=cuda", "--auto-again") == 0
-    assert made(place)[1]["precision"] == "bf16"
-
-
 def test_a_committed_model_is_found_where_the_gpu_that_made_it_is_not(store) -> None:
     """The key is what was given, precision and all: there is nothing to make, so nothing to refuse."""
     asked = ("--device=cuda", "--precision=bf16")

@@ -14,12 +14,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC
 
 from yanmo.common.errors import ExitCode, UsageError, advice, exit_code
 from yanmo.stage.measured import Measured
 from yanmo.store.objects import ObjectStore
-from yanmo_pipelines.cluster.status.serving.costs import Budgets, show_budgets, show_costs
 from yanmo_pipelines.cluster.status.serving.look import Channel, Seen, Watcher, count
 from yanmo_pipelines.cluster.status.serving.metrics import METRICS, OUTCOMES, STAGES
 from yanmo_pipelines.cluster.status.serving.nights import NIGHT_STATES, Night, Plan, Signs, nights
@@ -40,12 +38,10 @@ class Status:
         self,
         plans: Mapping[str, Plan],
         refresh_seconds: float,
-        budgets: Budgets | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self.plans = plans
-        self._budgets = budgets or Budgets(zone=UTC)
         self._late = _LATE_LOOKS * refresh_seconds + _LATE_SECONDS
         self._lock = threading.Lock()
         self._seen: Seen | None = None
@@ -98,13 +94,11 @@ class Status:
                 measured.set("look_seconds", self._took, room="status")
                 measured.set("damaged", len(seen.damaged), room="status")
                 _show_champions(measured, channels)
-                show_costs(measured, channels, self._budgets)
                 _show_work(measured, seen, now)
             else:
                 for metric in METRICS:
                     if metric.still == "gone":
                         measured.gone(metric.name, room=metric.room)
-            show_budgets(measured, channels, self._budgets, now)
             self._show_nights(measured, seen, now)
 
     def _show_size(self, measured: Measured, at: float, sizes: dict[str, tuple[int, int]]) -> None:
@@ -204,7 +198,7 @@ def serve(options: ServeOptions, store: ObjectStore, channel: str = "") -> int:
     Raises:
         EnvironmentFault: the port is taken.
     """
-    status = Status(options.plans(), options.refresh_seconds, Budgets.of(options))
+    status = Status(options.plans(), options.refresh_seconds)
     everywhere = options.serve_address == "all"
     measured = Measured("status", METRICS, port=options.serve_port, everywhere=everywhere)
     measured.source(lambda: status.show(measured))
