@@ -113,12 +113,6 @@ CHAMPION = Row(
             width=12,
         ),
         _one(
-            "Waits for a person's approval",
-            _of("yanmo_channel_held_seconds"),
-            unit="s",
-            about="How long the oldest model that won has waited; 0 for none. YanmoHeldLong watches it.",
-        ),
-        _one(
             "Promotions and rollbacks",
             _of("yanmo_channel_champion_changes_total"),
             about="Of the channel's whole history.",

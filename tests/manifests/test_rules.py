@@ -63,7 +63,6 @@ GOES_WELL = {
     'yanmo_night_state{channel="main",state="begun"}': "0x80 1x70",
     'yanmo_night_state{channel="main",state="missed"}': "0x150",
     'yanmo_night_state{channel="main",state="failed"}': "0x150",
-    'yanmo_channel_held_seconds{channel="main"}': "0x60 0+60x90",
     "yanmo_status_store_up": "1x150",
 }
 """A training, and all that a pod and `yanmo status --serve` may say beside it, for two hours and a half: it
@@ -123,7 +122,6 @@ FIRE: dict[str, list[dict[str, str]]] = {
         {'yanmo_night_state{channel="main",state="missed"}': "0x90 1x60"},
         {'yanmo_night_state{channel="main",state="failed"}': "0x90 1x60"},
     ],
-    "YanmoHeldLong": [{'yanmo_channel_held_seconds{channel="main"}': f"{2 * 86400 - 5400}+60x150"}],
     "YanmoStoreUnseen": [
         {"yanmo_status_store_up": "1x90 0x60"},
         {"yanmo_status_store_up": "1x85 _x65"},
@@ -163,7 +161,6 @@ QUIET: dict[str, dict[str, str]] = {
         'yanmo_night_state{channel="main",state="missed"}': "1x60 0x90",
         'yanmo_night_state{channel="main",state="unknown"}': "0x60 1x90",
     },
-    "YanmoHeldLong": {'yanmo_channel_held_seconds{channel="main"}': f"{86400}+60x150"},
     "YanmoStoreUnseen": {"yanmo_status_store_up": "1x96 0x3 1x50"},
 }
 """Alert (and which case, where it has several) -> what is near to it and must not fire it.

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from yanmo.common.errors import DataError
 from yanmo.nights.night import LINES_OF_A_VERSE, MOST_OF_A_VERSE
-from yanmo.store.objects import ObjectStore
-from yanmo.store.output import find_output, read_json
 
 
 def found_of(report: Mapping[str, Any], verses: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -28,17 +25,3 @@ def found_of(report: Mapping[str, Any], verses: Sequence[tuple[str, str]]) -> di
         "verse": "\n".join(lines)[:MOST_OF_A_VERSE],
         "genre": genre,
     }
-
-
-def found_in(store: ObjectStore, key: str) -> dict[str, Any] | None:
-    """The same of the verdict that is committed under `key`; None where there is none that can be read."""
-    try:
-        output = find_output(store, "promote", key)
-        if output is None:
-            return None
-        report = read_json(output, "report.json")
-        genres = report["samples"]["genres"]
-        verses = [(genre, str(texts[0]["text"])) for genre, texts in genres.items() if texts]
-        return found_of(report, verses)
-    except (DataError, KeyError, TypeError, IndexError, AttributeError):
-        return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from yanmo.common.pages import html
 from yanmo.options.fields import shown
-from yanmo.promote.gate.verdict import Decision, Words
+from yanmo.promote.gate.verdict import Words
 from yanmo.promote.page import names
 from yanmo.promote.page.charts import dot_chart, line_chart
 from yanmo.promote.page.report import baseline_wins
@@ -34,22 +34,11 @@ _LIMITS = {
 """Members of a list and characters of a text on the page; report.json has all of them."""
 
 
-def render(
-    report: Mapping[str, Any],
-    decision: Decision | None = None,
-    night: Mapping[str, Any] | None = None,
-    decided_on: str = "",
-    later: str = "",
-) -> str:
+def render(report: Mapping[str, Any]) -> str:
     """The page as HTML, below 2 MB.
 
     Args:
         report: as `yanmo.promote.page.report.make_report` gives it.
-        decision: what a person has to decide about the model, or has decided.
-        night: the record of a night whose page this is; it leads to the channel's others, and says what the
-            night cost.
-        decided_on: address of the page that says how a person decided, where this one cannot know.
-        later: the command that says what became of a winner, for the page that is never written again.
     """
     table = report["bits_per_character"]
     documents = _largest(table["documents"])
@@ -59,10 +48,6 @@ def render(
         _TEMPLATE,
         {"option": shown, "of_shown": lambda genres: {g: genres[g] for g in documents if g in genres}},
         r=report,
-        decision=decision,
-        decided_on=decided_on,
-        later=later,
-        night_serial=None if night is None else int(night["serial"]),
         documents=documents,
         columns=columns,
         dots=dot_chart(drawn),

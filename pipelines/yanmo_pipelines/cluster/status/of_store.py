@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.nights.changing import read_document
-from yanmo.nights.lists import CHANNELS_SCHEMA, channels_in, read_index, rows_in
+from yanmo.nights.index import rows_shown
 from yanmo.nights.night import Row
-from yanmo.nights.places import CHANNELS, list_name
-from yanmo.nights.telling import page_address
-from yanmo.store.channel.held import HELD, read_held
+from yanmo.nights.places import index_name
+from yanmo.nights.settings import index_address
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.failure_card import FILE as _FAILURE
 from yanmo.store.runs.failure_card import read_cards
@@ -21,18 +19,6 @@ from yanmo.store.runs.unfinished import GIVEN_UP, read_unfinished, resume_comman
 from yanmo.tools.store.pointed import Named, read_undamaged
 
 _LEASE, _WORK = "LEASE.json", "WORK.json"
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A model that won and waits for a person."""
-
-    model: str
-    """`train/KEY`, its first 12 digits."""
-    standing: str
-    """waits, stale (the champion changed since) or signed (its approval was not finished)."""
-    seconds: float
-    """Since when, by the store's clock."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +38,6 @@ class Channel:
     name: str
     outputs: dict[str, Named]
     """Pointer -> what it names: champion, train, ..."""
-    held: list[Waiting] = field(default_factory=list)
-    """Models that won and wait for a person."""
     given_up: list[GivenUp] = field(default_factory=list)
     """Trainings that wait for a person, as no run made progress with them."""
     night: Row | None = None
@@ -93,7 +77,7 @@ def store_state(store: ObjectStore, channel: str = "") -> StoreState:
     """What the store holds, of one channel or of all."""
     prefix = f"pointers/{channel}" if channel else "pointers"
     named, damaged = read_undamaged(store, store.list(prefix))
-    channels: dict[str, dict[str, Named]] = {name: {} for name in _with_nights(store, channel, damaged)}
+    channels: dict[str, dict[str, Named]] = {name: {} for name in _with_nights(store, channel)}
     for each in named:
         of, _, pointer = each.by.partition("/")
         if each.is_pointer:
@@ -103,7 +87,6 @@ def store_state(store: ObjectStore, channel: str = "") -> StoreState:
         Channel(
             name,
             outputs,
-            _waiting(store, name, outputs, now, damaged),
             _given_up(store, name, damaged),
             **_nights(store, name, damaged),
         )
@@ -132,39 +115,20 @@ def _given_up(store: ObjectStore, channel: str, damaged: dict[str, str]) -> list
     ]
 
 
-def _with_nights(store: ObjectStore, channel: str, damaged: dict[str, str]) -> list[str]:
+def _with_nights(store: ObjectStore, channel: str) -> list[str]:
     """Channels that have nights; one whose first night failed has no pointer yet."""
-    try:
-        values = read_document(store, CHANNELS, CHANNELS_SCHEMA)
-    except DataError as error:
-        damaged[CHANNELS] = str(error)
-        return []
-    return [name for name in channels_in(values or {}) if channel in ("", name)]
+    names = {info.name.split("/")[1] for info in store.list(f"nights/{channel}" if channel else "nights")}
+    return sorted(name for name in names if store.stat(index_name(name)) is not None)
 
 
 def _nights(store: ObjectStore, channel: str, damaged: dict[str, str]) -> dict[str, Any]:
     """The newest night, as fields of `Channel`."""
     try:
-        index = read_index(store, channel)
+        night = next(iter(rows_shown(store, channel)), None)
     except DataError as error:
-        damaged[list_name(channel)] = str(error)
+        damaged[index_name(channel)] = str(error)
         return {}
-    night = next(iter(rows_in(index)), None)
-    page = page_address(store, channel, night) if night else ""
-    return {"night": night, "page": page}
-
-
-def _waiting(
-    store: ObjectStore, channel: str, outputs: dict[str, Named], now: float, damaged: dict[str, str]
-) -> list[Waiting]:
-    """Who waits in a channel; a damaged list is named among what is damaged already."""
-    if f"{channel}/records/{HELD}" in damaged:
-        return []
-    champion = outputs["champion"].reference if "champion" in outputs else None
-    return [
-        Waiting(f"{e.model.stage}/{e.model.key[:12]}", e.standing(champion, now), e.waited(now))
-        for e in read_held(store, channel).open(now)
-    ]
+    return {"night": night, "page": index_address(store, channel) if night else ""}
 
 
 def _work(store: ObjectStore, now: float) -> Iterator[Work]:

@@ -15,11 +15,6 @@ _FIRST = ("champion", "curate", "balance", "tokenize", "train", "evaluate", "pro
 
 
 _MOST_OF_A_SENTENCE = 300
-_STANDING = {
-    "waits": "waits for a person since {}: yanmo promote approve, or reject",
-    "stale": "waits since {}, and the champion has changed: compare it again with yanmo promote --hold",
-    "signed": "approved, and not champion yet after {}: yanmo promote approve goes on",
-}
 
 
 def shown(found: Status) -> str:
@@ -79,8 +74,6 @@ def _channel(channel: Channel, now: float) -> Iterator[str]:
         yield f"  night      {channel.night.date}  {channel.night.state}{_took(channel.night)}"
         yield f"             {channel.night.sentence.en[:_MOST_OF_A_SENTENCE]}"
         yield f"             {channel.page}"
-    for one in channel.held:
-        yield f"  held       {one.model}  {_STANDING[one.standing].format(human_seconds(one.seconds))}"
     for each in channel.given_up:
         yield f"  given up   {each.training}: {each.why}"
         yield f"             to take it up again: {each.command}"
@@ -88,8 +81,7 @@ def _channel(channel: Channel, now: float) -> Iterator[str]:
 
 def _took(night: Row) -> str:
     """How long a night's processes worked, where it is known."""
-    seconds = night.cost.get("seconds")
-    return f", {human_seconds(seconds)}" if seconds else ""
+    return f", {human_seconds(night.seconds)}" if night.seconds else ""
 
 
 def _ago(when: str) -> str:

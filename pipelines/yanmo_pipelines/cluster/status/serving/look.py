@@ -15,8 +15,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from yanmo.common.errors import DataError, StorageError, wrong_in
-from yanmo.store.channel.document import kind_of_document
-from yanmo.store.channel.held import HELD, Held, parse_held
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
@@ -58,8 +56,6 @@ class Channel:
     verdict: str
     """The newest one; "" for none."""
     verdicts: dict[str, int]
-    held: tuple[float, ...] = ()
-    """Since when each model waits that a person may still approve or reject."""
 
 
 @dataclass(frozen=True)
@@ -157,14 +153,11 @@ class Watcher:
         pointers: dict[str, ObjectInfo] = {}
         records: list[ObjectInfo] = []
         history: dict[int, ObjectInfo] = {}
-        waiting = Held()
         for info in infos:
             if found := _HISTORY.match(info.name):
                 history[int(found[2])] = info
             elif is_run_record(info.name):
                 records.append(info)
-            elif kind_of_document(info.name) == HELD:
-                waiting = self._parsed(info, now, parse_held) or waiting
             elif found := _POINTER.match(info.name):
                 pointers[found[2]] = info
         records.sort(key=lambda info: info.modified)
@@ -192,7 +185,6 @@ class Watcher:
             mean_bits=bits.mean if bits else None,
             verdict=self._opened_from("promote", pointers, now, used, _outcome) or "",
             verdicts={outcome: judged.count(outcome) for outcome in OUTCOMES},
-            held=tuple(now - entry.waited(now) for entry in waiting.open(now)),
         )
 
     def _opened_from(

@@ -114,21 +114,6 @@ METRICS = (
         still="gone",
     ),
     Metric(
-        room="channel",
-        name="held",
-        help="Models that won and wait for a person to approve or reject them",
-        zh="已胜出、等待人工批准或否决的模型数",
-        labels=(_CHANNEL,),
-    ),
-    Metric(
-        room="channel",
-        name="held_seconds",
-        help="How long the oldest of these has waited; 0 where none waits",
-        zh="其中最久者已等待的时间；没有等待者则为 0",
-        labels=(_CHANNEL,),
-        alert="YanmoHeldLong",
-    ),
-    Metric(
         room="night",
         name="state",
         help="1 for how the newest night stands that is due, 0 for the rest",

@@ -52,9 +52,6 @@ class ServeOptions(Options, group="serve"):
         39600.0, "how long a night has to end well; 39600: from 21:00 to 08:00", above=0, most=31 * 86400
     )
     begin_seconds: float = opt(1800.0, "how soon after it is due something of a night must be seen", above=0)
-    tell_nights: bool = opt(
-        True, "enter nights that were missed, or that died without a word, in the store's pages of nights"
-    )
     night_stage: str = opt("promote", "stage whose success ends a night", choices=STAGES)
 
     def contradictions(self) -> Iterator[str]:

@@ -22,7 +22,6 @@ from yanmo_pipelines.cluster.status.serving.look import Channel, Seen, Watcher, 
 from yanmo_pipelines.cluster.status.serving.metrics import METRICS, OUTCOMES, STAGES
 from yanmo_pipelines.cluster.status.serving.nights import NIGHT_STATES, Night, Plan, Signs, nights
 from yanmo_pipelines.cluster.status.serving.options import ServeOptions
-from yanmo_pipelines.cluster.status.serving.telling import NightTeller
 
 log = logging.getLogger(__name__)
 _LATE_LOOKS, _LATE_SECONDS = 3.0, 10.0
@@ -120,10 +119,6 @@ class Status:
         measured.show_only("champion_since_timestamp_seconds", since, room="channel")
         changes = {(name,): float(channel.changes) for name, channel in channels.items()}
         measured.show_only("champion_changes", changes, room="channel")
-        held = {(name,): float(len(channel.held)) for name, channel in channels.items()}
-        measured.show_only("held", held, room="channel")
-        waits = {(n,): max((now - at for at in c.held), default=0.0) for n, c in channels.items()}
-        measured.show_only("held_seconds", {of: max(age, 0.0) for of, age in waits.items()}, room="channel")
 
     def due(self) -> tuple[list[str], dict[str, tuple[Plan, list[Night]]], float]:
         """Channels that were seen, each plan with its nights as they stand, and the store's time."""
@@ -216,18 +211,7 @@ def serve(options: ServeOptions, store: ObjectStore, channel: str = "") -> int:
     def recount() -> None:
         status.counted(count(store))
 
-    teller = NightTeller(store)
-
     try:
-        if options.tell_nights:
-            _again_and_again(
-                "nights",
-                lambda: teller.tell(*status.due()),
-                lambda: None,
-                options.refresh_seconds,
-                stop,
-                broken,
-            )
         _again_and_again("look", look, status.failed, options.refresh_seconds, stop, broken)
         if options.count_seconds:
             _again_and_again("count", recount, lambda: None, options.count_seconds, stop, broken)
