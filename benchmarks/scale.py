@@ -23,12 +23,11 @@ from pathlib import Path
 from scale_machine import MACHINES, Machine
 from scale_model import checkpoint_bytes
 from scale_plan import Case, shape
+from scale_prices import PriceOptions, Prices
 from scale_tables import billions, duration, number, user_rows
 
 from yanmo.common.errors import UsageError
-from yanmo.nights.prices import Prices
 from yanmo.options.command_line import load
-from yanmo.options.price_options import PriceOptions
 
 ROOT = Path(__file__).parents[1]
 MEASURED = Path(__file__).parent / "scale_measured.json"
@@ -96,8 +95,7 @@ def parser() -> argparse.ArgumentParser:
     for name, (_, _, what) in CONSTANTS.items():
         add(name, type=positive, help=f"instead of the GPU's own: {what}")
     for name in ("--gpu-hour-price", "--kwh-price", "--currency"):
-        variable = f"YANMO{name[1:].replace('-', '_').upper()}"
-        add(name, help=f"as everywhere in Yanmo; default: the variable {variable}")
+        add(name, help="what that costs, or what it is in; without a price none is shown")
     add("--measure", action="store_true", help="measure 1, 2 and 4 ranks here; writes scale_measured.json")
     add("--repeats", type=int, default=15, help="rounds of --measure")
     add("--steps", type=int, default=1, help="steps of a block of --measure")
@@ -116,7 +114,7 @@ def machine_of(asked: argparse.Namespace) -> Machine:
 
 
 def prices_of(asked: argparse.Namespace) -> Prices:
-    """By flags, or the environment's.
+    """By flags.
 
     Raises:
         UsageError: one of them is no price.

@@ -15,10 +15,9 @@ from scale_cells import COUNTED, VOCABULARY, options_of
 from scale_machine import ASSUMED, H100, H200, MACHINES, MEASURED, PUBLISHED, SHEET
 from scale_model import OURS, PASSES, checkpoint_bytes, collectives
 from scale_plan import Case, best, shape
+from scale_prices import Prices
 from scale_published import RUNS, ratios
 from scale_words import CONSTANT_NAMES, HEADS, KINDS, PAGE, WORDS
-
-from yanmo.nights.prices import Prices
 
 SIZES = (1e8, 3.4e8, 1e9, 3e9, 7e9, 1.3e10, 3e10, 7e10)
 COUNTS = (8, 64, 256, 800)

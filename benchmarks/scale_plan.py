@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from scale_machine import Machine
 from scale_model import OURS, Engine, Prediction, checkpoint_bytes, predict
+from scale_prices import Prices
 
-from yanmo.nights.prices import Prices
 from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import FREE_SHARE, estimate, largest_that_fits

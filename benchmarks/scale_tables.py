@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from scale_machine import SOURCES, Machine
 from scale_model import OURS, PAPER, collectives
 from scale_plan import Case, Plan, best, pays, smallest
+from scale_prices import Prices
 from scale_published import RUNS, ratios
-
-from yanmo.nights.prices import Prices
 
 Row = Sequence[str]
 NONE = "-"

@@ -210,11 +210,10 @@ checked in two ways, below: with 1, 2 and 4 ranks on a CPU, and with published t
     + """
 prints this for your case: of ZeRO-1, 2 and 3, with and without recomputation, the simplest that fits
 and is within 3 % of the fastest.
-Every constant is an option (`--network`, `--memory`, `--peak`, `--full-share`, `--store`). Prices are
-those of the nights ([night-pages.md](night-pages.md)): `--gpu-hour-price`, or `YANMO_GPU_HOUR_PRICE`.
-Memory is the estimate that `yanmo train` makes before it starts ([train.md](train.md#memory)), so
-what the tables call too large is what it refuses. `python benchmarks/scale.py --docs` writes this
-page; a test compares.
+Every constant is an option (`--network`, `--memory`, `--peak`, `--full-share`, `--store`), the price
+too: `--gpu-hour-price`. Memory is the estimate that `yanmo train` makes before it starts
+([train.md](train.md#memory)), so what the tables call too large is what it refuses. `python
+benchmarks/scale.py --docs` writes this page; a test compares.
 
 ## In short
 
@@ -340,8 +339,7 @@ with AdamW, 60 with Muon and its five rounds of products.
     + """
 打印您自己情形的表：在 ZeRO-1、2、3 之中，重算激活或不重算，取放得下、
 且与最快者相差 3 % 以内的最简单者。每个常数都是选项
-（`--network`、`--memory`、`--peak`、`--full-share`、`--store`）。价格与夜间训练的相同
-（[night-pages.zh.md](night-pages.zh.md)）：`--gpu-hour-price`，或 `YANMO_GPU_HOUR_PRICE`。显存就是
+（`--network`、`--memory`、`--peak`、`--full-share`、`--store`），价格也是：`--gpu-hour-price`。显存就是
 `yanmo train` 开始前的估计（[train.zh.md](train.zh.md#内存)），所以表中说太大的，它就会拒绝。
 `python benchmarks/scale.py --docs` 写出本页；有测试比对。
 

@@ -13,6 +13,7 @@ _APT = {
     "needs script": "bsdutils",
     "needs promtool": "prometheus",
     "needs prometheus": "prometheus",
+    "needs amtool": "prometheus-alertmanager",
     "needs pushgateway": "prometheus-pushgateway",
 }
 """Beginning of a reason -> Debian packages that end it."""

@@ -12,7 +12,7 @@ import pytest
 from user_pages import ALL, ROOT, code_of, options_in, prose_and_code
 
 from yanmo.options.fields import flag, option_fields
-from yanmo.promote.history.options import ApproveOptions, HistoryOptions, RejectOptions, RollbackOptions
+from yanmo.promote.history.options import HistoryOptions, RollbackOptions, SetOptions
 from yanmo.tools.export.options import ExportOptions
 from yanmo.tools.generate.options import GenerateOptions
 from yanmo.tools.runs.command import RunsOptions
@@ -38,14 +38,13 @@ def flags_of(cls: type) -> set[str]:
 def known() -> dict[str, set[str]]:
     """Command (`yanmo train`, `yanmo cache plan`) -> its options."""
     found = {f"yanmo {s.name}": {flag(f.name) for f in option_fields(s.config)} for s in LANGUAGE_MODEL}
-    for group in ("store", "channel", "cache", "tokenizer", "model", "nights"):
+    for group in ("store", "channel", "cache", "tokenizer", "model"):
         for name, sub in importlib.import_module(f"yanmo.tools.{group}.command").TOOL.subcommands.items():
             found[f"yanmo {group} {name}"] = flags_of(sub.options)
     commands: dict[str, type] = {
         "promote history": HistoryOptions,
         "promote rollback": RollbackOptions,
-        "promote approve": ApproveOptions,
-        "promote reject": RejectOptions,
+        "promote set": SetOptions,
         "runs": RunsOptions,
         "watch": WatchOptions,
         "generate": GenerateOptions,

@@ -20,10 +20,6 @@ COMMANDS = {
     "promote": ("yanmo.promote", "new model and champion -> verdict, HTML page, promotion"),
     "resolve": ("yanmo.resolve", "print what a channel's pointers name now (the first task of a pipeline)"),
     "runs": ("yanmo.tools.runs", "compare runs: what differs in their options, bits by genre, cost"),
-    "nights": (
-        "yanmo.tools.nights",
-        "show a channel's nights, save their pages, try the chat",
-    ),
     "store": ("yanmo.tools.store", "list, check, compare, copy and remove outputs in a store"),
     "channel": ("yanmo.tools.channel", "what a channel allows, took down, and has not finished"),
     "tokenizer": ("yanmo.tools.tokenizer", "compare tokenizers on your text, import an existing one"),

@@ -407,7 +407,10 @@ def observed_nights(server: Prometheus, folder: Path) -> tuple[float, float]:
             assert server.run(night, folder, ENVIRONMENT, folder / f"night-{number + 1}.log") == 0
             if "promote.hold" in fields:
                 time.sleep(20)  # it waits for a person
-                approved = yanmo("promote", "approve", *place, "--who=li", "--why=reads well", "--yes")
+                waits = json.loads((folder / "runs/nights/pointers/nightly/train.json").read_bytes())["key"]
+                approved = yanmo(
+                    "promote", "set", f"train/{waits}", *place, "--who=li", "--why=reads well", "--yes"
+                )
                 assert server.run(approved, folder, ENVIRONMENT, folder / "approved.log") == 0
         time.sleep(40)  # the exporter's next looks
     return start, time.time()

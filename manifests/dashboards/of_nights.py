@@ -13,7 +13,6 @@ _DAY = "[1d:15s]"
 """In steps of a scrape: what one scrape saw alone is found."""
 _BAD = 'state=~"missed|failed"'
 _POD = "instance, pod"
-_PRICES = "needs prices (YANMO_GPU_HOUR_PRICE and its kin)"
 
 
 def _of(metric: str, *more: str) -> str:
@@ -114,12 +113,6 @@ CHAMPION = Row(
             width=12,
         ),
         _one(
-            "Waits for a person's approval",
-            _of("yanmo_channel_held_seconds"),
-            unit="s",
-            about="How long the oldest model that won has waited; 0 for none. YanmoHeldLong watches it.",
-        ),
-        _one(
             "Promotions and rollbacks",
             _of("yanmo_channel_champion_changes_total"),
             about="Of the channel's whole history.",
@@ -205,27 +198,6 @@ NIGHTS_OF_A_CHANNEL = Row(
 COST = Row(
     title="Cost",
     panels=(
-        Panel(
-            title="Money: a night, a month, the champion",
-            queries=(
-                Query(_of("yanmo_channel_night_cost"), "night, {{currency}} · {{channel}}"),
-                Query(_of("yanmo_channel_month_cost"), "month, {{currency}} · {{channel}}"),
-                Query(_of("yanmo_channel_champion_cost"), "champion, {{currency}} · {{channel}}"),
-            ),
-            width=12,
-            about="The newest night, its month so far, and all that the champion rests on.",
-            needs=_PRICES,
-        ),
-        Panel(
-            title="The budget",
-            queries=(
-                Query(_of("yanmo_channel_budget"), "{{period}}, {{currency}} · {{channel}}"),
-                Query(_of("yanmo_channel_budget_spent"), "spent this {{period}} · {{channel}}"),
-            ),
-            width=12,
-            about="What trainings held. YanmoBudgetNearlySpent watches the month's.",
-            needs=_PRICES + " and a budget",
-        ),
         _one(
             "Time of the stages, of a day",
             _cost("duration_seconds"),

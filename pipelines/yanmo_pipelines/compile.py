@@ -33,8 +33,6 @@ PIPELINES = {
 }
 """Name of a pipeline of stages -> module with `build`."""
 
-OTHERS = {"decide_promotion": "yanmo_pipelines.decide"}
-"""The same of those that make nothing: compiled and uploaded like the others."""
 
 COMPILED = Path(__file__).resolve().parents[1] / "compiled"
 """Where the committed YAML lies in a checkout."""
@@ -48,7 +46,7 @@ def load_pipeline(
     In a thread of its own, whose stack is short: KFP 2.17 calls `inspect.stack()` for each option of a task,
     and that looks through all loaded modules for each frame that belongs to none of them.
     """
-    build = importlib.import_module((PIPELINES | OTHERS)[name]).build
+    build = importlib.import_module(PIPELINES[name]).build
     with ThreadPoolExecutor(1) as short_stack:
         return short_stack.submit(build, column, store_secret).result()
 
@@ -127,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def serve() -> int:
         options = load(CompileOptions, default_argv(argv), "yanmo compile")
-        for name in (*PIPELINES, *OTHERS):
+        for name in PIPELINES:
             path = Path(options.out) / f"{name}.yaml"
             with only_answers():
                 pipeline = load_pipeline(name, options.resources, options.store_secret)

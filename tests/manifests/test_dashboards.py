@@ -52,9 +52,6 @@ LEFT_OUT = {
     "yanmo_channel_last_success_timestamp_seconds": "its age is shown",
     "yanmo_night_due_timestamp_seconds": "what became of that night is shown",
     "yanmo_evaluate_documents_total": "the page has it",
-    "yanmo_channel_held": "how long the oldest has waited is shown",
-    "yanmo_promote_held": "the exporter says the same, also between the nights",
-    "yanmo_promote_held_since_timestamp_seconds": "the exporter says the same, also between the nights",
     "yanmo_promote_champion_since_timestamp_seconds": "the exporter says the same, also between the nights",
 }
 """Metrics that no panel shows, and why."""

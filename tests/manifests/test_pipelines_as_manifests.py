@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 from custom_resources import faults_of
 
-from yanmo_pipelines.compile import OTHERS, main
-from yanmo_pipelines.compile import PIPELINES as OF_STAGES
+from yanmo_pipelines.compile import PIPELINES, main
 from yanmo_pipelines.compiled_yaml import documents_of
 
-PIPELINES = (*OF_STAGES, *OTHERS)
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -61,7 +59,6 @@ def test_a_version_is_the_compiled_pipeline_with_its_drop_downs(
         "language_model": of_training,
         "language_model_on_nodes": of_training,
         "chat": of_training,
-        "decide_promotion": {"decision"},
     }
     assert drop_downs == expected.get(name, set())
 

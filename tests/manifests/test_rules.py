@@ -64,11 +64,6 @@ GOES_WELL = {
     'yanmo_night_state{channel="main",state="begun"}': "0x80 1x70",
     'yanmo_night_state{channel="main",state="missed"}': "0x150",
     'yanmo_night_state{channel="main",state="failed"}': "0x150",
-    'yanmo_channel_held_seconds{channel="main"}': "0x60 0+60x90",
-    'yanmo_channel_budget{channel="main",currency="CNY",period="month"}': "4000x150",
-    'yanmo_channel_budget{channel="main",currency="CNY",period="night"}': "200x150",
-    'yanmo_channel_budget_spent{channel="main",currency="CNY",period="month"}': "3000+1x150",
-    'yanmo_channel_budget_spent{channel="main",currency="CNY",period="night"}': "50+1x150",
     "yanmo_status_store_up": "1x150",
 }
 """A training, and all that a pod and `yanmo status --serve` may say beside it, for two hours and a half: it
@@ -129,12 +124,6 @@ FIRE: dict[str, list[dict[str, str]]] = {
         {'yanmo_night_state{channel="main",state="missed"}': "0x90 1x60"},
         {'yanmo_night_state{channel="main",state="failed"}': "0x90 1x60"},
     ],
-    "YanmoHeldLong": [{'yanmo_channel_held_seconds{channel="main"}': f"{2 * 86400 - 5400}+60x150"}],
-    "YanmoBudgetNearlySpent": [
-        {'yanmo_channel_budget_spent{channel="main",currency="CNY",period="month"}': "3550+1x150"},
-        {'yanmo_channel_budget_spent{channel="main",currency="CNY",period="month"}': "3000x60 4100x90"},
-        {'yanmo_channel_budget{channel="main",currency="CNY",period="month"}': "4000x60 1000x90"},
-    ],
     "YanmoStoreUnseen": [
         {"yanmo_status_store_up": "1x90 0x60"},
         {"yanmo_status_store_up": "1x85 _x65"},
@@ -175,15 +164,6 @@ QUIET: dict[str, dict[str, str]] = {
     "YanmoMissedNight": {  # nobody knows; the next night is due
         'yanmo_night_state{channel="main",state="missed"}': "1x60 0x90",
         'yanmo_night_state{channel="main",state="unknown"}': "0x60 1x90",
-    },
-    "YanmoHeldLong": {'yanmo_channel_held_seconds{channel="main"}': f"{86400}+60x150"},
-    "YanmoBudgetNearlySpent": {  # the night's is meant to be used up
-        'yanmo_channel_budget_spent{channel="main",currency="CNY",period="night"}': "199x150",
-        'yanmo_channel_budget_spent{channel="main",currency="CNY",period="month"}': "3599x150",
-    },
-    "YanmoBudgetNearlySpent, another channel, a new month": {
-        'yanmo_channel_budget_spent{channel="other",currency="CNY",period="month"}': "9999x150",
-        'yanmo_channel_budget_spent{channel="main",currency="CNY",period="month"}': "3900x60 0x90",
     },
     "YanmoStoreUnseen": {"yanmo_status_store_up": "1x96 0x3 1x50"},
 }

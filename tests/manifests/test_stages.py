@@ -96,7 +96,6 @@ def test_care_of_the_store_reads_its_command_line(overlay: str) -> None:
         if found == "gc":
             values: Any = options
             assert values.delete and values.keep_nights == 30 and str(values.older_than) == "7d"
-            assert values.keep_pages.nights == 365
 
 
 @pytest.mark.parametrize("overlay", ALL)

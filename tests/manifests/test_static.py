@@ -187,15 +187,15 @@ def test_no_service_account_may_more_than_it_needs() -> None:
 
 
 OF_CHOICE = {
-    *("prometheus", "dashboards", "webhook", "pushgateway", "night", "night-window", "launch", "queue"),
+    *("prometheus", "dashboards", "pushgateway", "night", "night-window", "launch", "queue"),
     *("topology", "rdma", "rdma-as-root", "night-chat", "serve"),
 }
 """Components that no overlay has: six need another project (test_rules.py, test_dashboards.py,
-test_pushgateway.py, test_launch.py and test_serve.py look at them), one opens a way out, three are ways of
+test_pushgateway.py, test_launch.py and test_serve.py look at them), three are ways of
 running nights that a team chooses (test_nights.py looks at them), three belong to clusters of many machines
 (test_topology_and_rdma.py looks at them)."""
-NOT_APPLIED = {"components/prometheus/rules.yaml", "components/prometheus/scrape.yaml"}
-"""Files for a Prometheus without its operator."""
+NOT_APPLIED = {f"components/prometheus/{name}.yaml" for name in ("rules", "scrape", "alertmanager")}
+"""Files for a Prometheus without its operator, and an example for Alertmanager."""
 
 
 @pytest.mark.parametrize(

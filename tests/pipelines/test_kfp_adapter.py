@@ -28,7 +28,6 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer
 from yanmo_pipelines.compile import (
     COMPILED,
-    OTHERS,
     PIPELINES,
     compile_pipeline,
     load_pipeline,
@@ -577,7 +576,7 @@ def test_a_row_with_labels_and_taints_of_nodes_reaches_its_pod(tmp_path: Path) -
 
 def test_another_secret_may_name_the_store(tmp_path: Path) -> None:
     assert main([f"--out={tmp_path}", "--store-secret=team-b"]) == 0
-    for name in (*PIPELINES, *OTHERS):
+    for name in PIPELINES:
         for _, pod in pods_of(tmp_path / f"{name}.yaml").values():
             mounted = {s["secretName"]: s["mountPath"] for s in pod["secretAsVolume"]}
             assert mounted == {"team-b": SECRETS["yanmo-store"], **dict(list(SECRETS.items())[1:])}
@@ -613,17 +612,17 @@ def test_a_versions_name_is_one_that_kubernetes_takes_and_changes_with_the_bytes
 
 def test_the_committed_yaml_is_what_compiling_gives(tmp_path: Path) -> None:
     assert main(["--out", str(tmp_path)]) == 0
-    for name in (*PIPELINES, *OTHERS):
+    for name in PIPELINES:
         fresh = (tmp_path / f"{name}.yaml").read_bytes()
         assert (COMPILED / f"{name}.yaml").read_bytes() == fresh, "run `yanmo compile` and commit the result"
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"{n}.yaml" for n in (*PIPELINES, *OTHERS)), (
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"{n}.yaml" for n in PIPELINES), (
         "no temporary is left"
     )
 
 
 def test_a_registry_is_put_before_every_image(tmp_path: Path) -> None:
     main(["--out", str(tmp_path), "--image-prefix=registry.example/team/"])
-    for name in (*PIPELINES, *OTHERS):
+    for name in PIPELINES:
         images = {c["image"] for c in executors(tmp_path / f"{name}.yaml").values()}
         assert images and all(image.startswith("registry.example/team/yanmo-") for image in images)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tiny_road import ALL, ENV, SETTINGS, committed_in, stages_of, write_text
 
-from yanmo.nights.publishing import rows_shown
+from yanmo.nights.index import rows_shown
 from yanmo.store.file_store import FileStore
 from yanmo.store.runs.failure_card import read_cards
 from yanmo.store.runs.unfinished import read_unfinished

@@ -19,7 +19,7 @@ from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore, amend
 from yanmo.store.schema import OtherSchema, parse
 
 SERIAL = "yanmo-serial"
-"""What a page says of itself: `<meta name="yanmo-serial" content="17">`; a feed in a comment."""
+"""What a page says of itself: `<meta name="yanmo-serial" content="17">`."""
 _MARK = re.compile(rb"yanmo-serial[^0-9<>]{1,20}([0-9]{1,15})")
 _HEAD = 2048
 Values = dict[str, Any]
@@ -49,7 +49,7 @@ def parse_document(data: bytes, schema: str, where: str) -> Values:
         raise DataError(f"{where}: {error}") from error
     except ValueError as error:
         raise DataError(
-            f"{where}: damaged: {error}; restore it, or delete it and run `yanmo nights rebuild`"
+            f"{where}: damaged: {error}; restore it, or delete it: the next run begins it again"
         ) from error
 
 

@@ -8,6 +8,7 @@ begins outside of such hours, or that has none, has the date of the day on which
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -18,13 +19,12 @@ from yanmo.common.answers import visible
 BEGUN = "begun"
 STATES = (
     *(BEGUN, "promoted", "not promoted", "not valid", "held"),
-    *("nothing new", "paused", "failed", "given up", "missed"),
+    *("nothing new", "paused", "failed", "given up"),
 )
 """How a night stands."""
-SAD = ("not valid", "failed", "given up", "missed")
-"""States that somebody should look at."""
-COSTS = ("seconds", "cpu_seconds", "gpu_hours", "kwh", "money")
 MOST_OF_A_TEXT, MOST_OF_A_VERSE, LINES_OF_A_VERSE = 2000, 140, 4
+MOST_LINES, MOST_OF_A_LINE = 20, 800
+_PAGE = re.compile(r"cas/promote/[0-9a-f]{64}/[A-Za-z0-9_-]{1,100}/report\.html\Z")
 _MOST_OF_A_RUN = 100
 
 
@@ -68,7 +68,7 @@ class Words:
 
 
 def plain(text: str, most: int = MOST_OF_A_TEXT) -> str:
-    """A text for a page, a feed, a chat: no control characters, not endless, whole characters."""
+    """A text for a page: no control characters, not endless, whole characters."""
     shown = visible(text[: most + 1]).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     shown = "".join(c for c in shown if c not in "\ufffe\uffff")
     return shown if len(shown) <= most else shown[: most - 1] + "…"
@@ -88,15 +88,12 @@ class Row:
     """Bits per character of the challenger, mean over genres."""
     gain: float | None = None
     """Over the champion, as a share of its bits."""
-    cost: dict[str, float | None] = field(default_factory=dict)
-    """By the names in COSTS; what is not known is missing or None. Money is in `currency`."""
-    currency: str = ""
-    whole: float | None = None
-    """Money: what all that the judged model rests on cost, whichever night made it."""
-    is_more: bool = False
-    """Whether the night cost more than is known: a process of it was killed, and never said."""
-    survived: int = 0
-    """Failed tries that its outputs came about after."""
+    seconds: float = 0.0
+    """How long its processes worked."""
+    lines: tuple[str, ...] = ()
+    """The card of a failure."""
+    page: str = ""
+    """The page of its verdict, an object of the store."""
     verse: str = ""
     genre: str = ""
     changed: str = ""
@@ -106,11 +103,6 @@ class Row:
     def name(self) -> str:
         """Its own name in the channel: date and run."""
         return f"{self.date}-{run_part(self.run_id)}"
-
-    @property
-    def month(self) -> str:
-        """YYYY-MM."""
-        return self.date[:7]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -125,7 +117,6 @@ class Row:
         date, state = str(values["date"]), str(values["state"])
         if date_of(date) != date or state not in STATES:
             raise ValueError(f"no night of {date[:20]!r} can be {state[:20]!r}")
-        cost = {name: finite(values.get("cost", {}).get(name)) for name in COSTS}
         return cls(
             date=date,
             run_id=plain(str(values["run_id"]), 200),
@@ -134,11 +125,9 @@ class Row:
             sentence=Words.of(values["sentence"]),
             bits=finite(values.get("bits")),
             gain=finite(values.get("gain")),
-            cost={name: value for name, value in cost.items() if value is not None},
-            currency=plain(str(values.get("currency", "")), 8),
-            whole=finite(values.get("whole")),
-            is_more=values.get("is_more") is True,
-            survived=max(int(values.get("survived", 0)), 0),
+            seconds=max(finite(values.get("seconds")) or 0.0, 0.0),
+            lines=tuple(plain(str(line), MOST_OF_A_LINE) for line in values.get("lines", ())[:MOST_LINES]),
+            page=_page(values.get("page", "")),
             verse=plain(str(values.get("verse", "")), MOST_OF_A_VERSE),
             genre=plain(str(values.get("genre", "")), 40),
             changed=iso(str(values.get("changed") or values["began"])),
@@ -173,12 +162,6 @@ def newest_first(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row.date, row.began, row.name), reverse=True)
 
 
-def summed(costs: Iterable[Mapping[str, float | None]]) -> dict[str, float | None]:
-    """The sum of costs, by name; None where nothing of it is known."""
-    total: dict[str, float | None] = {}
-    for cost in costs:
-        for name in COSTS:
-            value = finite(cost.get(name))
-            if value is not None:
-                total[name] = (total.get(name) or 0.0) + value
-    return total
+def _page(name: Any) -> str:
+    """The name of a verdict's page; "" for anything else, as it becomes a link."""
+    return name if isinstance(name, str) and _PAGE.match(name) else ""

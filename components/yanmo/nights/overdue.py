@@ -1,23 +1,20 @@
-"""Nights that nobody has ended: killed without a word, behind after a kill, or never begun.
+"""Runs that nobody has ended: killed without a word, or behind after a kill.
 
-A process that is killed cannot say so. So whoever sees the channel next looks at its nights that go on: the
-first task of the next run, and `yanmo status --serve` every few seconds. A night is dead where a stage of it
-was at work and nobody renews its lease, or where nothing was heard of it for half a day.
+A process that is killed cannot say so. So the first task of the next run looks at those that go on. One is
+dead where a stage of it was at work and nobody renews its lease, or where nothing was heard of it for half a
+day.
 """
 
 from __future__ import annotations
 
 import logging
-from datetime import datetime, tzinfo
 
 from yanmo.common.errors import DataError
 from yanmo.nights.changing import Values
-from yanmo.nights.lists import read_index, rows_in
-from yanmo.nights.night import BEGUN, Row, Words, night_date, seconds_of
-from yanmo.nights.places import page_name, record_name
-from yanmo.nights.publishing import hide_row, publish
-from yanmo.nights.record import FAILED, WORKING, StageEnd, read_record, record_end, record_verdict
-from yanmo.nights.telling import Run, announce, never_failing
+from yanmo.nights.index import publish, read_index, rows_in
+from yanmo.nights.night import BEGUN, Row, Words, seconds_of
+from yanmo.nights.record import FAILED, WORKING, StageEnd, read_record, record_end
+from yanmo.nights.telling import Run, never_failing
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.in_use import lease_name
 from yanmo.store.runs.lease import is_live
@@ -27,8 +24,6 @@ SILENT_SECONDS = 12 * 3600.0
 """A night of which nothing is at work is given up after so long: a pod may wait for a node for hours."""
 _GRACE_SECONDS = 300.0
 """How long a lease must have been silent: a pod that was deleted may be started again at once."""
-MISSED = "missed-"
-"""What a run's id begins with where no run was."""
 _KILLED = Words(
     "its process was killed: out of memory, a lost node, a deleted pod",
     "进程被杀：内存不足、节点丢失或 Pod 被删",
@@ -77,7 +72,6 @@ def _settled(store: ObjectStore, channel: str, row: Row) -> bool:
         log.warning("night of %s (run %s): %s", row.date, row.run_id, dead.sentence.en)
         record = record_end(store, channel, row.run_id, row.date, str(record["timezone"]), dead)
     publish(store, record)
-    announce(store, record)
     return True
 
 
@@ -123,38 +117,3 @@ def _ended(task: str, stage: Values, why: Words) -> StageEnd:
             f"{task} 未留一言即告中断：{why.zh}。下一次运行从已保存处继续。",
         ),
     )
-
-
-def tell_missed(store: ObjectStore, channel: str, due: float, zone: tzinfo, timezone: str) -> bool:
-    """Enter that a night that was due never began; whether that is news. Raises as `settle`."""
-    run_id = missed_id(due, zone)
-    if read_record(store, channel, run_id) is not None:
-        return False
-    at = datetime.fromtimestamp(due, zone).strftime("%H:%M")
-    words = {
-        "en": f"It was due at {at} ({timezone}), and nothing of it was seen.",
-        "zh": f"本应于 {at}（{timezone}）开始，但毫无动静。",
-    }
-    said = {"state": "missed", "sentence": words}
-    record = record_verdict(store, channel, run_id, night_date(due, zone), timezone, said)
-    publish(store, record)
-    announce(store, record)
-    return True
-
-
-def forget_missed(store: ObjectStore, channel: str, due: float, zone: tzinfo) -> bool:
-    """Take back that a night was missed: it has begun after all; whether it was said. Raises as `settle`."""
-    run_id, date = missed_id(due, zone), night_date(due, zone)
-    record = read_record(store, channel, run_id)
-    if record is None:
-        return False
-    row = Row(date=date, run_id=run_id, began=str(record["began"]), state="missed")
-    hide_row(store, channel, row)
-    store.delete(page_name(channel, row))
-    store.delete(record_name(channel, run_id))
-    return True
-
-
-def missed_id(due: float, zone: tzinfo) -> str:
-    """What stands in the place of a run's id where there was none."""
-    return datetime.fromtimestamp(due, zone).strftime(f"{MISSED}%Y%m%d-%H%M")

@@ -7,21 +7,30 @@ the channel next finds that (overdue.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.common.errors import DataError, wrong_in
 from yanmo.nights.changing import Values, change, read_document
-from yanmo.nights.night import BEGUN, Row, Words, finite, iso, plain, run_part, summed
+from yanmo.nights.night import (
+    BEGUN,
+    MOST_LINES,
+    MOST_OF_A_LINE,
+    Row,
+    Words,
+    finite,
+    iso,
+    plain,
+    run_part,
+)
 from yanmo.nights.places import record_name
-from yanmo.nights.prices import Prices
 from yanmo.store.objects import ObjectStore
 from yanmo.store.schema import utc_now
 
 SCHEMA = "yanmo.night/1"
 WORKING, DONE, PAUSED, FAILED, GIVEN_UP = "working", "done", "paused", "failed", "given up"
-_MOST_STAGES, _MOST_LINES, _MOST_OF_A_LINE = 40, 20, 800
+_MOST_STAGES = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,25 +46,8 @@ class StageEnd:
     key: str = ""
     """What it works on: its lease says whether it still does."""
     stage: str = ""
-    cost: Mapping[str, float | None] = field(default_factory=dict)
-    """Of the process that says so, up to now; empty where it only begins, or where another says it."""
-    gpus: float | None = None
-    """How many it holds; None where that is not known, or was said before."""
-    prices: Mapping[str, Any] = field(default_factory=dict)
-    """As far as it knows them (`Prices.to_dict`)."""
-    process: str = ""
-    """Its own name: the next one that begins the same tells that it was killed."""
-    survived: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class NightFound:
-    """What a verdict says of the night."""
-
-    row: Mapping[str, Any]
-    """As `record_verdict` takes it."""
-    page: Callable[[Values], str] | None = None
-    """The night's page; is given the night's record, whose serial stands in its head."""
+    seconds: float = 0.0
+    """How long the process that says so has worked; 0 where it only begins, or where another says it."""
 
 
 def record_end(
@@ -74,22 +66,14 @@ def record_end(
         values = _begun(values, channel, run_id, date, timezone)
         stages = dict(values["stages"])
         before = stages.get(end.task, {})
-        gpus = before.get("gpus") if end.gpus is None else end.gpus
-        spent = summed([before.get("cost", {}), _with_gpus(end.cost, gpus)])
-        is_lost = before.get("state") == WORKING and not end.cost and end.process != before.get("process")
-        values["prices"] = {**values.get("prices", {}), **end.prices}
         stages[end.task] = {
             "state": end.state,
             "stage": end.stage or end.task,
             "key": end.key or before.get("key", ""),
             "at": utc_now(),
             "sentence": vars(Words.of(vars(end.sentence))),
-            "lines": [plain(line, _MOST_OF_A_LINE) for line in end.lines[:_MOST_LINES]],
-            "survived": max(end.survived, int(before.get("survived", 0))),
-            "cost": spent,
-            "gpus": gpus,
-            "process": end.process,
-            "killed": int(before.get("killed", 0)) + is_lost,
+            "lines": [plain(line, MOST_OF_A_LINE) for line in end.lines[:MOST_LINES]],
+            "seconds": round(before.get("seconds", 0.0) + end.seconds, 1),
         }
         values["stages"] = dict(list(stages.items())[-_MOST_STAGES:])
         return _judged(values)
@@ -103,8 +87,7 @@ def record_verdict(
     """Enter what the night's verdict says, or what a person or the pipeline decided of it.
 
     Args:
-        found: some of `state`, `sentence`, `bits`, `gain`, `verse`, `genre`, `page` (see `Row`), and `total`,
-            what all that the model rests on cost.
+        found: some of `state`, `sentence`, `bits`, `gain`, `verse`, `genre`, `page` (see `Row`).
     """
 
     def with_verdict(values: Values) -> Values:
@@ -127,12 +110,6 @@ def _begun(values: Values, channel: str, run_id: str, date: str, timezone: str) 
     now = utc_now()
     said = {"channel": channel, "run_id": plain(run_id, 200), "date": date, "timezone": timezone}
     return {**said, "began": now, "changed": now, "state": BEGUN, "stages": {}}
-
-
-def _with_gpus(cost: Mapping[str, float | None], gpus: float | None) -> dict[str, float | None]:
-    """The cost with the hours of the GPUs that the process held."""
-    seconds = cost.get("seconds")
-    return {**cost, **({"gpu_hours": gpus * seconds / 3600} if gpus and seconds else {})}
 
 
 def _judged(values: Values) -> Values:
@@ -161,19 +138,10 @@ def row_of(values: Values) -> Row:
         ValueError, KeyError, TypeError: the record is damaged.
     """
     verdict, stages = values.get("verdict", {}), values["stages"]
-    own = _sentence(values)
-    row = Row.of({**verdict, **values, "sentence": own})
-    costs = [stage.get("cost", {}) for stage in stages.values()]
-    survived = sum(int(stage.get("survived", 0)) for stage in stages.values())
-    cost, prices = summed([*costs, verdict.get("cost", {})]), Prices.read(values.get("prices"))
-    money = prices.of(cost)
-    return replace(
-        row,
-        cost={**cost, **({} if money is None else {"money": money})},
-        currency=prices.currency,
-        whole=prices.of(verdict.get("total") or {}),
-        is_more=any(stage.get("killed") for stage in stages.values()),
-        survived=survived,
+    seconds = sum(float(stage.get("seconds", 0.0)) for stage in stages.values())
+    lines = _last(values)["lines"] if values["state"] in (GIVEN_UP, FAILED) else ()
+    return Row.of(
+        {**verdict, **values, "sentence": _sentence(values), "seconds": seconds, "lines": list(lines)}
     )
 
 
@@ -182,12 +150,15 @@ def _sentence(values: Values) -> dict[str, str]:
     verdict = values.get("verdict", {})
     if verdict.get("sentence"):
         return dict(verdict["sentence"])
+    said = _last(values).get("sentence", {})
+    return dict(said) if any(said.values()) else {"en": "It goes on.", "zh": "正在进行。"}
+
+
+def _last(values: Values) -> Values:
+    """What the stage said that ended last so as the run stands."""
     of_state = values["state"] if values["state"] in (GIVEN_UP, FAILED, PAUSED) else WORKING
     found = [stage for stage in values["stages"].values() if stage["state"] == of_state]
-    last = max(found, key=lambda stage: str(stage["at"]), default=None)
-    if last and any(last["sentence"].values()):
-        return dict(last["sentence"])
-    return {"en": "It goes on.", "zh": "正在进行。"}
+    return dict(max(found, key=lambda stage: str(stage["at"]), default={"lines": []}))
 
 
 def read_record(store: ObjectStore, channel: str, run_id: str) -> Values | None:
@@ -222,10 +193,8 @@ def _check_stage(stage: Values) -> None:
     iso(stage["at"])
     if not all(isinstance(line, str) for line in stage["lines"]):
         raise ValueError("a line is no text")
-    if any(finite(used) is None for used in stage["cost"].values() if used is not None):
-        raise ValueError("a cost is no number")
-    if not all(isinstance(stage.get(name, 0), int) for name in ("survived", "killed")):
-        raise ValueError("a count is no number")
+    if finite(stage["seconds"]) is None:
+        raise ValueError("the time is no number")
 
 
 def _check_texts(values: Values, *names: str) -> None:

@@ -1,91 +1,32 @@
-"""Where a team hears of its nights: from the environment, or from files of the Secret that names the store.
+"""What a team says of its nights: from the environment, or from files of the Secret that names the store.
 
-    YANMO_WEBHOOK_URL      webhook_url       address that a line is sent to; whoever has it may write there
-    YANMO_WEBHOOK_SECRET   webhook_secret    what DingTalk's robots are signed with
-    YANMO_WEBHOOK_SHAPE    webhook_shape     slack, dingtalk or json; by default the address says it
-    YANMO_PAGES_URL        pages_url         where a browser finds what lies in the store: https://...
-    YANMO_TIMEZONE         timezone          the team's zone, for dates
-    YANMO_GPU_HOUR_PRICE   gpu_hour_price    what a GPU costs that is held for an hour
-    YANMO_CPU_HOUR_PRICE   cpu_hour_price    what a core costs that computes for an hour
-    YANMO_KWH_PRICE        kwh_price         what a kWh costs
-    YANMO_CURRENCY         currency          what these are in, such as CNY
-
-No address or secret is an option, so that none reaches a manifest, a log, a run form, or a list of processes.
-They are read at every use, so that a rotated Secret is seen.
+YANMO_PAGES_URL        pages_url         where a browser finds what lies in the store: https://...
+YANMO_TIMEZONE         timezone          the team's zone, for dates
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import os
-from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
-from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from yanmo.nights.prices import Prices
+from yanmo.nights.places import index_page
 from yanmo.store.mounted import mounted
+from yanmo.store.objects import ObjectStore
 
 log = logging.getLogger(__name__)
-SHAPES = ("slack", "dingtalk", "json")
-_HOSTS = {"hooks.slack.com": "slack", "oapi.dingtalk.com": "dingtalk", "api.dingtalk.com": "dingtalk"}
-VARIABLES = {
-    "url": ("YANMO_WEBHOOK_URL", "webhook_url"),
-    "secret": ("YANMO_WEBHOOK_SECRET", "webhook_secret"),
-    "shape": ("YANMO_WEBHOOK_SHAPE", "webhook_shape"),
-    "pages": ("YANMO_PAGES_URL", "pages_url"),
-    "timezone": ("YANMO_TIMEZONE", "timezone"),
-    "gpu_hour_price": ("YANMO_GPU_HOUR_PRICE", "gpu_hour_price"),
-    "cpu_hour_price": ("YANMO_CPU_HOUR_PRICE", "cpu_hour_price"),
-    "kwh_price": ("YANMO_KWH_PRICE", "kwh_price"),
-    "currency": ("YANMO_CURRENCY", "currency"),
-}
+VARIABLES = {"pages": ("YANMO_PAGES_URL", "pages_url"), "timezone": ("YANMO_TIMEZONE", "timezone")}
 """What is read -> variable, and file of a mounted Secret."""
-_PRICES = ("gpu_hour_price", "cpu_hour_price", "kwh_price")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Webhook:
-    """Where a line is sent; its address and secret are in no text of it."""
-
-    url: str = field(repr=False)
-    shape: str
-    secret: str = field(default="", repr=False)
-
-    @property
-    def host(self) -> str:
-        """The server, which is no secret."""
-        return urlsplit(self.url).hostname or "?"
+def index_address(store: ObjectStore, channel: str) -> str:
+    """Where a person finds the index: in a browser if somebody said where, else in the store."""
+    return f"{_pages_url() or store.uri}/{index_page(channel)}"
 
 
-def webhook() -> Webhook | None:
-    """Where a line is sent; None where nobody has said so.
-
-    Raises:
-        ValueError: what was said cannot be; the text holds nothing of the address.
-    """
-    url = _said("url")
-    if not url:
-        return None
-    variable = VARIABLES["url"][0]
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 raises where it is none
-    except ValueError:
-        raise ValueError(f"{variable} is no address") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or not _is_address(url):
-        raise ValueError(f"{variable} is no address: expected https://HOST/PATH")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError(f"{variable} has a user or a password, which are not sent; put a token in its path")
-    shape = _said("shape") or _HOSTS.get(parts.hostname, "json")
-    if shape not in SHAPES:
-        raise ValueError(f"{VARIABLES['shape'][0]}: expected {', '.join(SHAPES)}")
-    return Webhook(url=url, shape=shape, secret=_said("secret"))
-
-
-def pages_url() -> str:
+def _pages_url() -> str:
     """Where a browser finds the store's objects, without a last slash; "" where nobody has said so."""
     url = _said("pages").rstrip("/")
     try:
@@ -93,7 +34,8 @@ def pages_url() -> str:
         is_good = parts.scheme in ("http", "https") and parts.hostname and parts.username is None
     except ValueError:
         is_good = False
-    if url and not (is_good and _is_address(url) and not parts.query and not parts.fragment):
+    is_plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= 2000
+    if url and not (is_good and is_plain and not parts.query and not parts.fragment):
         log.warning("%s is not used: expected https://HOST/PATH, without a user", VARIABLES["pages"][0])
         return ""
     return url
@@ -107,33 +49,6 @@ def team_zone() -> tuple[str, tzinfo]:
     except (KeyError, ValueError, OSError):
         log.warning("%s: this machine knows no zone %.40r; dates are of UTC", VARIABLES["timezone"][0], name)
         return "UTC", UTC
-
-
-def prices_of(options: Any = None) -> Prices:
-    """What hours and energy cost: by the options, where they say so, else as above.
-
-    Args:
-        options: may have `gpu_hour_price`, `cpu_hour_price`, `kwh_price` and `currency`.
-    """
-    given = {name: getattr(options, name, 0.0) or _price(name) for name in _PRICES}
-    named = {name.removesuffix("_price"): value for name, value in given.items()}
-    return Prices.read({**named, "currency": getattr(options, "currency", "") or _said("currency")})
-
-
-def _price(name: str) -> float:
-    said = _said(name)
-    try:
-        price = float(said or 0.0)
-    except ValueError:
-        price = math.nan
-    if not 0 <= price < math.inf:
-        log.warning("%s is not used: expected a price, a number from 0", VARIABLES[name][0])
-        return 0.0
-    return price
-
-
-def _is_address(url: str) -> bool:
-    return url.isascii() and url.isprintable() and " " not in url and len(url) <= 2000
 
 
 def _said(what: str) -> str:

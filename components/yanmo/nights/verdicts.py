@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from yanmo.common.errors import DataError
-from yanmo.nights.night import COSTS, LINES_OF_A_VERSE, MOST_OF_A_VERSE, finite
-from yanmo.store.manifest import Reference
-from yanmo.store.objects import ObjectStore
-from yanmo.store.output import find_output, open_reference, read_json
+from yanmo.nights.night import LINES_OF_A_VERSE, MOST_OF_A_VERSE
 
 
 def found_of(report: Mapping[str, Any], verses: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -28,31 +24,4 @@ def found_of(report: Mapping[str, Any], verses: Sequence[tuple[str, str]]) -> di
         "gain": (verdict.get("gain") or {}).get("share"),
         "verse": "\n".join(lines)[:MOST_OF_A_VERSE],
         "genre": genre,
-        "total": _total(report),
     }
-
-
-def total_in(store: ObjectStore, verdict: Reference) -> dict[str, float | None] | None:
-    """What all that a judged model rests on cost, by the names in `COSTS`; None where nobody knows."""
-    try:
-        return _total(read_json(open_reference(store, verdict), "report.json"))
-    except (DataError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _total(report: Mapping[str, Any]) -> dict[str, float | None]:
-    return {name: finite(report["cost"]["total"].get(name)) for name in COSTS}
-
-
-def found_in(store: ObjectStore, key: str) -> dict[str, Any] | None:
-    """The same of the verdict that is committed under `key`; None where there is none that can be read."""
-    try:
-        output = find_output(store, "promote", key)
-        if output is None:
-            return None
-        report = read_json(output, "report.json")
-        genres = report["samples"]["genres"]
-        verses = [(genre, str(texts[0]["text"])) for genre, texts in genres.items() if texts]
-        return found_of(report, verses)
-    except (DataError, KeyError, TypeError, IndexError, AttributeError):
-        return None

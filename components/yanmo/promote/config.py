@@ -16,8 +16,8 @@ from yanmo.stage.declaration import Stage
 class PromoteConfig(StageOptions, group="promote"):
     """Compare a challenger with the champion, write verdict and page, promote the better model.
 
-    `yanmo promote history` shows a channel's champions and who waits, `yanmo promote rollback` brings one
-    back; `yanmo promote approve` and `yanmo promote reject` decide about a model that --hold keeps waiting.
+    `yanmo promote history` shows a channel's champions, `yanmo promote rollback` brings one back, and
+    `yanmo promote set` makes a judged model champion by hand, such as one that --hold kept waiting.
     """
 
     challenger: str = input_ref("evaluation of the new model", stages=("evaluate",))
@@ -105,16 +105,9 @@ class PromoteConfig(StageOptions, group="promote"):
 
     hold: bool = opt(
         False,
-        "let a model that wins wait for a person instead of promoting it: yanmo promote approve, or reject",
+        "leave the champion pointer where it is though the model wins; a person moves it: yanmo promote set",
         kind="environment",
         often=True,
-    )
-    hold_days: float = opt(
-        14.0,
-        "how long it waits, days; then its comparison is too old to approve, and gc may take it",
-        kind="environment",
-        above=0,
-        most=3650,
     )
 
     def __post_init__(self) -> None:

@@ -38,17 +38,6 @@ METRICS = (
         final=True,
     ),
     Metric(
-        name="held",
-        help="Models of the channel that won and wait for a person to approve or reject them",
-        zh="本频道中已胜出、等待人工批准或否决的模型数",
-    ),
-    Metric(
-        name="held_since_timestamp_seconds",
-        help="Unix time since which the oldest of these waits",
-        zh="其中最久者开始等待的 Unix 时间",
-        still="gone",
-    ),
-    Metric(
         name="champion_since_timestamp_seconds",
         help="Unix time since which the channel has its champion",
         zh="频道现任冠军晋升的 Unix 时间",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import logging
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +17,6 @@ from yanmo.promote.gate.guards import found
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion_records import last_record
 from yanmo.promote.metrics import OUTCOMES
-from yanmo.store.channel.held import read_held
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +61,6 @@ def show_metrics(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any
             for genre, cell in column["rows"].items():
                 if cell["value"] is not None:
                     telemetry.set("bits_per_character", cell["value"], model=model, genre=genre)
-    _show_waiting(run)
     try:
         record = last_record(run.store, run.options.channel)
     except DataError as error:  # a figure must not undo a verdict
@@ -72,16 +69,3 @@ def show_metrics(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any
     if record:
         since = datetime.datetime.fromisoformat(record.champion_since)
         telemetry.set("champion_since_timestamp_seconds", since.timestamp())
-
-
-def _show_waiting(run: PromoteRun) -> None:
-    """How many models of the channel wait for a person, and since when."""
-    try:
-        waiting = read_held(run.store, run.options.channel).open(time.time())
-    except DataError as error:
-        log.warning("who waits to be approved is not shown: %s", error)
-        return
-    run.telemetry.set("held", len(waiting))
-    if waiting:
-        since = min(datetime.datetime.fromisoformat(entry.held_at).timestamp() for entry in waiting)
-        run.telemetry.set("held_since_timestamp_seconds", since)

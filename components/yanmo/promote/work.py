@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import posixpath
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -13,8 +12,6 @@ from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault
 from yanmo.formats.stage_cost import Span
-from yanmo.nights.places import held_page_name
-from yanmo.nights.record import NightFound
 from yanmo.nights.verdicts import found_of
 from yanmo.options.fields import by_kind
 from yanmo.promote.config import PromoteConfig
@@ -34,7 +31,7 @@ from yanmo.promote.gate.nights import recipe_of, with_tonight
 from yanmo.promote.gate.noise import goes_on, noise_of
 from yanmo.promote.gate.rules import ABOUT_ONE, first_champion, judge
 from yanmo.promote.gate.sentences import replaces
-from yanmo.promote.gate.verdict import VERDICT_SCHEMA, Decision, Evidence, Rules, Verdict, Words
+from yanmo.promote.gate.verdict import VERDICT_SCHEMA, Evidence, Rules, Verdict, Words
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion import (
     CHAMPION,
@@ -45,14 +42,12 @@ from yanmo.promote.history.champion import (
     named,
     settle,
 )
-from yanmo.promote.history.holding import decision_of, hold, place_of, withdraw
-from yanmo.promote.history.told_night import about_row, found_row, held_row
+from yanmo.promote.history.champion_records import shown_time
 from yanmo.promote.page.ancestors import verdict_command
 from yanmo.promote.page.cost import Judging
 from yanmo.promote.run_metrics import run_metrics, show_metrics
 from yanmo.stage.cost import cpu_seconds
 from yanmo.stage.stage_run import Finish
-from yanmo.store.channel.held import Entry, read_held
 from yanmo.store.commit import Result
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
@@ -95,19 +90,10 @@ def work(run: PromoteRun) -> Result:
     run.attempt.write("verdict.json", _json(_verdict_record(run, verdict, challenger, champion)))
     run.attempt.write("report.json", _json(report), role="record")
     run.attempt.write("summary.txt", summary_text(report, run.options.seed), role="record")
-    decided_on = _decided_on(run) if verdict.promote and run.options.hold else ""
-    later = f"yanmo promote history {place_of(run.store, run.options.channel)}" if verdict.promote else ""
-    page = render(report, decided_on=decided_on, later=later)
-    run.attempt.write("report.html", page, role="record")
+    run.attempt.write("report.html", render(report), role="record")
     return Result(
         counts={"promote": str(verdict.promote).lower()}, metadata={"sentence": verdict.sentence.en}
     )
-
-
-def _decided_on(run: PromoteRun) -> str:
-    """Where the page that is kept with a verdict leads to: the one that says how a person decided."""
-    here = f"cas/promote/{run.key}/{run.attempt.id}"
-    return posixpath.relpath(held_page_name(run.options.channel, run.key), here)
 
 
 def _parts(run: PromoteRun, champion: Evaluation | None) -> list[Output]:
@@ -210,30 +196,24 @@ def _replaces(run: PromoteRun) -> dict[str, str]:
 
 def finish(run: PromoteRun, output: Output) -> Finish:
     """Move the champion pointer if the verdict says so; the same for a verdict made now or before."""
-    from yanmo.promote.history.decision_pages import show_decision, tell_waiting
     from yanmo.promote.page.about_the_run import about_the_run, with_words
 
     verdict = read_json(output, "verdict.json")
-    promoted, entry = _promoted(run, output, verdict)
+    promoted, is_held = _promoted(run, output, verdict)
     report = read_json(output, "report.json")
     show_metrics(run, verdict, report, promoted)
     model = open_evaluation(run.input("challenger")).model
     _no_longer_unfinished(run, model)
     sentence: str = verdict["sentence"]["en"]
-    decision: Decision | None = None
     page: str | Path = output.path("report.html")
-    if entry is not None:
-        champion = read_pointer(run.store, run.options.channel, CHAMPION)
-        decision = decision_of(entry, champion, run.store.clock(), place_of(run.store, run.options.channel))
-        log.log(logging.INFO if promoted else logging.WARNING, "%s", decision.words.en)
-        sentence, page = f"{decision.words.en} {sentence}", _page_with(page, report, decision)
-        show_decision(run.store, run.options.channel, entry.model)
-    if promoted:
-        tell_waiting(run.store, run.options.channel, but=model.reference)
+    held = _held(run, model) if is_held else None
     about = about_the_run(run.store, run.options.channel, run.options.run_id, model)
-    if about is not None:
-        text = page if isinstance(page, str) else page.read_text(encoding="utf-8")
-        sentence, page = f"{about.en} {sentence}", with_words(text, about)
+    for words in (held, about):
+        if words is not None:
+            text = page if isinstance(page, str) else page.read_text(encoding="utf-8")
+            sentence, page = f"{words.en} {sentence}", with_words(text, words)
+    if held is not None:
+        log.warning("%s", held.en)
     return Finish(
         parameters={"promoted": str(promoted).lower(), "result": sentence},
         artifacts={
@@ -242,35 +222,44 @@ def finish(run: PromoteRun, output: Output) -> Finish:
             **_champion(run.store, run.options.channel),
         },
         metadata={"metrics": run_metrics(report, promoted)},
-        night=_night(run, output, report, decision, about),
+        night=_night(run, output, report, held, about),
+    )
+
+
+def _held(run: PromoteRun, model: Output) -> Words:
+    """That a winner waits for a person, and what makes it champion."""
+    place = f"--store {run.store.uri} --channel {run.options.channel}"
+    command = f"yanmo promote set train/{model.manifest.key[:12]} {place} --why ..."
+    return Words(
+        f"Held: the champion stays as it is until a person moves it: {command}",
+        f"待人决定：在有人移动之前，冠军不变：{command}",
     )
 
 
 def _night(
-    run: PromoteRun,
-    output: Output,
-    report: dict[str, Any],
-    decision: Decision | None,
-    about: Words | None,
-) -> NightFound:
-    """What the channel's pages of nights say of this verdict.
+    run: PromoteRun, output: Output, report: dict[str, Any], held: Words | None, about: Words | None
+) -> dict[str, Any]:
+    """What the channel's index of nights says of this verdict.
 
     Args:
-        decision: how the model waits for a person, or how one decided.
+        held: that the model waits for a person.
         about: what the run was about.
     """
-    from yanmo.promote.page.about_the_run import with_words
-    from yanmo.promote.page.rendering import render
     from yanmo.promote.page.summary import chosen_verses
 
     row = found_of(report, chosen_verses(report["samples"], run.options.seed))
-    if decision is not None and decision.state != "approved":
-        row = held_row(row, decision)
+    row["page"] = f"cas/promote/{output.manifest.key}/{output.manifest.attempt}/report.html"
+    before = held or about
+    if held is not None:
+        row["state"] = "held"
     elif output.manifest.run_id not in ("", run.options.run_id):
-        row = found_row(row, output, about)
-    elif about is not None:
-        row = about_row(row, about)
-    return NightFound(row=row, page=lambda night: with_words(render(report, decision, night), about))
+        at = shown_time(output.manifest.created_at)
+        row["state"] = "nothing new"
+        before = about or Words(f"Nothing new to judge since {at}.", f"自 {at} 起没有新的可判。")
+    if before is not None:
+        said = row["sentence"]
+        row["sentence"] = {"en": f"{before.en} {said['en']}", "zh": f"{before.zh}{said['zh']}"}
+    return row
 
 
 def _no_longer_unfinished(run: PromoteRun, model: Output) -> None:
@@ -300,24 +289,11 @@ def _champion(store: ObjectStore, channel: str) -> dict[str, str]:
     return {"champion": champion.to_json()} if champion else {}
 
 
-def _page_with(page: str | Path, report: dict[str, Any], decision: Decision) -> str | Path:
-    """The page that says how a person decided; the one kept with the verdict says what the gate found."""
-    from jinja2 import UndefinedError
-
-    from yanmo.promote.page.rendering import render
-
-    try:
-        return render(report, decision)
-    except UndefinedError as error:  # of another version, which knew less
-        log.warning("the page does not say how a person decided: %s", error)
-        return page
-
-
-def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple[bool, Entry | None]:
-    """Whether the challenger is champion when this returns, and how it waits or was decided about."""
+def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple[bool, bool]:
+    """Whether the challenger is champion when this returns, and whether it won and waits for a person."""
     if run.options.dry_run:
         log.info("dry run, nothing moved. %s", verdict["sentence"]["en"])
-        return False, None
+        return False, False
     store, channel, evaluation = run.store, run.options.channel, run.input("challenger")
     promotion = Promotion(
         model=open_evaluation(evaluation).model,
@@ -331,46 +307,20 @@ def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple
         record = settle(store, channel, promotion)
         _keep_writing(run, promotion.model.reference)
         log.info("%s is already champion of channel %r since %s", promotion.model, channel, record.since)
-        return True, _approved(run, promotion)
+        return True, False
     log.info("%s", verdict["sentence"]["en"])
-    if not verdict["promote"]:
-        if withdraw(store, channel, promotion.model, verdict["sentence"]["en"]):
-            from yanmo.promote.history.decision_pages import tell_decision
-
-            tell_decision(store, channel, promotion.model.reference)
-        return False, None
-    if run.options.hold:
-        return False, _held(run, promotion, verdict)
+    if not verdict["promote"] or run.options.hold:
+        return False, bool(verdict["promote"])
     try:
         record = make_champion(store, channel, promotion)
     except EnvironmentFault as error:
         raise EnvironmentFault(
-            f"{error}. The verdict is kept and no pointer was moved: with --hold the model waits for a "
-            f"person who may write pointers/{channel}/ (docs/approval.md)"
+            f"{error}. The verdict is kept and no pointer was moved: with --hold the pointer stays for a "
+            f"person who may write pointers/{channel}/ and runs yanmo promote set (docs/promote.md)"
         ) from error
     log.info("%s is champion of channel %r (number %d)", promotion.model, channel, record.number)
     _keep_writing(run, promotion.model.reference)
-    return True, None
-
-
-def _approved(run: PromoteRun, promotion: Promotion) -> Entry | None:
-    """How a person approved this verdict; None where nobody did."""
-    entry = read_held(run.store, run.options.channel).of(promotion.model.content_digest)
-    is_this = entry is not None and entry.verdict == promotion.verdict.reference
-    is_approved = entry is not None and entry.state in ("approved", "signed")
-    return dataclasses.replace(entry, state="approved") if entry and is_this and is_approved else None
-
-
-def _held(run: PromoteRun, promotion: Promotion, verdict: dict[str, Any]) -> Entry:
-    return hold(
-        run.store,
-        run.options.channel,
-        promotion,
-        sentence=verdict["sentence"]["en"],
-        writing=run.inputs["writing"],
-        run_id=run.options.run_id,
-        days=run.options.hold_days,
-    )
+    return True, False
 
 
 def _keep_writing(run: PromoteRun, model: Reference) -> None:

@@ -123,13 +123,13 @@ def _ended(
         if why:
             last_words(stage, ending, why, again)
         return ending
-    except KeyboardInterrupt as error:
+    except KeyboardInterrupt:
         log.warning("interrupted; the same command starts it again")
-        Teller(stage.name, options, started).stopped(error)
+        Teller(stage.name, options, started).stopped()
         return 128 + signal.SIGINT
     except SystemExit as error:  # SIGTERM
         last_words(stage, int(error.code or 0), "asked to stop", again)
-        Teller(stage.name, options, started).stopped(error)
+        Teller(stage.name, options, started).stopped()
         raise
     except Exception as error:
         ending = failed(stage, error, again, options.run_id)
@@ -230,8 +230,8 @@ def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: Exe
             forget_cards(run.store, run.stage.name, run.key)
         run.telemetry.state("handing_over")
         shown = steps.finish(run, output) if steps.finish else Finish()
-        parts = hand_over(run, output, shown, outputs)
-        run.teller.done(run.store, output, parts, shown.night)
+        hand_over(run, output, shown, outputs)
+        run.teller.done(run.store, output, shown.night)
     else:
         run.telemetry.state("paused")
         if not run.pause.is_planned:  # asked to stop: whoever asked waits
@@ -322,7 +322,7 @@ def _build(
     """What the work gives back; its options, cost and metrics are recorded beside it."""
     run.attempt = attempt
     run.telemetry.state("working")
-    run.teller.begins(run.store, run.key, run.options)
+    run.teller.begins(run.store, run.key)
     resolved = by_kind(run.options, "semantic", "execution")
     attempt.write("config.yaml", dump_yaml(resolved), role="record")
     earlier = read_cards(run.store, run.stage.name, run.key)

@@ -6,23 +6,20 @@ that is run by hand, a sweep, a dry run, or one of several ranks that is not the
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
-import uuid
 from collections.abc import Mapping
+from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
 from yanmo.nights.night import Words, night_date
 from yanmo.nights.overdue import tell_earlier
-from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, NightFound, StageEnd
-from yanmo.nights.settings import prices_of, team_zone
-from yanmo.nights.spending import faults, gpus_held, spent
+from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, StageEnd
+from yanmo.nights.settings import team_zone
 from yanmo.nights.telling import Run, tell_begin, tell_end, tell_verdict
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
 from yanmo.options.time_zone import zone_of
-from yanmo.stage.cost import cpu_seconds
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output
@@ -31,12 +28,6 @@ from yanmo.store.runs.failure_card import Card
 from yanmo.store.runs.unfinished import GivenUp
 
 log = logging.getLogger(__name__)
-
-
-@functools.cache
-def _this_process() -> str:
-    """A name that no other process has, in whichever pod."""
-    return uuid.uuid4().hex[:12]
 
 
 def is_of_a_night(options: StageOptions) -> bool:
@@ -62,26 +53,16 @@ class Teller:
         part = options.pointer.removesuffix("_evaluation") if stage == "evaluate" else ""
         self._task = f"{stage}-{part}" if part and part != stage else stage
         self._key = ""
-        self._gpus: float | None = None
-        """As far as this one knows it; the record remembers what another said."""
 
-    def begins(self, store: ObjectStore, key: str = "", options: StageOptions | None = None) -> None:
-        """The work begins.
-
-        Args:
-            options: settled ones, where the machine decided about some.
-        """
+    def begins(self, store: ObjectStore, key: str = "") -> None:
+        """The work begins."""
         self._key = key
-        self._gpus = gpus_held(options or self._options, ())
         if self._is_on:
             work = StageEnd(
                 task=self._task,
                 stage=self._stage,
                 state=WORKING,
                 key=key,
-                gpus=self._gpus,
-                prices=prices_of(self._options).to_dict(),
-                process=_this_process(),
             )
             tell_begin(self._run(store), work)
 
@@ -89,22 +70,17 @@ class Teller:
         """The night itself begins: it is shown."""
         if self._is_on:
             run = self._run(store)
-            tell_end(run, self._end(DONE), by_chat=False)
+            tell_end(run, self._end(DONE))
             tell_earlier(run)
 
-    def done(
-        self, store: ObjectStore, output: Output, parts: Mapping[str, Output], found: NightFound | None
-    ) -> None:
-        """The output is there and handed over; `found` is what a verdict says of the night."""
+    def done(self, store: ObjectStore, output: Output, found: Mapping[str, Any] | None) -> None:
+        """The output is there and handed over; `found` is what a verdict says of the run."""
         if not self._is_on:
             return
-        made = [one for one in (output, *parts.values()) if one.manifest.run_id == self._options.run_id]
-        survived = faults(output) if output in made else 0
-        end = self._end(DONE, key=output.manifest.key, made=made, survived=survived)
         run = self._run(store)
-        tell_end(run, end, by_chat=False)
+        tell_end(run, self._end(DONE, key=output.manifest.key))
         if found is not None:
-            tell_verdict(run, found.row, found.page)
+            tell_verdict(run, found)
 
     def paused(self, store: ObjectStore, paused: PausedOutput) -> None:
         """The work is saved, and goes on in another run."""
@@ -130,13 +106,12 @@ class Teller:
         if store is not None:
             tell_end(self._run(store), self._end(state, words, lines=tuple(card.lines())))
 
-    def stopped(self, error: BaseException) -> None:
-        """A signal ended the process: whoever sent it waits, and no line is sent to those who did not."""
+    def stopped(self) -> None:
+        """A signal ended the process."""
         task = self._task
         words = Words(f"{task} was asked to stop, and can be run again.", f"{task} 被要求停止，可再次运行。")
         if self._is_on and (store := self._store()) is not None:
-            end = self._end(FAILED, words)
-            tell_end(self._run(store), end, by_chat=isinstance(error, SystemExit))
+            tell_end(self._run(store), self._end(FAILED, words))
 
     def _store(self) -> ObjectStore | None:
         """The store of the options; None where it cannot be opened, which may be what ended the stage."""
@@ -153,10 +128,7 @@ class Teller:
         *,
         lines: tuple[str, ...] = (),
         key: str = "",
-        made: list[Output] | None = None,
-        survived: int = 0,
     ) -> StageEnd:
-        seconds = time.monotonic() - self._started
         return StageEnd(
             task=self._task,
             stage=self._stage,
@@ -164,11 +136,7 @@ class Teller:
             sentence=sentence or Words(),
             lines=lines,
             key=key or self._key,
-            cost=spent(seconds, cpu_seconds(), made or []) if self._is_on else {},
-            gpus=gpus_held(None, made) or self._gpus if made else self._gpus,
-            prices=prices_of(self._options).to_dict(),
-            process=_this_process(),
-            survived=survived,
+            seconds=time.monotonic() - self._started,
         )
 
     def _run(self, store: ObjectStore) -> Run:

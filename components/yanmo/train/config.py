@@ -12,7 +12,6 @@ from yanmo.options.fields import flag, input_ref
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.train.metrics.declared import METRICS
-from yanmo.train.options.budget_options import BudgetOptions
 from yanmo.train.options.continued_options import ContinuedOptions
 from yanmo.train.options.data_options import DataOptions
 from yanmo.train.options.head_options import FrequentPlan, HeadOptions
@@ -44,7 +43,6 @@ class TrainConfig(
     CheckpointOptions,
     HealthOptions,
     HoursOptions,
-    BudgetOptions,
     StageOptions,
 ):
     """Train a language model on a token cache, with DeepSpeed, one rank per device, and exact resume."""

@@ -35,8 +35,6 @@ class Hours:
     """Time of day, HH:MM."""
     max_seconds: float = 0.0
     timezone: str = "UTC"
-    budget: tuple[float, str] = (float("inf"), "")
-    """When a budget is spent, Unix seconds, and which one, in words."""
 
     def __post_init__(self) -> None:
         zone_of(self.timezone)
@@ -164,8 +162,6 @@ class TimeWindows:
         hours, found = self._hours, list[tuple[float, Then, str]]()
         if hours.max_seconds:
             found.append((self._began + hours.max_seconds, "paused", f"--max-seconds {hours.max_seconds:g}"))
-        if hours.budget[1]:
-            found.append((hours.budget[0], "paused", hours.budget[1]))
         if hours.stop_at:
             at = next_time(wall_time(hours.stop_at, "--stop-at"), self._zone, self._began)
             found.append((at, "paused", f"--stop-at {hours.stop_at} {hours.timezone}"))

@@ -1,4 +1,4 @@
-"""Nights that nobody ended: a killed process, a kill between two writes, a night that never began."""
+"""Nights that nobody ended: a killed process, a kill between two writes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from conftest import VERDICT, end_of, run_of, text_of
 
 from yanmo.nights.changing import change
-from yanmo.nights.overdue import forget_missed, settle, tell_missed
+from yanmo.nights.index import rows_shown
+from yanmo.nights.overdue import settle
 from yanmo.nights.places import record_name
-from yanmo.nights.publishing import rows_shown
 from yanmo.nights.record import SCHEMA, record_verdict
 from yanmo.nights.telling import tell_begin, tell_end
 from yanmo.store.objects import ObjectStore
@@ -25,7 +24,6 @@ from yanmo.store.runs.in_use import lease_name
 from yanmo.store.runs.lease import Lease
 
 KEY = "ab" * 32
-SHANGHAI = ZoneInfo("Asia/Shanghai")
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -53,8 +51,8 @@ def state(store: ObjectStore) -> str:
 
 
 def begun(store: ObjectStore) -> None:
-    tell_end(run_of(store), end_of("resolve"), by_chat=False)
-    tell_begin(run_of(store), end_of("train", "working", key=KEY, cost={}))
+    tell_end(run_of(store), end_of("resolve"))
+    tell_begin(run_of(store), end_of("train", "working", key=KEY, seconds=0.0))
 
 
 def test_a_training_killed_with_9_is_found_by_the_next_that_looks(store: ObjectStore, tmp_path: Path) -> None:
@@ -71,7 +69,7 @@ def test_a_training_killed_with_9_is_found_by_the_next_that_looks(store: ObjectS
     assert settle(store, "nightly") == 1
     row = rows_shown(store, "nightly")[0]
     assert row.state == "failed" and "train ended without a word: its process was killed" in row.sentence.en
-    assert "its process was killed" in text_of(store, "nights/nightly/2026-11-23-run-1.html")
+    assert "its process was killed" in text_of(store, "nights/nightly/index.html")
     assert settle(store, "nightly") == 0, "said once"
 
 
@@ -98,7 +96,7 @@ def test_a_lease_of_another_machine_is_dead_when_it_is_silent(store: ObjectStore
 
 
 def test_a_night_that_waits_for_a_node_is_given_half_a_day(store: ObjectStore) -> None:
-    tell_end(run_of(store), end_of("resolve"), by_chat=False)
+    tell_end(run_of(store), end_of("resolve"))
     age(store, 11)
     assert settle(store, "nightly") == 0 and state(store) == "begun"
     age(store, 13)
@@ -113,16 +111,3 @@ def test_an_index_that_is_behind_its_record_is_mended(store: ObjectStore) -> Non
     record_verdict(store, "nightly", "run-1", "2026-11-23", "UTC", VERDICT)
     assert state(store) == "begun"
     assert settle(store, "nightly") == 1 and state(store) == "promoted"
-
-
-def test_a_night_that_never_began_is_shown_and_taken_back_when_it_begins(store: ObjectStore) -> None:
-    due = 1795438800.0  # 2026-11-23 21:00 in Shanghai
-    assert tell_missed(store, "nightly", due, SHANGHAI, "Asia/Shanghai")
-    assert not tell_missed(store, "nightly", due, SHANGHAI, "Asia/Shanghai"), "no news"
-    row = rows_shown(store, "nightly")[0]
-    assert (row.date, row.state, row.run_id) == ("2026-11-23", "missed", "missed-20261123-2100")
-    assert "It was due at 21:00 (Asia/Shanghai)" in text_of(store, f"nights/nightly/{row.name}.html")
-    assert "缺" in text_of(store, "nights/nightly/index.html")
-    assert forget_missed(store, "nightly", due, SHANGHAI) and not rows_shown(store, "nightly")
-    assert not forget_missed(store, "nightly", due, SHANGHAI)
-    assert [info.name for info in store.list("nights") if "missed" in info.name] == []

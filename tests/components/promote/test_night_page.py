@@ -1,10 +1,8 @@
-"""A verdict on the pages of nights: its figures in the index, the report as the night's page."""
+"""A verdict on the index of nights: its figures, and the way to its page."""
 
 from __future__ import annotations
 
-import re
-
-from yanmo.nights.publishing import rows_shown
+from yanmo.nights.index import rows_shown
 
 
 def promote(stage, run_id, *more):
@@ -21,24 +19,10 @@ def test_a_verdict_is_on_the_index_with_its_page(stage):
     assert first.verse == "床前明月光\n疑是地上霜" and first.genre == "诗"
     assert abs(first.bits - 8.0) < 0.1 and first.gain is None and second.gain < 0
     assert first.sentence.en.startswith("Promoted") and first.sentence.zh
-    page = stage.store.read(f"nights/dev/{first.name}.html")[0].decode()
-    assert "Rules of promotion" in page and 'href="index.html"' in page
-    assert 'href="index.html"' not in stage.written("report.html"), "the report by itself leads nowhere"
-
-
-def test_what_the_night_and_its_model_cost_is_on_the_nights_page_alone(stage, monkeypatch):
-    monkeypatch.setenv("YANMO_CPU_HOUR_PRICE", "3600")
-    monkeypatch.setenv("YANMO_CURRENCY", "CNY")
-    stage.evaluate(stage.model(1), 8.0)
-    promote(stage, "run-1")
-    [row] = rows_shown(stage.store, "dev")
-    tonight, whole = row.cost["money"], row.whole
-    assert tonight > 0 and whole > 0
-    page = stage.store.read(f"nights/dev/{row.name}.html")[0].decode()
-    assert "Cost of this night" in page and f">{tonight:.2f} CNY</dd>" in page
-    assert f"<b>{whole:.2f} CNY</b>" in page
-    report = stage.written("report.html")
-    assert "CNY" not in report and "this night" not in report, "prices are of no output"
+    index = stage.store.read("nights/dev/index.html")[0].decode()
+    for row in (first, second):
+        assert f'href="../../{row.page}"' in index
+        assert "Rules of promotion" in stage.store.read(row.page)[0].decode()
 
 
 def test_a_verdict_found_again_keeps_its_row(stage):
@@ -59,56 +43,11 @@ def test_a_dry_run_and_a_verdict_by_hand_are_no_nights(stage):
     assert not list(stage.store.list("nights"))
 
 
-def test_a_model_that_is_held_waits_on_the_index_until_a_person_decides(stage):
+def test_a_winner_that_is_held_is_on_the_index_with_what_makes_it_champion(stage):
     stage.evaluate(stage.model(1), 8.0)
     promote(stage, "run-1", "--hold")
     [row] = rows_shown(stage.store, "dev")
-    assert row.state == "held" and row.sentence.en.startswith("Held for approval until ")
-    model = stage.pointer("evaluate") and stage.pointer("train").key
-    assert stage.tool("approve", f"train/{model}", "--who", "li", "--why", "reads well", "--yes") == 0
-    [row] = rows_shown(stage.store, "dev")
-    assert row.state == "promoted"
-    assert re.match(
-        r"Approved by li, 20.+ UTC: reads well\. It became champion\. Promoted: ", row.sentence.en
-    )
-    page = stage.store.read(f"nights/dev/{row.name}.html")[0].decode()
-    assert "Rules of promotion" in page and 'href="index.html"' in page
-    assert "Approved by li, 20" in page and "reads well" in page and "Held for approval" not in page
-
-
-def test_the_nights_page_says_who_rejected_its_model_and_why(stage):
-    stage.evaluate(stage.model(1), 8.0)
-    promote(stage, "run-1", "--hold")
-    assert stage.tool("reject", "--who", "wu", "--why", "dull <b>verse</b>", "--yes") == 0
-    [row] = rows_shown(stage.store, "dev")
-    assert row.state == "not promoted" and "Rejected by wu, 20" in row.sentence.en
-    page = stage.store.read(f"nights/dev/{row.name}.html")[0].decode()
-    assert "Rejected by wu, 20" in page and "dull &lt;b&gt;verse" in page and "Held for approval" not in page
-    promote(stage, "run-2", "--hold")
-    again = {one.run_id: one.state for one in rows_shown(stage.store, "dev")}
-    assert again == {"run-1": "not promoted", "run-2": "not promoted"}
-
-
-def test_a_night_after_the_approval_says_who_approved_what_it_found(stage, tmp_path):
-    stage.evaluate(stage.model(1), 8.0)
-    promote(stage, "run-1", "--hold")
-    assert stage.tool("approve", "--who", "li", "--why", "reads well", "--yes") == 0
-    promote(stage, "run-2")
-    row = {one.run_id: one for one in rows_shown(stage.store, "dev")}["run-2"]
-    assert row.state == "nothing new"
-    assert "Approved by li, 20" in stage.store.read(f"nights/dev/{row.name}.html")[0].decode()
-
-
-def test_a_night_whose_model_lost_a_newer_comparison_says_that_it_waits_no_longer(stage):
-    stage.evaluate(stage.model(1), 8.0)
-    assert stage.promote() == 0
-    own = f"evaluate/{stage.pointer('champion_evaluation').key}"
-    held = stage.evaluate(stage.model(2), 7.8)
-    promote(stage, "run-2", "--hold", "--champion", own)
-    stronger = stage.evaluate(stage.model(3), 7.0)
-    promote(stage, "run-3", "--challenger", f"evaluate/{stronger.reference.key}", "--champion", own)
-    promote(stage, "run-4", "--hold", "--challenger", f"evaluate/{held.reference.key}")
-    row = {one.run_id: one for one in rows_shown(stage.store, "dev")}["run-2"]
-    assert row.state == "not promoted" and "Waits no longer for approval since 20" in row.sentence.en
-    page = stage.store.read(f"nights/dev/{row.name}.html")[0].decode()
-    assert "Waits no longer for approval" in page and "Held for approval" not in page
+    model = stage.pointer("train").key[:12]
+    assert row.state == "held" and f"yanmo promote set train/{model} --store " in row.sentence.en
+    assert stage.pointer("champion") is None
+    assert "yanmo promote set" in stage.store.read("nights/dev/index.html")[0].decode()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import toy_stage
 
+from yanmo.nights.index import rows_shown
 from yanmo.nights.overdue import settle
-from yanmo.nights.publishing import rows_shown
 from yanmo.nights.record import read_record
 from yanmo.stage.run import main
 from yanmo.store.opening import open_store
@@ -49,31 +49,12 @@ def test_each_end_of_a_stage_is_told(tmp_path: Path, end: str, code: int, state:
     assert main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path, "--end", end)) == code
     store = open_store(str(tmp_path / "s"))
     [row] = rows_shown(store, "nightly")
-    assert (row.run_id, row.state) == ("run/1", state) and row.cost["seconds"] >= 0
+    assert (row.run_id, row.state) == ("run/1", state) and row.seconds >= 0
     record = read_record(store, "nightly", "run/1")
     assert record is not None and list(record["stages"]) == ["toy"]
     if state == "failed":
-        page = store.read(f"nights/nightly/{row.name}.html")[0].decode()
+        page = store.read("nights/nightly/index.html")[0].decode()
         assert f"toy failed with exit code {code}" in page and "why: " in page
-
-
-def test_a_night_is_priced_at_every_end_of_a_real_stage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("YANMO_CPU_HOUR_PRICE", "3600")  # a second for 1
-    monkeypatch.setenv("YANMO_CURRENCY", "CNY")
-    for end in ("pause", "data", "done"):
-        main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path, "--end", end, "--run-id", end))
-    for row in rows_shown(open_store(str(tmp_path / "s")), "nightly"):
-        assert row.cost["cpu_seconds"] > 0 and not row.is_more, row
-        assert (row.cost["money"], row.currency) == (pytest.approx(row.cost["cpu_seconds"]), "CNY")
-
-
-def test_a_failure_that_was_survived_is_counted(tmp_path: Path) -> None:
-    for end in ("full disk", "data", "done"):
-        main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path, "--end", end, "--force"))
-    [row] = rows_shown(open_store(str(tmp_path / "s")), "nightly")
-    assert (row.state, row.survived) == ("begun", 2)
 
 
 @pytest.mark.parametrize("more", [["--run-id", ""], ["--pointer", "none"]])
@@ -102,7 +83,7 @@ def test_a_stage_that_is_killed_is_found_dead(tmp_path: Path) -> None:
     assert settle(store, "nightly") == 0, "it was never shown: its first task would have"
     main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path, "--end", "data"))
     row = rows_shown(store, "nightly")[0]
-    assert (row.state, row.is_more) == ("failed", True), "the killed one never said what it used"
+    assert row.state == "failed"
 
 
 def test_a_store_that_is_lost_in_the_middle_fails_as_before(
@@ -111,4 +92,4 @@ def test_a_store_that_is_lost_in_the_middle_fails_as_before(
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "nights").write_text("in the way")
     assert main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path)) == 0
-    assert "the pages of nights of channel nightly are behind" in caplog.text
+    assert "the index of nights of channel nightly is behind" in caplog.text

@@ -26,14 +26,6 @@ class Words:
         return self.en
 
 
-@dataclass(frozen=True)
-class Decision:
-    """How a person decided about a model that won, or that it waits for one."""
-
-    state: Literal["held", "stale", "expired", "approved", "rejected", "withdrawn"]
-    words: Words
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rules:
     """The numbers in the rules; options of the stage."""

@@ -5,7 +5,6 @@
     pointers/<channel>/champion_evaluation_writing.json
                                                 how it writes, for the page
     pointers/<channel>/history/                 see champion_records.py
-    pointers/<channel>/records/held.json        who won and waits for a person: see holding.py, approval.py
 
 The pointer counts: whoever moved it last says who is champion, and the history follows. A record is written
 after the pointer moved and only while it still names that model: the writer reads the last number first,
@@ -23,7 +22,6 @@ from dataclasses import dataclass
 
 from yanmo.common.errors import DataError, StorageError
 from yanmo.promote.history.champion_records import ChampionRecord, RolledBack, last_record, write_record
-from yanmo.store.channel.held import read_held
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference, read_json
@@ -95,7 +93,7 @@ class Promotion:
     compared_with: Output | None
     """The evaluation of that champion."""
     who: str = ""
-    """Who approved it, where a person did."""
+    """Who set it by hand, where a person did (setting.py)."""
     why: str = ""
 
 
@@ -234,7 +232,6 @@ def _record(
         )
     if previous and previous.content_digest == model.content_digest:  # the pointer had moved before a kill
         previous = last.model if last else None
-    who, why = _signature(store, channel, promotion)
     return ChampionRecord(
         number=last.number + 1 if last else 1,
         champion_since=utc_now(),
@@ -243,8 +240,8 @@ def _record(
         verdict=promotion.verdict.reference,
         previous=previous,
         compared_with=promotion.compared_with.reference if promotion.compared_with else None,
-        who=who,
-        why=why,
+        who=promotion.who,
+        why=promotion.why,
         rolled_back=_marked(promotion, last.rolled_back if last else ()),
     )
 
@@ -257,14 +254,6 @@ def _marked(promotion: Promotion, before: tuple[RolledBack, ...]) -> tuple[Rolle
         return before
     why = f"learned what the channel forbids: {verdict['replaces_why']}"
     return (*before, RolledBack(model=model, when=utc_now(), who="the channel's lists", why=why))
-
-
-def _signature(store: ObjectStore, channel: str, promotion: Promotion) -> tuple[str, str]:
-    """Who approved the promotion, and why; also where the approval was killed once the pointer had moved."""
-    if promotion.who:
-        return promotion.who, promotion.why
-    entry = read_held(store, channel).of(promotion.model.content_digest)
-    return (entry.who, entry.why) if entry and entry.state in ("signed", "approved") else ("", "")
 
 
 def _measures(store: ObjectStore, evaluation: Reference, model: Output) -> bool:

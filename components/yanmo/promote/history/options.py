@@ -1,4 +1,4 @@
-"""Options of `yanmo promote history`, `rollback`, `approve` and `reject`, apart from what does the work."""
+"""Options of `yanmo promote history`, `rollback` and `set`, apart from what does the work."""
 
 from __future__ import annotations
 
@@ -33,43 +33,27 @@ class RollbackOptions(ToolOptions, group="rollback"):
         return [] if is_said else ["--why is empty; say for the history why the champion is taken down"]
 
 
-_HELD = word(
-    "the model: train/KEY, the first 4 digits of the key are enough (or evaluate/KEY, promote/KEY of its "
-    "comparison); without it the only one that waits",
-    "",
-)
-
-
 @dataclass(frozen=True, kw_only=True)
-class DecisionOptions(ToolOptions, group="decision"):
-    """Decide about a model that waits."""
+class SetOptions(ToolOptions, group="set"):
+    """Make a judged model champion by hand: approve one that --hold kept waiting, or choose another."""
 
-    what: str = _HELD
-    channel: str = channel_opt("channel that the model waits in")
+    what: str = word(
+        "the model: train/KEY, the first 4 digits of the key are enough; or promote/KEY of its verdict"
+    )
+    channel: str = channel_opt("channel whose champion is set")
     why: str = opt(REQUIRED, "the reason, for the history")
-    who: str = opt("", "who decides, for the history; default: user@host")
+    who: str = opt("", "for the history; default: user@host")
+    dry_run: bool = opt(False, "show what would happen and move nothing")
     yes: bool = opt(False, "do not ask")
-    executor_input: str = opt("", "KFP's executor input, JSON; the pipeline sets it")
 
     def contradictions(self) -> list[str]:
         is_said = bool(self.why.strip())
-        return [] if is_said else ["--why is empty; say for the history why this is decided"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApproveOptions(DecisionOptions, group="approve"):
-    """Make a model champion that won and waits for a person (yanmo promote --hold)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RejectOptions(DecisionOptions, group="reject"):
-    """Let a model that won wait no longer; it is not held again."""
+        return [] if is_said else ["--why is empty; say for the history why this model is served"]
 
 
 COMMANDS: dict[str, type[ToolOptions]] = {
     "history": HistoryOptions,
     "rollback": RollbackOptions,
-    "approve": ApproveOptions,
-    "reject": RejectOptions,
+    "set": SetOptions,
 }
 """Subcommand of `yanmo promote` -> its options."""

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.pages import html
-from yanmo.nights.paid import Paid, paid_by
-from yanmo.nights.record import row_of
 from yanmo.options.fields import shown
-from yanmo.promote.gate.verdict import Decision, Words
+from yanmo.promote.gate.verdict import Words
 from yanmo.promote.page import names
 from yanmo.promote.page.charts import dot_chart, line_chart
 from yanmo.promote.page.report import baseline_wins
@@ -36,22 +34,11 @@ _LIMITS = {
 """Members of a list and characters of a text on the page; report.json has all of them."""
 
 
-def render(
-    report: Mapping[str, Any],
-    decision: Decision | None = None,
-    night: Mapping[str, Any] | None = None,
-    decided_on: str = "",
-    later: str = "",
-) -> str:
+def render(report: Mapping[str, Any]) -> str:
     """The page as HTML, below 2 MB.
 
     Args:
         report: as `yanmo.promote.page.report.make_report` gives it.
-        decision: what a person has to decide about the model, or has decided.
-        night: the record of a night whose page this is; it leads to the channel's others, and says what the
-            night cost.
-        decided_on: address of the page that says how a person decided, where this one cannot know.
-        later: the command that says what became of a winner, for the page that is never written again.
     """
     table = report["bits_per_character"]
     documents = _largest(table["documents"])
@@ -61,11 +48,6 @@ def render(
         _TEMPLATE,
         {"option": shown, "of_shown": lambda genres: {g: genres[g] for g in documents if g in genres}},
         r=report,
-        decision=decision,
-        decided_on=decided_on,
-        later=later,
-        night_serial=None if night is None else int(night["serial"]),
-        paid=None if night is None else _paid(night),
         documents=documents,
         columns=columns,
         dots=dot_chart(drawn),
@@ -87,14 +69,6 @@ def render(
     )
     assert len(page.encode()) < MOST_BYTES, "a list or a text without a limit"
     return page
-
-
-def _paid(night: Mapping[str, Any]) -> dict[str, str]:
-    """What the night cost, and all that the model rests on; empty where nobody has said any price."""
-    row = row_of(dict(night))
-    tonight = paid_by(row)
-    whole = "" if row.whole is None else str(Paid(row.whole, row.currency))
-    return {**({"night": str(tonight)} if tonight else {}), **({"whole": whole} if whole else {})}
 
 
 def _largest(documents: Mapping[str, Any]) -> dict[str, Any]:

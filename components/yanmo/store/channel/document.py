@@ -21,7 +21,7 @@ from yanmo.store.manifest import sealed, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore, amend
 from yanmo.store.schema import OtherSchema, parse
 
-DOCUMENTS = ("held", "licenses", "spending", "takedown")
+DOCUMENTS = ("licenses", "takedown")
 """Those of this version; tools refuse others, which a later one may have written."""
 T = TypeVar("T")
 _NAME = re.compile(r"pointers/[^/]+/records/([^/]+)\.json\Z")

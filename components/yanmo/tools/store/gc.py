@@ -8,8 +8,6 @@ from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
 from yanmo.tools.store.find import print_json
-from yanmo.tools.store.gc_loose import SETTLED_SECONDS
-from yanmo.tools.store.gc_pages import PagePlan, pages_to_shorten
 from yanmo.tools.store.gc_plan import Ages, GcPlan, shown_age
 from yanmo.tools.store.gc_planner import Planner
 from yanmo.tools.store.gc_sweep import Sweep, Swept
@@ -26,8 +24,6 @@ def run(store: ObjectStore, options: GcOptions) -> int:
             options.newest,
         )
         plan = Planner(store, inventory, ages).decide()
-        young = max(ages.older_than, SETTLED_SECONDS)
-        plan.pages = pages_to_shorten(store, inventory, options.keep_pages, young)
     except DataError as error:
         raise DataError(f"nothing was removed, as what it refers to is unknown: {error}") from error
     swept = Sweep(store, plan).run() if options.delete else None
@@ -55,7 +51,6 @@ def _document(plan: GcPlan, swept: Swept | None) -> dict[str, object]:
         "runs": [info.name for info in plan.runs],
         "loose": [info.name for info, _ in plan.loose],
         "leftovers": [leftover.name for leftover in plan.leftovers],
-        "pages": [{"name": one.page.name, "frees": one.bytes} for one in plan.pages.to_shorten],
         "kept": {"/".join(name): why for name, why in sorted(plan.kept.items())},
         "dangling": plan.dangling,
         "spared": swept.spared if swept else [],
@@ -84,7 +79,6 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcO
         groups[leftover.what].append(leftover.bytes)
     for why, sizes in sorted(groups.items()):
         print(f"{verb} {len(sizes)} object(s), {human_bytes(sum(sizes))}: {why}")
-    _print_pages(plan.pages, swept, options)
     if options.explain:
         _explain(inventory, plan)
     for name, _ in plan.restore:
@@ -105,19 +99,6 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcO
         print(f"freed {human_bytes(swept.bytes)} in {swept.objects} objects")
     else:
         print(f"{human_bytes(plan.bytes)} of {human_bytes(inventory.bytes)} would be freed; --delete does it")
-
-
-def _print_pages(pages: PagePlan, swept: Swept | None, options: GcOptions) -> None:
-    """Pages of nights that become short; where all is explained, also why others stay whole."""
-    done = [one for one in pages.to_shorten if not swept or one.page.name not in swept.whole]
-    for channel in dict.fromkeys(one.channel for one in done):
-        sizes = [one.bytes for one in done if one.channel == channel]
-        print(
-            f"{'made' if swept else 'would make'} {len(sizes)} page(s) of nights of channel {channel} short, "
-            f"{human_bytes(sum(sizes))}: older than its newest {options.keep_pages} nights (--keep-pages)"
-        )
-    for why, number in sorted(pages.whole.items()) if options.explain else ():
-        print(f"keep {number} old page(s) of nights whole: {why}")
 
 
 def _explain(inventory: Inventory, plan: GcPlan) -> None:

@@ -9,7 +9,6 @@ from yanmo.common.logs import human_seconds
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import Leftover, ObjectInfo
 from yanmo.tools.store.chain import edges
-from yanmo.tools.store.gc_pages import PagePlan
 from yanmo.tools.store.inventory import KeyFolder, KeyName
 from yanmo.tools.store.kept_runs import Newest
 
@@ -68,8 +67,6 @@ class GcPlan:
     loose: list[tuple[ObjectInfo, str]] = field(default_factory=list)
     """Objects of no key, and what they are."""
     leftovers: list[Leftover] = field(default_factory=list)
-    pages: PagePlan = field(default_factory=PagePlan)
-    """Pages of nights that are to be made short."""
     restore: list[tuple[KeyName, str]] = field(default_factory=list)
     """Keys whose manifest was set aside (under the name that follows) and is needed again."""
     dangling: list[str] = field(default_factory=list)
@@ -80,8 +77,7 @@ class GcPlan:
         """What would be freed."""
         keys = sum(one.bytes for one in self.to_delete)
         loose = sum(info.bytes for info in [*self.runs, *(info for info, _ in self.loose)])
-        pages = sum(one.bytes for one in self.pages.to_shorten)
-        return keys + loose + pages + sum(one.bytes for one in self.leftovers)
+        return keys + loose + sum(one.bytes for one in self.leftovers)
 
 
 def shown_age(seconds: float) -> str:

@@ -30,7 +30,6 @@ from dataclasses import dataclass, field
 
 from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.logs import Progress
-from yanmo.nights.short_pages import shorten
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import AlreadyExists, ObjectInfo, ObjectStore
 from yanmo.store.output import deletion_mark, manifest_name, superseded_name
@@ -38,7 +37,6 @@ from yanmo.store.runs.in_use import LEASE, lease_name
 from yanmo.store.runs.lease import TTL_SECONDS, Lease, is_held
 from yanmo.tools.store.chain import Opener, edges, inputs_of
 from yanmo.tools.store.gc_loose import local_run
-from yanmo.tools.store.gc_pages import ToShorten
 from yanmo.tools.store.gc_plan import GcPlan, ToDelete
 from yanmo.tools.store.inventory import KeyName, take
 from yanmo.tools.store.pointed import Named, read_all
@@ -59,8 +57,6 @@ class Swept:
     """Keys that turned out to be in use, and why."""
     stayed: set[KeyName] = field(default_factory=set)
     """The same keys."""
-    whole: set[str] = field(default_factory=set)
-    """Pages of nights that were to be made short, and were not."""
 
 
 class Sweep:
@@ -90,16 +86,7 @@ class Sweep:
         for leftover in self.plan.leftovers:
             leftover.remove()
             self._count(leftover.bytes)
-        for page in self.plan.pages.to_shorten:
-            self._shorten(page)
         return self.done
-
-    def _shorten(self, one: ToShorten) -> None:
-        if shorten(self.store, one.record, one.serial):
-            self._count(one.bytes)
-        else:
-            self.done.spared.append(f"{one.page.name}: something was said of its night since it was listed")
-            self.done.whole.add(one.page.name)
 
     def _forget_run(self, info: ObjectInfo) -> None:
         """Remove the record of a run, unless a retry of the run has written to it since it was listed."""

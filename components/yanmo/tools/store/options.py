@@ -8,7 +8,6 @@ from yanmo.options.fields import REQUIRED, opt, word
 from yanmo.options.shared import WHAT, NamedOptions, ToolOptions
 from yanmo.options.time_zone import zone_of
 from yanmo.tools.store.age import Age
-from yanmo.tools.store.kept_pages import KeptPages
 from yanmo.tools.store.kept_runs import Newest
 
 
@@ -76,8 +75,7 @@ class GcOptions(ToolOptions, group="gc"):
     history, live run or other kept output refers to; attempts that were never committed; manifests
     that --force replaced; work of finished runs, expired leases, KFP's files, probes, temporary
     files and unfinished uploads. All of it only where it was last written longer ago than
-    --older-than. With --keep-pages also: pages of nights before the newest are made short, 2 to 3 kB
-    under the same name; those of nights whose model became champion or waits for a person stay whole.
+    --older-than.
 
     Never removed: what a pointer, a record of a history (every champion), one of the newest
     --keep-runs runs or --keep-nights nights of a channel, a live run, an unfinished run that may go
@@ -91,12 +89,6 @@ class GcOptions(ToolOptions, group="gc"):
     keep_runs: int = opt(0, "outputs of this many newest runs of each channel are kept, however old")
     keep_nights: int = opt(
         0, "the same for all runs of its newest nights: from noon to noon, those in which something ran"
-    )
-    keep_pages: KeptPages = opt(
-        KeptPages("all"),
-        "pages of this many newest nights of each channel stay whole, older ones become short; nights that "
-        "never began do not count",
-        metavar="N|all",
     )
     timezone: str = opt(
         "UTC", "time zone whose noon divides the nights, such as Asia/Shanghai", variable="YANMO_TIMEZONE"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
 from yanmo.store.channel.document import DOCUMENTS, kind_of_document
-from yanmo.store.channel.held import HELD, parse_held
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
 from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage, parse_pointer
@@ -47,7 +46,7 @@ def read_all(store: ObjectStore, listed: Iterable[ObjectInfo]) -> Iterator[Named
         except FileNotFoundError:
             continue  # removed by hand since it was listed
         by = info.name.removeprefix("pointers/").removesuffix(".json")
-        for reference in _read(info.name, data, f"{store.uri}/{info.name}", store.clock()):
+        for reference in _read(info.name, data, f"{store.uri}/{info.name}"):
             yield Named(by, reference, info.modified)
 
 
@@ -63,13 +62,11 @@ def read_undamaged(store: ObjectStore, listed: Iterable[ObjectInfo]) -> tuple[li
     return found, damaged
 
 
-def _read(name: str, data: bytes, where: str, now: float) -> list[Reference]:
+def _read(name: str, data: bytes, where: str) -> list[Reference]:
     if record := _RECORD.match(name):
         return _read_record(data, int(record[1]), where)
     if is_run_record(name):
         return list(parse_run(data, where).values())
-    if kind_of_document(name) == HELD:
-        return [reference for entry in parse_held(data, where).open(now) for reference in entry.references]
     if pointer := _POINTER.match(name):
         return [parse_pointer(data, pointer[1], where)]
     if kind_of_document(name) in DOCUMENTS:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.common.logs import Progress, human_bytes
-from yanmo.nights.checking import fault_of
 from yanmo.store.manifest import Reference, is_sealed
 from yanmo.store.objects import ObjectStore, Wanted, check_sha256, check_size
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
@@ -148,8 +147,6 @@ def _everything(store: ObjectStore, opener: Opener, faults: Faults) -> Iterator[
             continue
         for one in named:
             yield from _opened(opener, one.reference, one.by, faults)
-    for info in inventory.nights:
-        faults.note_of(fault_of(store, info.name))
     for folder in inventory.keys.values():
         try:
             found = find_output(store, folder.stage, folder.key) if folder.manifest else None

@@ -12,7 +12,7 @@ It listens at `--rendezvous` while the key is worked on. One window of the worke
                                               ended: how they looked
     outcome: exit code                        ends with it
 
-The hours, the budget and the lease are looked at by node 0 alone, by its clock. Whether to stop, save or
+The hours and the lease are looked at by node 0 alone, by its clock. Whether to stop, save or
 rewind is agreed upon by the ranks after each step (loop.py): a node that is asked to stop tells node 0, which
 tells rank 0.
 """

@@ -53,7 +53,6 @@ from yanmo.train.nodes.leader import Leader
 from yanmo.train.nodes.parts import forget_parts
 from yanmo.train.sinks.process import Sinks
 from yanmo.train.supervision.automatic import Look, TrainRun, check_machine
-from yanmo.train.supervision.budget import within
 from yanmo.train.supervision.of_channel import begins, ends, is_trained, pauses
 from yanmo.train.supervision.twins import seed_noise
 from yanmo.train.supervision.windows import train_in_windows
@@ -63,16 +62,11 @@ log = logging.getLogger(__name__)
 
 
 def work(run: TrainRun, look: Look = this_machine) -> Result:
-    """Train within the channel's budget, and put the model into the attempt.
+    """Train, and put the model into the attempt.
 
     Args:
         look: returns what this machine has.
     """
-    with within(run.store, run.options) as spent:
-        return _work(run, look, spent)
-
-
-def _work(run: TrainRun, look: Look, spent: tuple[float, str]) -> Result:
     options: TrainConfig = run.options
     cache = TokenCache.open(run.input("token_cache"))
     folder = run.work_folder.path
@@ -80,7 +74,7 @@ def _work(run: TrainRun, look: Look, spent: tuple[float, str]) -> Result:
     uploader = Uploader(run.work_folder, run.attempt.lease, run.telemetry)
     if (run.telemetry.value("tries", room="stage") or 1) > 1:
         run.telemetry.add("restarts", reason="another try")
-    windows, parts = TimeWindows(dataclasses.replace(options.hours(), budget=spent)), dict[str, Output]()
+    windows, parts = TimeWindows(options.hours()), dict[str, Output]()
     if not windows.is_over:
         begins(run, uploader.label)
 

@@ -12,7 +12,6 @@ from yanmo.common.answers import answer
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode, advice, exit_code
 from yanmo.common.logs import setup
-from yanmo.nights.settings import prices_of
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv
 from yanmo.store.opening import default_store, store_of
@@ -54,9 +53,7 @@ def _status(options: StatusOptions) -> Status:
     found.store = _ask(
         found,
         "store",
-        lambda: store_state(
-            store_of(options, options.store or default_store()), options.channel, prices_of(options)
-        ),
+        lambda: store_state(store_of(options, options.store or default_store()), options.channel),
     )
     kubernetes = _ask(found, "kubernetes", lambda: KubernetesApi.of(options))
     found.runs = _ask(found, "kfp", lambda: runs_of(_kfp(options, kubernetes), options.runs, kubernetes))

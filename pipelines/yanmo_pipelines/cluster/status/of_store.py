@@ -7,37 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.nights.changing import read_document
-from yanmo.nights.lists import CHANNELS_SCHEMA, channels_in, read_index, rows_in
+from yanmo.nights.index import rows_shown
 from yanmo.nights.night import Row
-from yanmo.nights.paid import Paid
-from yanmo.nights.places import CHANNELS, list_name
-from yanmo.nights.prices import Prices
-from yanmo.nights.telling import page_address
-from yanmo.nights.verdicts import total_in
-from yanmo.store.channel.held import HELD, read_held
-from yanmo.store.manifest import Reference
+from yanmo.nights.places import index_name
+from yanmo.nights.settings import index_address
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.failure_card import FILE as _FAILURE
 from yanmo.store.runs.failure_card import read_cards
 from yanmo.store.runs.lease import live_holder
 from yanmo.store.runs.unfinished import GIVEN_UP, read_unfinished, resume_command, unfinished_name
 from yanmo.tools.store.pointed import Named, read_undamaged
-from yanmo_pipelines.cluster.status.money import Spent, champion_paid, spent_in
 
 _LEASE, _WORK = "LEASE.json", "WORK.json"
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A model that won and waits for a person."""
-
-    model: str
-    """`train/KEY`, its first 12 digits."""
-    standing: str
-    """waits, stale (the champion changed since) or signed (its approval was not finished)."""
-    seconds: float
-    """Since when, by the store's clock."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +38,12 @@ class Channel:
     name: str
     outputs: dict[str, Named]
     """Pointer -> what it names: champion, train, ..."""
-    held: list[Waiting] = field(default_factory=list)
-    """Models that won and wait for a person."""
     given_up: list[GivenUp] = field(default_factory=list)
     """Trainings that wait for a person, as no run made progress with them."""
     night: Row | None = None
     """The newest night that the store's pages know of."""
     page: str = ""
     """Where it is shown."""
-    spent: Spent = field(default_factory=Spent)
-    champion_cost: Paid | None = None
-    """All that the champion rests on, at the prices of now; None without prices."""
 
 
 @dataclass(frozen=True)
@@ -97,31 +73,22 @@ class StoreState:
     """By the store's clock."""
 
 
-def store_state(store: ObjectStore, channel: str = "", prices: Prices | None = None) -> StoreState:
-    """What the store holds, of one channel or of all.
-
-    Args:
-        prices: of hours and energy, for what the champion cost.
-    """
+def store_state(store: ObjectStore, channel: str = "") -> StoreState:
+    """What the store holds, of one channel or of all."""
     prefix = f"pointers/{channel}" if channel else "pointers"
     named, damaged = read_undamaged(store, store.list(prefix))
-    channels: dict[str, dict[str, Named]] = {name: {} for name in _with_nights(store, channel, damaged)}
-    verdicts: dict[str, tuple[str, Reference]] = {}
+    channels: dict[str, dict[str, Named]] = {name: {} for name in _with_nights(store, channel)}
     for each in named:
         of, _, pointer = each.by.partition("/")
         if each.is_pointer:
             channels.setdefault(of, {})[pointer] = each
-        elif pointer.startswith("history/") and each.reference.stage == "promote":
-            verdicts[of] = max(verdicts.get(of, ("", each.reference)), (pointer, each.reference), key=_first)
     now = store.clock()
     found = [
         Channel(
             name,
             outputs,
-            _waiting(store, name, outputs, now, damaged),
             _given_up(store, name, damaged),
             **_nights(store, name, damaged),
-            champion_cost=_champion_cost(store, verdicts.get(name), prices),
         )
         for name, outputs in sorted(channels.items())
     ]
@@ -148,51 +115,20 @@ def _given_up(store: ObjectStore, channel: str, damaged: dict[str, str]) -> list
     ]
 
 
-def _first(of: tuple[str, Reference]) -> str:
-    return of[0]
-
-
-def _with_nights(store: ObjectStore, channel: str, damaged: dict[str, str]) -> list[str]:
+def _with_nights(store: ObjectStore, channel: str) -> list[str]:
     """Channels that have nights; one whose first night failed has no pointer yet."""
-    try:
-        values = read_document(store, CHANNELS, CHANNELS_SCHEMA)
-    except DataError as error:
-        damaged[CHANNELS] = str(error)
-        return []
-    return [name for name in channels_in(values or {}) if channel in ("", name)]
+    names = {info.name.split("/")[1] for info in store.list(f"nights/{channel}" if channel else "nights")}
+    return sorted(name for name in names if store.stat(index_name(name)) is not None)
 
 
 def _nights(store: ObjectStore, channel: str, damaged: dict[str, str]) -> dict[str, Any]:
-    """The newest night and what the newest ones cost, as fields of `Channel`."""
+    """The newest night, as fields of `Channel`."""
     try:
-        index = read_index(store, channel)
+        night = next(iter(rows_shown(store, channel)), None)
     except DataError as error:
-        damaged[list_name(channel)] = str(error)
+        damaged[index_name(channel)] = str(error)
         return {}
-    night = next(iter(rows_in(index)), None)
-    page = page_address(store, channel, night) if night else ""
-    return {"night": night, "page": page, "spent": spent_in(index or {})}
-
-
-def _champion_cost(
-    store: ObjectStore, verdict: tuple[str, Reference] | None, prices: Prices | None
-) -> Paid | None:
-    if verdict is None or prices is None or not prices.is_known:
-        return None
-    return champion_paid(total_in(store, verdict[1]), prices)
-
-
-def _waiting(
-    store: ObjectStore, channel: str, outputs: dict[str, Named], now: float, damaged: dict[str, str]
-) -> list[Waiting]:
-    """Who waits in a channel; a damaged list is named among what is damaged already."""
-    if f"{channel}/records/{HELD}" in damaged:
-        return []
-    champion = outputs["champion"].reference if "champion" in outputs else None
-    return [
-        Waiting(f"{e.model.stage}/{e.model.key[:12]}", e.standing(champion, now), e.waited(now))
-        for e in read_held(store, channel).open(now)
-    ]
+    return {"night": night, "page": index_address(store, channel) if night else ""}
 
 
 def _work(store: ObjectStore, now: float) -> Iterator[Work]:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 from yanmo.common.logs import human_seconds
 from yanmo.nights.night import Row
-from yanmo.nights.paid import paid_by
 from yanmo_pipelines.cluster.status.of_store import Channel, StoreState
 from yanmo_pipelines.cluster.status.state import Status
 
@@ -16,11 +15,6 @@ _FIRST = ("champion", "curate", "balance", "tokenize", "train", "evaluate", "pro
 
 
 _MOST_OF_A_SENTENCE = 300
-_STANDING = {
-    "waits": "waits for a person since {}: yanmo promote approve, or reject",
-    "stale": "waits since {}, and the champion has changed: compare it again with yanmo promote --hold",
-    "signed": "approved, and not champion yet after {}: yanmo promote approve goes on",
-}
 
 
 def shown(found: Status) -> str:
@@ -80,23 +74,14 @@ def _channel(channel: Channel, now: float) -> Iterator[str]:
         yield f"  night      {channel.night.date}  {channel.night.state}{_took(channel.night)}"
         yield f"             {channel.night.sentence.en[:_MOST_OF_A_SENTENCE]}"
         yield f"             {channel.page}"
-    paid = [("champion", [channel.champion_cost] if channel.champion_cost else [])]
-    paid += [(channel.spent.month_name, list(channel.spent.month))]
-    shown_paid = [f"{what} {', '.join(map(str, amounts))}" for what, amounts in paid if amounts]
-    if shown_paid:
-        yield f"  cost       {'; '.join(shown_paid)}"
-    for one in channel.held:
-        yield f"  held       {one.model}  {_STANDING[one.standing].format(human_seconds(one.seconds))}"
     for each in channel.given_up:
         yield f"  given up   {each.training}: {each.why}"
         yield f"             to take it up again: {each.command}"
 
 
 def _took(night: Row) -> str:
-    """How long a night's processes worked, and what that cost, where it is known."""
-    seconds, paid = night.cost.get("seconds"), paid_by(night)
-    found = [human_seconds(seconds)] if seconds else []
-    return "".join(f", {each}" for each in [*found, *([str(paid)] if paid else [])])
+    """How long a night's processes worked, where it is known."""
+    return f", {human_seconds(night.seconds)}" if night.seconds else ""
 
 
 def _ago(when: str) -> str:

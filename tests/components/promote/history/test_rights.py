@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from yanmo.promote.history.champion_records import all_records
-from yanmo.store.channel.held import read_held
 from yanmo.store.opening import open_store
 
 POLICIES = Path(__file__).parents[4] / "manifests/policies"
@@ -58,18 +57,15 @@ def test_in_one_channel_nights_hold_and_approvers_promote(stage, place, caplog):
     assert nightly.promote() == 78
     assert "pointers/dev/champion.json: 403 AccessDenied" in caplog.text
     assert "the bucket's policy, which may not grant them s3:PutObject" in caplog.text
-    assert "with --hold the model waits for a person who may write pointers/dev/" in caplog.text
+    assert "with --hold the pointer stays for a person who may write pointers/dev/" in caplog.text
     assert nightly.pointer("champion") == first
     assert nightly.promote("--hold") == 0
     caplog.clear()
-    decide = ("--why", "good", "--who", "night", "--yes")
-    assert nightly.tool("approve", *decide) == 78
-    assert "Nothing was moved, and train/" in caplog.text and "still waits" in caplog.text
-    (entry,) = read_held(nightly.store, "dev").entries
-    assert (entry.state, entry.who) == ("waiting", "")
-    assert nightly.tool("rollback", *decide) in (65, 78) and nightly.pointer("champion") == first
+    signed = ("--why", "good", "--who", "night", "--yes")
+    assert nightly.tool("set", better.reference.key, *signed) == 78
+    assert nightly.tool("rollback", *signed) in (65, 78) and nightly.pointer("champion") == first
     approver = stage_of(stage, place, "approver")
-    assert approver.tool("approve", "--why", "reads well", "--who", "li", "--yes") == 0
+    assert approver.tool("set", better.reference.key, "--why", "reads well", "--who", "li", "--yes") == 0
     assert approver.pointer("champion") == better.reference
     assert [r.who for r in all_records(approver.store, "dev")] == ["", "li"]
 
@@ -87,10 +83,8 @@ def test_of_two_channels_nights_have_one_and_approvers_promote_into_the_other(st
         "--champion",
         "none",
     )
-    for more in ((), ("--hold",)):
-        caplog.clear()
-        assert nightly.promote(*judged, *more) == 78
-        assert "pointers/prod/" in caplog.text and "s3:PutObject" in caplog.text
+    assert nightly.promote(*judged) == 78
+    assert "pointers/prod/" in caplog.text and "s3:PutObject" in caplog.text
     approver = stage_of(stage, place, "approver")
     assert all_records(approver.store, "prod") == []
     assert approver.promote(*judged) == 0

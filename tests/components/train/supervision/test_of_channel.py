@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.nights.publishing import rows_shown
+from yanmo.nights.index import rows_shown
 from yanmo.store.file_store import FileStore
 from yanmo.store.runs.failure_card import read_cards
 from yanmo.store.runs.unfinished import GIVEN_UP, OPEN, TRAINED, Training, read_unfinished

@@ -221,38 +221,33 @@ def test_with_neither_it_ends_with_what_is_missing(capfd: pytest.CaptureFixture[
     assert [line.split(":")[1].strip() for line in out.splitlines()] == ["store", "kubernetes", "kfp"]
 
 
-def test_the_last_night_is_named_with_its_page_and_what_it_cost(
+def test_the_last_night_is_named_with_its_page(
     store: FileStore, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("YANMO_PAGES_URL", "https://pages.example/yanmo")
-    cost, prices = {"seconds": 5400.0, "cpu_seconds": 7200.0}, {"cpu_hour": 0.5, "currency": "CNY"}
     for date, words in (("2026-11-22", "The night before."), ("2026-11-23", "train failed: no space left.")):
         run = Run(store=store, channel="new", run_id=f"run-{date}", date=date, timezone="UTC")
-        end = StageEnd(
-            task="train", state="failed", sentence=Words(words, "失败"), cost=cost, prices=prices, gpus=0
-        )
+        end = StageEnd(task="train", state="failed", sentence=Words(words, "失败"), seconds=5400.0)
         tell_end(run, end)
     assert command.main([f"--store={store.root}"]) == 0
     lines = capfd.readouterr().out.splitlines()
     start = lines.index("channel new")
-    assert lines[start + 1 : start + 6] == [
+    assert lines[start + 1 : start + 5] == [
         "  champion   none yet",
-        "  night      2026-11-23  failed, 1 h 30 min, 1.00 CNY",
+        "  night      2026-11-23  failed, 1 h 30 min",
         "             train failed: no space left.",
-        "             https://pages.example/yanmo/nights/new/2026-11-23-run-2026-11-23.html",
-        "  cost       2026-11 2.00 CNY",
+        "             https://pages.example/yanmo/nights/new/index.html",
     ]
     assert command.main([f"--store={store.root}", "--json", "--channel", "new"]) == 0
     (channel,) = json.loads(capfd.readouterr().out)["store"]["channels"]
-    assert channel["night"]["state"] == "failed" and channel["spent"]["month"][0]["amount"] == 2.0
+    assert channel["night"]["state"] == "failed"
 
 
 def test_a_damaged_index_of_nights_is_named_and_hides_nothing_else(
     store: FileStore, capfd: pytest.CaptureFixture[str]
 ) -> None:
     store.create("nights/main/index.json", b"{torn")
-    store.create("nights/channels.json", b"[]")
     assert command.main([f"--store={store.root}"]) == 0
     out = capfd.readouterr().out
-    assert "damaged nights/main/index: " in out.replace(".json:", ":") and "damaged nights/channels" in out
+    assert "damaged nights/main/index: " in out.replace(".json:", ":")
     assert "channel main\n  champion   train/bbbbbbbbbbbb  " in out

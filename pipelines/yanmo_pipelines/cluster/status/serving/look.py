@@ -15,11 +15,6 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from yanmo.common.errors import DataError, StorageError, wrong_in
-from yanmo.nights.places import list_name
-from yanmo.nights.verdicts import total_in
-from yanmo.store.channel.document import kind_of_document
-from yanmo.store.channel.held import HELD, Held, parse_held
-from yanmo.store.channel.spending import SPENDING, Nights, parse_spending
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
@@ -30,7 +25,6 @@ from yanmo.store.runs.in_use import LEASE
 from yanmo.store.runs.lease import held, live_holder
 from yanmo.store.runs.run_record import is_run_record, parse_events, parse_run
 from yanmo.store.schema import parse
-from yanmo_pipelines.cluster.status.money import Spent, parse_index, spent_in
 from yanmo_pipelines.cluster.status.serving.metrics import OUTCOMES, PARTS, STAGES
 
 log = logging.getLogger(__name__)
@@ -62,13 +56,6 @@ class Channel:
     verdict: str
     """The newest one; "" for none."""
     verdicts: dict[str, int]
-    held: tuple[float, ...] = ()
-    """Since when each model waits that a person may still approve or reject."""
-    spent: Spent = field(default_factory=Spent)
-    champion_total: dict[str, float | None] | None = None
-    """What all that the champion rests on cost, in hours and kWh; None where that is not known."""
-    hours: Nights | None = None
-    """What trainings with a budget held, by night; None where there was none."""
 
 
 @dataclass(frozen=True)
@@ -166,16 +153,11 @@ class Watcher:
         pointers: dict[str, ObjectInfo] = {}
         records: list[ObjectInfo] = []
         history: dict[int, ObjectInfo] = {}
-        waiting, hours = Held(), None
         for info in infos:
             if found := _HISTORY.match(info.name):
                 history[int(found[2])] = info
             elif is_run_record(info.name):
                 records.append(info)
-            elif kind_of_document(info.name) == HELD:
-                waiting = self._parsed(info, now, parse_held) or waiting
-            elif kind_of_document(info.name) == SPENDING:
-                hours = self._parsed(info, now, parse_spending)
             elif found := _POINTER.match(info.name):
                 pointers[found[2]] = info
         records.sort(key=lambda info: info.modified)
@@ -185,7 +167,6 @@ class Watcher:
         ended = [(s, at) for run in runs for s, at in run.ended.items() if s in STAGES]
         ended += [(stage, pointers[stage].modified) for stage in STAGES if stage in pointers]
         champion = self._parsed(history[max(history)], now, _champion) if history else None
-        by = champion.verdict if champion else None
         bits = self._opened_from("champion_evaluation", pointers, now, used, _bits)
         judged = [
             outcome
@@ -204,17 +185,7 @@ class Watcher:
             mean_bits=bits.mean if bits else None,
             verdict=self._opened_from("promote", pointers, now, used, _outcome) or "",
             verdicts={outcome: judged.count(outcome) for outcome in OUTCOMES},
-            held=tuple(now - entry.waited(now) for entry in waiting.open(now)),
-            spent=self._spent(name, now),
-            champion_total=self._open("cost", by, used, total_in) if by else None,
-            hours=hours,
         )
-
-    def _spent(self, channel: str, now: float) -> Spent:
-        """What the channel's nights cost, as their index says."""
-        info = self._store.stat(list_name(channel))
-        index = self._parsed(info, now, parse_index) if info else None
-        return spent_in(index) if index else Spent()
 
     def _opened_from(
         self,

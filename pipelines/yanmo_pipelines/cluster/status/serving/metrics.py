@@ -14,7 +14,6 @@ _CHANNEL = Label(name="channel", about="series of runs, by its name", zh="频道
 _STAGE = Label(name="stage", values=STAGES)
 _NIGHT = Label(name="state", values=NIGHT_STATES)
 _PERIOD = Label(name="period", values=("night", "month"))
-_CURRENCY = Label(name="currency", about="what prices are in, as given", zh="价格的货币，如所给", most=4)
 _PART = Label(name="part", values=PARTS)
 
 METRICS = (
@@ -113,60 +112,6 @@ METRICS = (
         zh="频道留有记录的各次运行的判定数，按结论",
         labels=(_CHANNEL, Label(name="outcome", values=OUTCOMES)),
         still="gone",
-    ),
-    Metric(
-        room="channel",
-        name="held",
-        help="Models that won and wait for a person to approve or reject them",
-        zh="已胜出、等待人工批准或否决的模型数",
-        labels=(_CHANNEL,),
-    ),
-    Metric(
-        room="channel",
-        name="held_seconds",
-        help="How long the oldest of these has waited; 0 where none waits",
-        zh="其中最久者已等待的时间；没有等待者则为 0",
-        labels=(_CHANNEL,),
-        alert="YanmoHeldLong",
-    ),
-    Metric(
-        room="channel",
-        name="night_cost",
-        help="What the newest night cost that has a price, at the prices of then",
-        zh="最近一个有价格的夜的成本，按当时价格",
-        labels=(_CHANNEL, _CURRENCY),
-        still="gone",
-    ),
-    Metric(
-        room="channel",
-        name="month_cost",
-        help="What the nights of the newest month that has any cost so far",
-        zh="最近有夜的月份中各夜至今的成本",
-        labels=(_CHANNEL, _CURRENCY),
-        still="gone",
-    ),
-    Metric(
-        room="channel",
-        name="champion_cost",
-        help="What all that the champion rests on cost, at the prices of now",
-        zh="冠军所依据的一切的成本，按现价",
-        labels=(_CHANNEL, _CURRENCY),
-        still="gone",
-    ),
-    Metric(
-        room="channel",
-        name="budget",
-        help="What the channel's trainings may cost in a night, in a month (--budget-night, --budget-month)",
-        zh="该频道的训练每夜、每月可花费的额度（--budget-night、--budget-month）",
-        labels=(_CHANNEL, _PERIOD, _CURRENCY),
-    ),
-    Metric(
-        room="channel",
-        name="budget_spent",
-        help="What the trainings with a budget have held of it in this night, this month",
-        zh="有预算的训练在当夜、当月已用去的额度",
-        labels=(_CHANNEL, _PERIOD, _CURRENCY),
-        alert="YanmoBudgetNearlySpent",
     ),
     Metric(
         room="night",

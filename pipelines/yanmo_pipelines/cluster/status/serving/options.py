@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from datetime import tzinfo
 
-from yanmo.options.fields import opt
-from yanmo.options.price_options import PriceOptions
+from yanmo.options.fields import Options, opt
 from yanmo.options.time_zone import zone_of
 from yanmo_pipelines.cluster.schedules.cron import Cron, parse_cron
 from yanmo_pipelines.cluster.schedules.file import read_schedules
@@ -17,7 +16,7 @@ from yanmo_pipelines.resources import METRICS_PORT
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ServeOptions(PriceOptions, group="serve"):
+class ServeOptions(Options, group="serve"):
     """Serve what the store says to Prometheus, with --serve, until it is stopped; it asks nobody else."""
 
     serve: bool = opt(
@@ -53,15 +52,6 @@ class ServeOptions(PriceOptions, group="serve"):
         39600.0, "how long a night has to end well; 39600: from 21:00 to 08:00", above=0, most=31 * 86400
     )
     begin_seconds: float = opt(1800.0, "how soon after it is due something of a night must be seen", above=0)
-    tell_nights: bool = opt(
-        True, "enter nights that were missed, or that died without a word, in the store's pages of nights"
-    )
-    budget_night: float = opt(
-        0.0,
-        "what the trainings of a channel may cost a night, noon to noon; as given to yanmo train",
-        variable="YANMO_BUDGET_NIGHT",
-    )
-    budget_month: float = opt(0.0, "the same for a month", variable="YANMO_BUDGET_MONTH")
     night_stage: str = opt("promote", "stage whose success ends a night", choices=STAGES)
 
     def contradictions(self) -> Iterator[str]:

@@ -14,17 +14,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC
 
 from yanmo.common.errors import ExitCode, UsageError, advice, exit_code
 from yanmo.stage.measured import Measured
 from yanmo.store.objects import ObjectStore
-from yanmo_pipelines.cluster.status.serving.costs import Budgets, show_budgets, show_costs
 from yanmo_pipelines.cluster.status.serving.look import Channel, Seen, Watcher, count
 from yanmo_pipelines.cluster.status.serving.metrics import METRICS, OUTCOMES, STAGES
 from yanmo_pipelines.cluster.status.serving.nights import NIGHT_STATES, Night, Plan, Signs, nights
 from yanmo_pipelines.cluster.status.serving.options import ServeOptions
-from yanmo_pipelines.cluster.status.serving.telling import NightTeller
 
 log = logging.getLogger(__name__)
 _LATE_LOOKS, _LATE_SECONDS = 3.0, 10.0
@@ -40,12 +37,10 @@ class Status:
         self,
         plans: Mapping[str, Plan],
         refresh_seconds: float,
-        budgets: Budgets | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self.plans = plans
-        self._budgets = budgets or Budgets(zone=UTC)
         self._late = _LATE_LOOKS * refresh_seconds + _LATE_SECONDS
         self._lock = threading.Lock()
         self._seen: Seen | None = None
@@ -98,13 +93,11 @@ class Status:
                 measured.set("look_seconds", self._took, room="status")
                 measured.set("damaged", len(seen.damaged), room="status")
                 _show_champions(measured, channels)
-                show_costs(measured, channels, self._budgets)
                 _show_work(measured, seen, now)
             else:
                 for metric in METRICS:
                     if metric.still == "gone":
                         measured.gone(metric.name, room=metric.room)
-            show_budgets(measured, channels, self._budgets, now)
             self._show_nights(measured, seen, now)
 
     def _show_size(self, measured: Measured, at: float, sizes: dict[str, tuple[int, int]]) -> None:
@@ -126,10 +119,6 @@ class Status:
         measured.show_only("champion_since_timestamp_seconds", since, room="channel")
         changes = {(name,): float(channel.changes) for name, channel in channels.items()}
         measured.show_only("champion_changes", changes, room="channel")
-        held = {(name,): float(len(channel.held)) for name, channel in channels.items()}
-        measured.show_only("held", held, room="channel")
-        waits = {(n,): max((now - at for at in c.held), default=0.0) for n, c in channels.items()}
-        measured.show_only("held_seconds", {of: max(age, 0.0) for of, age in waits.items()}, room="channel")
 
     def due(self) -> tuple[list[str], dict[str, tuple[Plan, list[Night]]], float]:
         """Channels that were seen, each plan with its nights as they stand, and the store's time."""
@@ -204,7 +193,7 @@ def serve(options: ServeOptions, store: ObjectStore, channel: str = "") -> int:
     Raises:
         EnvironmentFault: the port is taken.
     """
-    status = Status(options.plans(), options.refresh_seconds, Budgets.of(options))
+    status = Status(options.plans(), options.refresh_seconds)
     everywhere = options.serve_address == "all"
     measured = Measured("status", METRICS, port=options.serve_port, everywhere=everywhere)
     measured.source(lambda: status.show(measured))
@@ -222,18 +211,7 @@ def serve(options: ServeOptions, store: ObjectStore, channel: str = "") -> int:
     def recount() -> None:
         status.counted(count(store))
 
-    teller = NightTeller(store)
-
     try:
-        if options.tell_nights:
-            _again_and_again(
-                "nights",
-                lambda: teller.tell(*status.due()),
-                lambda: None,
-                options.refresh_seconds,
-                stop,
-                broken,
-            )
         _again_and_again("look", look, status.failed, options.refresh_seconds, stop, broken)
         if options.count_seconds:
             _again_and_again("count", recount, lambda: None, options.count_seconds, stop, broken)

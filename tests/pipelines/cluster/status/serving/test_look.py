@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from yanmo.common.errors import StorageError, WorkerLost
 from yanmo.store import traffic
-from yanmo.store.channel.held import Entry, move, put
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference
@@ -22,10 +20,7 @@ from yanmo.store.runs.failure_card import Card, keep_card
 from yanmo.store.runs.in_use import lease_name
 from yanmo.store.runs.lease import Lease
 from yanmo.store.runs.run_record import add_pause, add_to_run
-from yanmo_pipelines.cluster.status.of_store import store_state
 from yanmo_pipelines.cluster.status.serving.look import Watcher, count
-from yanmo_pipelines.cluster.status.shown import shown
-from yanmo_pipelines.cluster.status.state import Status
 
 
 def made(store: FileStore, stage: str, name: str, content: object, options: str = "") -> Reference:
@@ -182,41 +177,3 @@ def test_all_objects_are_counted_by_folder(store: FileStore) -> None:
     assert sum(objects for objects, _ in found.values()) == len(files)
     assert sum(size for _, size in found.values()) == sum(path.stat().st_size for path in files)
     assert found["other"] == (1, 5) and found["kfp"] == (0, 0)
-
-
-def test_a_model_that_waits_for_a_person_is_seen_until_it_is_decided(store: FileStore) -> None:
-    model = made(store, "train", "config.json", {})
-    judged = verdict(store, "promoted", "waits")
-    entry = Entry(
-        model=model,
-        evaluation=made(store, "evaluate", "summary.json", SUMMARY),
-        verdict=judged,
-        previous=None,
-        compared_with=None,
-        writing=None,
-        sentence="Promoted: better.",
-        held_at="2026-01-01T00:00:00+00:00",
-        expires_at="2100-01-01T00:00:00+00:00",
-    )
-    assert put(store, "main", entry, lambda older: older is None)
-    watcher = Watcher(store)
-    (since,) = watcher.look().channels["main"].held
-    assert since == pytest.approx(datetime(2026, 1, 1, tzinfo=UTC).timestamp(), abs=2)
-    said = shown(Status(store=store_state(store)))
-    assert f"held       train/{model.key[:12]}  waits for a person since" in said
-    move_pointer(store, "main", "champion", made(store, "train", "config.json", {"other": 1}, "other"))
-    assert "and the champion has changed: compare it again" in shown(Status(store=store_state(store)))
-    assert move(store, "main", entry, state="rejected", who="li", why="dull") is not None
-    assert watcher.look().channels["main"].held == ()
-    assert "held" not in shown(Status(store=store_state(store)))
-
-
-def test_a_damaged_list_of_held_models_is_damaged_and_hides_nothing_else(store: FileStore) -> None:
-    path = store.root / "pointers/main/records/held.json"
-    path.parent.mkdir()
-    path.write_text("{", encoding="utf-8")
-    seen = Watcher(store).look()
-    assert seen.damaged == {"pointers/main/records/held.json"}
-    assert seen.channels["main"].mean_bits == 4.5 and seen.channels["main"].held == ()
-    state = store_state(store)
-    assert list(state.damaged) == ["main/records/held"] and state.channels[0].held == []

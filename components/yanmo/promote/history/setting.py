@@ -1,0 +1,133 @@
+"""Move the champion pointer by hand: a model that was judged becomes champion because a person says so.
+
+So a winner that `--hold` kept waiting is approved, and any other judged model may be served. It goes the way
+of a promotion (champion.py): compare-and-swap, then a record, here with who and why. Killed in between, the
+same command enters the record; so does the next promote of the model, which knows no reason.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from yanmo.common.errors import DataError, UsageError
+from yanmo.promote.history.champion import (
+    CHAMPION,
+    CHAMPION_WRITING,
+    Promotion,
+    check_model,
+    make_champion,
+    name_beside_champion,
+    named,
+    settle,
+)
+from yanmo.promote.history.champion_records import ChampionRecord
+from yanmo.store.objects import ObjectStore
+from yanmo.store.output import SHORTEST_KEY, Output, find_by_digits, find_output, read_json
+from yanmo.store.pointers import read_pointer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPlan:
+    """What `set` would do."""
+
+    channel: str
+    promotion: Promotion
+    writing: Output | None
+    sentence: str
+    """What the verdict says, in English."""
+    is_other: bool
+    """Whether the verdict compares with another champion than that of now."""
+
+    def __str__(self) -> str:
+        model, now = self.promotion.model, self.promotion.previous
+        about = f"{self.promotion.verdict} says of {model}: {self.sentence}"
+        if self.is_other:
+            about += f"\nIt was not compared with the champion of now, {named(now)}."
+        return f"{about}\n{named(now)} is champion of channel {self.channel!r}; it will be {model}"
+
+
+def plan_set(store: ObjectStore, channel: str, what: str) -> SetPlan:
+    """What to do; nothing is moved, and the model's files are verified.
+
+    Args:
+        what: `train/KEY`, or `promote/KEY` of the verdict; the first digits of a key are enough, and a key by
+            itself is a model's.
+
+    Raises:
+        UsageError, DataError: it is none, was never judged, or is damaged.
+    """
+    stage, _, digits = what.rpartition("/")
+    if stage not in ("", "train", "promote") or len(digits) < SHORTEST_KEY:
+        raise UsageError(f"{what[:100]!r}: expected train/KEY of a model that was judged, or promote/KEY")
+    if stage == "promote":
+        verdict = find_by_digits(store, "promote", digits)
+    else:
+        model = find_by_digits(store, "train", digits)
+        verdict = model and _newest_verdict(store, model)
+        if model and not verdict:
+            raise DataError(
+                f"{model} was never judged, so nobody knows what it is worth; `yanmo evaluate --model "
+                f"train/{model.manifest.key}`, then `yanmo promote --hold`, then this again"
+            )
+    if verdict is None:
+        raise DataError(f"{what}: no such output in {store.uri}; `yanmo store ls` lists them")
+    evaluation = verdict.input("challenger")
+    model = evaluation.input("model") if evaluation else None
+    if evaluation is None or model is None:
+        raise DataError(f"{verdict}: does not say which model it judged; run `yanmo promote` again")
+    check_model(model, "chosen model")
+    previous, judged = read_pointer(store, channel, CHAMPION), read_json(verdict, "verdict.json")
+    compared = judged.get("champion")
+    return SetPlan(
+        channel=channel,
+        promotion=Promotion(
+            model=model,
+            evaluation=evaluation,
+            verdict=verdict,
+            previous=previous,
+            compared_with=verdict.input("champion"),
+        ),
+        writing=verdict.input("writing"),
+        sentence=str(judged["sentence"]["en"]),
+        is_other=previous is not None and previous.content_digest not in (compared, model.content_digest),
+    )
+
+
+def set_champion(store: ObjectStore, plan: SetPlan, *, who: str, why: str) -> ChampionRecord:
+    """Do it; where the model is champion already, what belongs to it is completed.
+
+    Raises:
+        ChampionChanged: the champion changed since the plan was made; nothing was moved.
+        DataError: a person took the model down; a rollback takes that back.
+    """
+    signed = Promotion(**{**vars(plan.promotion), "who": who, "why": why})
+    before = signed.previous
+    is_champion = before is not None and before.content_digest == signed.model.content_digest
+    record = (settle if is_champion else make_champion)(store, plan.channel, signed)
+    if plan.writing is not None:  # what the next page shows of how this champion writes
+        name_beside_champion(
+            store, plan.channel, CHAMPION_WRITING, signed.model.reference, plan.writing.reference
+        )
+    return record
+
+
+def _newest_verdict(store: ObjectStore, model: Output) -> Output | None:
+    """The newest verdict about a model; reads the manifest of every verdict of the store."""
+    found: list[Output] = []
+    for info in store.list("cas/promote"):
+        _, stage, key, *rest = info.name.split("/")
+        if rest != ["MANIFEST.json"]:
+            continue
+        try:
+            verdict = find_output(store, stage, key)
+            evaluation = verdict.input("challenger") if verdict else None
+            judged = evaluation.input("model") if evaluation else None
+        except DataError as error:
+            log.warning("passed over: %s", error)
+            continue
+        if verdict and judged and judged.content_digest == model.content_digest:
+            found.append(verdict)
+    return max(found, key=lambda one: one.manifest.created_at, default=None)
