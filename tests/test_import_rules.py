@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "formats": {"common", "store"},
     "nights": {"common", "store"},
     "stage": {"common", "options", "store", "nights"},
-    "resolve": GROUND - {"chinese"},
+    "resolve": GROUND - {"chinese", "formats"},
     "curate": GROUND,
     "balance": GROUND,
     "tokenize": GROUND - {"chinese"},

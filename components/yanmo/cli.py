@@ -21,7 +21,7 @@ COMMANDS = {
     "resolve": ("yanmo.resolve", "print what a channel's pointers name now (the first task of a pipeline)"),
     "runs": ("yanmo.tools.runs", "compare runs: what differs in their options, bits by genre, cost"),
     "store": ("yanmo.tools.store", "list, check, compare, copy and remove outputs in a store"),
-    "channel": ("yanmo.tools.channel", "what a channel allows, took down, and has not finished"),
+    "channel": ("yanmo.tools.channel", "what a channel has begun and not finished"),
     "tokenizer": ("yanmo.tools.tokenizer", "compare tokenizers on your text, import an existing one"),
     "cache": ("yanmo.tools.cache", "show, check and compare token caches"),
     "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),

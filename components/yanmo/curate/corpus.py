@@ -49,9 +49,9 @@ from yanmo.curate.plan import (
 from yanmo.curate.sources.parsing import genre_name
 from yanmo.curate.tally import EXAMPLES
 from yanmo.formats.documents import take_rows
+from yanmo.formats.licenses import UNKNOWN, Allowed
 from yanmo.formats.row_numbers import by_file
 from yanmo.options.nearest import did_you_mean
-from yanmo.store.channel.licenses import UNKNOWN, Allowed
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Corpus:
         """All mapped documents, without copies of the same Han characters.
 
         Args:
-            allowed: licences that the channel allows; of several copies one under such a licence is kept.
+            allowed: licences that are allowed; of several copies one under such a licence is kept.
 
         Raises:
             DataError: nothing is left, or too many lines were malformed or filtered.
@@ -180,10 +180,10 @@ class Corpus:
         shown = ", ".join(f"{name or UNKNOWN} {number}" for name, number in counts.items())
         if hit.all():
             raise DataError(
-                f"the channel allows no licence of this text: it is under {shown}, expected {allowed.shown}. "
-                "Change --sources, or the list: yanmo channel licenses --set"
+                f"--allow-licenses allows no licence of this text: it is under {shown}, expected "
+                f"{allowed.shown}. Change --sources, or the list"
             )
-        log.warning("left out, as the channel allows only %s: %s", allowed.shown, shown)
+        log.warning("left out, as --allow-licenses allows only %s: %s", allowed.shown, shown)
         self.kept = without(self.kept, hit)
 
     def check_genres(self, options: CurateOptions) -> None:

@@ -24,7 +24,7 @@ PLAN_REASONS = (
     "benchmark",
 )
 """Why a document that passed the filters is not in train: it has the same Han characters as another one, or
-nearly the same; its id is excluded; the channel does not allow its licence; it, a near duplicate or its
+nearly the same; its id is excluded; its licence is not allowed; it, a near duplicate or its
 author is held out; it shares a run of characters with the evaluation set, or with a benchmark."""
 
 

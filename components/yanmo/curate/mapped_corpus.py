@@ -18,16 +18,15 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.duplicates import near_duplicates, signing
 from yanmo.curate.duplicates.near_duplicates import Edges
-from yanmo.curate.left_out import names_of as names_of_licenses
 from yanmo.curate.sources.bundles import bundles
 from yanmo.curate.sources.cutting import announce_layouts
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.text.normalize import REVISIONS
 from yanmo.curate.text.plugin_filters import key_of, plugin_filters
 from yanmo.curate.text.record_rules import record_rules
+from yanmo.formats.licenses import Allowed
 from yanmo.options.fields import Only, Scalar, names_of
 from yanmo.stage.stage_run import KeyInput, Skip, StageRun
-from yanmo.store.channel.licenses import Allowed
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output
 
@@ -158,7 +157,7 @@ def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output], allowed: 
     revision = [near_duplicates.REVISION, signing.REVISION]
     semantic: dict[str, Any] = {"similarity": options.near_duplicate_similarity, "revision": revision}
     if allowed:  # which copy is the best depends on it
-        semantic["licenses"] = names_of_licenses(allowed)
+        semantic["licenses"] = sorted(allowed.folded)
     digests = digest([part.content_digest for part in mapped])
     inputs = {"mapped": {"content_digest": digests, "uri": f"{len(mapped)} mapped files"}}
     part = run.part("curate_similar", near_duplicates.REVISION, semantic, inputs, build)

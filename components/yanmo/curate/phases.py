@@ -16,7 +16,6 @@ from yanmo.common.fork_server import preload
 from yanmo.common.ordered_map import FEW, start_workers
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
-from yanmo.curate.left_out import allowed_licenses, keep_allowed, left_out_inputs
 from yanmo.curate.likely_form import with_likely_form
 from yanmo.curate.mapped_corpus import IN_WORKERS, CurateRun, Handed, corpus_of, map_shard, rules_input
 from yanmo.curate.sources.listing import BENCHMARK_FORMS, digest_files, find_files, sources_input
@@ -26,9 +25,11 @@ from yanmo.curate.split.extended_set import new_genres
 from yanmo.curate.split.pinned_set import EVALUATION_SET, add_to_set, check_pinned, choose_evaluation_set
 from yanmo.curate.split.train_split import write_documents
 from yanmo.curate.text.record_rules import check_record_rules, max_record_bytes
+from yanmo.formats.licenses import Allowed
+from yanmo.stage.excluded import digest_of, excluded_ids
 from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Steps
-from yanmo.stage.taken_down import left_out_ids
 from yanmo.store.commit import Result
+from yanmo.store.manifest import digest
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
@@ -50,9 +51,13 @@ def prepare(run: CurateRun) -> Prepared[Handed]:
     if options.shard:
         map_shard(run, made)
     inputs: dict[str, KeyInput] = {"sources": sources_input(sources), **rules_input(options)}
-    made.excluded = left_out_ids(run.store, options.channel, options.exclude, options)
-    made.allowed = allowed_licenses(run.store, options)
-    inputs |= left_out_inputs(options, made.excluded, made.allowed)
+    made.excluded = excluded_ids(options.exclude, options)
+    if made.excluded:
+        inputs["exclude"] = {"content_digest": digest_of(made.excluded), "uri": options.exclude}
+    if options.allow_licenses.strip():
+        made.allowed = Allowed.of(options.allow_licenses)
+        names = digest(sorted(made.allowed.folded))
+        inputs["licenses"] = {"content_digest": names, "uri": made.allowed.shown}
     if options.benchmarks:
         found = find_files(options.benchmarks, BENCHMARK_FORMS, "--benchmarks")
         made.benchmarks = digest_files(run.store, found)
@@ -116,7 +121,6 @@ def _export(run: CurateRun, corpus: Corpus) -> None:
 
 def finish(run: CurateRun, output: Output) -> Finish:
     """Documents and characters for the UI."""
-    keep_allowed(run.store, run.options)
     counts: dict[str, Any] = output.manifest.counts
     shown = {
         f"{split}_{what}": sum(counts[what][split].values()) for what in counts for split in counts[what]

@@ -9,7 +9,6 @@ from yanmo.promote.config import PromoteConfig
 from yanmo.promote.gate.nights import Night
 from yanmo.stage.stage_run import StageRun
 from yanmo.store.manifest import Reference
-from yanmo.store.output import Output
 
 
 @dataclass
@@ -22,9 +21,6 @@ class Handed:
     """The champion that the pointer named when the comparison began."""
     rolled_back: str = ""
     """Who took this model down, and why; empty where nobody did."""
-    replaces: Output | None = None
-    """The champion, where it learned text that the channel forbids: it is replaced without a comparison."""
-    replaces_why: str = ""
 
 
 PromoteRun = StageRun[PromoteConfig, Handed]

@@ -6,7 +6,6 @@ import logging
 from dataclasses import asdict
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.formats.forbidden_text import forbidden_in
 from yanmo.formats.seed_noise import PART
 from yanmo.options.fields import NONE
 from yanmo.promote.gate.base import BASE, is_base_of
@@ -125,7 +124,6 @@ def _own_base(run: PromoteRun) -> dict[str, KeyInput]:
 def _compared(run: PromoteRun, made: Handed) -> dict[str, KeyInput]:
     challenger = open_evaluation(run.input("challenger"))
     check_model(challenger.model, "challenger")
-    _refuse_forbidden(run, challenger.model)
     last = last_record(run.store, run.options.channel)
     if run.options.dry_run:
         _check_dry_run(run, challenger.summary["conditions"])
@@ -137,8 +135,6 @@ def _compared(run: PromoteRun, made: Handed) -> dict[str, KeyInput]:
     made.previous = reference
     if champion.content_digest == challenger.model.content_digest:
         return _compare_as_promoted(run, made, last, challenger.output, champion)
-    if replaced := _replaced(run, made, champion):
-        return replaced | _rolled_back(run, made, last, challenger.model)
     measured = _measured_champion(run, champion, challenger.summary["conditions"])
     return _compare_with(run, measured) | _rolled_back(run, made, last, challenger.model)
 
@@ -169,37 +165,6 @@ def _without_champion(run: PromoteRun, last: ChampionRecord | None) -> dict[str,
     return _compare_with(run, None)
 
 
-def _refuse_forbidden(run: PromoteRun, model: Output) -> None:
-    """A model that learned what the channel forbids is not judged.
-
-    Raises:
-        DataError: it did; says from where.
-    """
-    if found := forbidden_in(run.store, run.options.channel, model):
-        raise DataError(
-            f"{model} may not be served: {'; '.join(found)}. Run the stages again from curate, which "
-            "leaves it out; docs/licences.md"
-        )
-
-
-def _replaced(run: PromoteRun, made: Handed, champion: Output) -> dict[str, KeyInput]:
-    """A champion that learned what the channel forbids is replaced by the next fit model, whatever its bits.
-
-    Otherwise it would stay: a model that has not read a text is rarely better on it.
-    """
-    found = forbidden_in(run.store, run.options.channel, champion)
-    if not found:
-        return {}
-    made.replaces, made.replaces_why = champion, "; ".join(found)
-    log.warning("the champion is replaced by the next fit model: %s", made.replaces_why)
-    run.inputs["champion"] = None
-    why = {
-        "content_digest": digest([champion.content_digest, *found]),
-        "uri": champion.reference.manifest_uri,
-    }
-    return {"champion": None, "replaces": why}
-
-
 def _compare_as_promoted(
     run: PromoteRun, made: Handed, record: ChampionRecord | None, challenger: Output, champion: Output
 ) -> dict[str, KeyInput]:
@@ -209,9 +174,6 @@ def _compare_as_promoted(
     if record.kind == "rollback" or record.evaluation.content_digest != challenger.content_digest:
         return _compare_with(run, challenger)
     before = record.compared_with
-    former = open_reference(run.store, record.previous) if before is None and record.previous else None
-    if former is not None and (replaced := _replaced(run, made, former)):
-        return replaced
     return _compare_with(run, open_reference(run.store, before) if before else None)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import time
@@ -30,7 +29,6 @@ from yanmo.promote.gate.limits import MEASURED, parse_limits, parse_unmeasured
 from yanmo.promote.gate.nights import recipe_of, with_tonight
 from yanmo.promote.gate.noise import goes_on, noise_of
 from yanmo.promote.gate.rules import ABOUT_ONE, first_champion, judge
-from yanmo.promote.gate.sentences import replaces
 from yanmo.promote.gate.verdict import VERDICT_SCHEMA, Evidence, Rules, Verdict, Words
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion import (
@@ -141,11 +139,7 @@ def _judged(run: PromoteRun, challenger: Evaluation, champion: Evaluation | None
         before=tuple(night.share for night in run.prepared.nights),
     )
     if champion is None:
-        verdict = first_champion(challenger.mean, rules, evidence)
-        if run.prepared.replaces is not None and verdict.promote:
-            sentence = replaces(challenger.mean, str(run.prepared.replaces), run.prepared.replaces_why)
-            verdict = dataclasses.replace(verdict, sentence=sentence)
-        return verdict
+        return first_champion(challenger.mean, rules, evidence)
     verdict = judge(paired_scores(challenger, champion), rules, evidence)
     return confirmed(verdict, challenger, champion, rules, run.options.without_confirmation)
 
@@ -180,18 +174,9 @@ def _verdict_record(
         "conditions": challenger.summary["conditions"],
         "challenger": challenger.model.content_digest,
         "champion": champion.model.content_digest if champion else None,
-        **_replaces(run),
         "recipe": recipe_of(challenger.model),
         "nights": [asdict(night) for night in nights],
     }
-
-
-def _replaces(run: PromoteRun) -> dict[str, str]:
-    """Which champion is replaced without a comparison, and why; nothing where none is."""
-    made = run.prepared
-    return (
-        {"replaces": made.replaces.content_digest, "replaces_why": made.replaces_why} if made.replaces else {}
-    )
 
 
 def finish(run: PromoteRun, output: Output) -> Finish:

@@ -20,15 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from yanmo.common.errors import DataError, UsageError, redacted
-from yanmo.formats.forbidden_text import forbidden_in
 from yanmo.options.fields import by_kind, names_of, spelled, values_of
 from yanmo.options.one_line import read_line
 from yanmo.options.shared import Settings
 from yanmo.options.values import AUTO
 from yanmo.options.whole_run import WholeRun
 from yanmo.resolve.config import ResolveOptions
+from yanmo.stage.excluded import digest_of, excluded_ids
 from yanmo.stage.form import declared
-from yanmo.stage.taken_down import digest_of, left_out_ids
 from yanmo.store.manifest import make_key
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, find_by_digits, open_reference
@@ -156,9 +155,6 @@ def _finishing(store: ObjectStore, options: ResolveOptions, run: WholeRun, train
     asks = read_line(_asked(run))
     curated = _curated_by(store, options.channel, training, made["curate"])
     _check_texts(options, run, curated, asked.get("curate", {}), asks.get("curate", {}))
-    for learned in filter(None, (cache, model)):
-        if found := forbidden_in(store, options.channel, learned):
-            raise Outdated("; ".join(found))
     finishing = _as_begun(run, training)
     _check_key(options, finishing, training, cache, model)
     for name in _DATA_STAGES:
@@ -236,15 +232,11 @@ def _check_texts(
         )
     excluded = curated.manifest.inputs.get("exclude")
     try:
-        ids = left_out_ids(curated.store, options.channel, getattr(now, "exclude", ""), options)
-        listed = digest_of(ids)
+        listed = digest_of(excluded_ids(getattr(now, "exclude", ""), options))
     except DataError as error:
         raise Outdated(f"whether its texts were taken down cannot be read: {error}") from error
     if listed != (excluded["content_digest"] if excluded else ""):
-        raise Outdated(
-            "the list of texts that are taken down (curate.exclude, yanmo channel takedown) changed since "
-            "it was begun"
-        )
+        raise Outdated("the list of texts that are left out (curate.exclude) changed since it was begun")
     if before and not _places(before.get("sources", "")) <= _places(said.get("sources", "")):
         raise Outdated(
             f"its texts are of data_sources {before.get('sources', '')}, which is not asked for now"

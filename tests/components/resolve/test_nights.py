@@ -17,8 +17,7 @@ from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind
 from yanmo.options.one_line import read_line
 from yanmo.resolve.command import main
-from yanmo.stage.taken_down import digest_of
-from yanmo.store.channel.licenses import set_allowed
+from yanmo.stage.excluded import digest_of
 from yanmo.store.pointers import move_pointer
 from yanmo.store.runs.run_record import add_to_run, read_night
 from yanmo.store.runs.unfinished import (
@@ -153,7 +152,6 @@ TEXTS: dict[str, Callable[[Channel], tuple[list[str], str]]] = {
     "benchmarks": lambda channel: ([], "curate.benchmarks=c3.jsonl"),
     "texts taken down": lambda channel: ([], f"curate.exclude={listed(channel, DOWN)}"),
     "a list that cannot be read": lambda channel: ([], "curate.exclude=nowhere.txt"),
-    "a licence not allowed now": lambda channel: (allow(channel, "MIT"), ""),
 }
 SAME: dict[str, tuple[list[str], str]] = {
     "nothing": ([], ""),
@@ -161,12 +159,6 @@ SAME: dict[str, tuple[list[str], str]] = {
     "how it is worked": ([], "curate.workers=1"),
     "what is no text": (["tokenize.vocab_size=4096", "train.steps=7", "balance.quotas=*=100%"], ""),
 }
-
-
-def allow(channel: Channel, *names: str) -> list[str]:
-    """Set the channel's list; no text of these caches says its licence."""
-    set_allowed(channel.store, "main", names, who="li", why="counsel")
-    return []
 
 
 def listed(channel: Channel, ids: frozenset[str]) -> Path:
@@ -223,12 +215,6 @@ def test_a_list_of_texts_that_was_there_already_hinders_nothing(channel: Channel
     assert channel.handed_on(others=f"curate.exclude={path}")[0].startswith("finish")
     listed(channel, DOWN | {"b" * 64})
     assert channel.handed_on(others=f"curate.exclude={path}")[0] == "new", "the same file, and more in it"
-
-
-def test_a_list_of_licences_that_allows_its_texts_hinders_nothing(channel: Channel) -> None:
-    channel.begun(channel.cache())
-    allow(channel, "MIT", "unknown")
-    assert channel.handed_on()[0].startswith("finish")
 
 
 def test_where_the_record_of_the_run_that_began_it_is_gone_it_is_still_finished(channel: Channel) -> None:

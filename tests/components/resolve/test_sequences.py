@@ -18,9 +18,9 @@ import pytest
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind
 from yanmo.options.one_line import read_line
+from yanmo.stage.excluded import digest_of
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.stage_run import StageRun
-from yanmo.stage.taken_down import digest_of
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
 from yanmo.store.manifest import Reference
 from yanmo.store.output import open_reference

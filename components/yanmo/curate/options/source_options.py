@@ -28,8 +28,8 @@ class SourceOptions(Options, group="sources"):
     )
     exclude: str = opt(
         "",
-        "file, or object s3://bucket/name, of document ids to remove in this run, one a line; every copy of "
-        "their text is removed too. What yanmo channel takedown lists is removed in every run",
+        "file, or object s3://bucket/name, of document ids to remove, one a line; every copy of their text "
+        "is removed too",
         kind="environment",
         often=True,
     )
@@ -91,8 +91,8 @@ class FieldOptions(Options, group="fields"):
 
     allow_licenses: str = opt(
         "",
-        "licences whose texts the channel may learn from, separated by commas, such as "
-        "MIT,CC-BY-SA-4.0,unknown; the first run sets the channel's list, which holds for every later one",
+        "licences whose texts may be learned from, separated by commas, such as MIT,CC-BY-SA-4.0,unknown; "
+        "empty allows all",
         kind="environment",
         often=True,
     )

@@ -28,16 +28,6 @@ def first(mean: float) -> Words:
     )
 
 
-def replaces(mean: float, champion: str, why: str) -> Words:
-    """The sentence where the champion may not be served any more, so that nothing is compared with it."""
-    return Words(
-        f"Promoted: the champion {champion} learned text that this channel forbids and is replaced without a "
-        f"comparison ({why}); {mean:.3f} bits per character over its genres.",
-        f"晋升：现任冠军 {champion} 学过本频道禁止的文本，不经比较即被替换（{why}）；"
-        f"各体裁平均每字 {mean:.3f} 比特。",
-    )
-
-
 def promoted(gain: Mapping[str, Any], rules: Rules, noise: Mapping[str, Any]) -> Words:
     """The sentence of a change of champions."""
     found, against = sure(gain, rules.level), _against(gain)

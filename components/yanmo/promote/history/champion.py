@@ -21,10 +21,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError, StorageError
-from yanmo.promote.history.champion_records import ChampionRecord, RolledBack, last_record, write_record
+from yanmo.promote.history.champion_records import ChampionRecord, last_record, write_record
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import Output, open_reference, read_json
+from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import open_named, pointer_name, read_pointer, swap_pointer
 from yanmo.store.schema import utc_now
 
@@ -242,18 +242,8 @@ def _record(
         compared_with=promotion.compared_with.reference if promotion.compared_with else None,
         who=promotion.who,
         why=promotion.why,
-        rolled_back=_marked(promotion, last.rolled_back if last else ()),
+        rolled_back=last.rolled_back if last else (),
     )
-
-
-def _marked(promotion: Promotion, before: tuple[RolledBack, ...]) -> tuple[RolledBack, ...]:
-    """The models that are taken down, with a champion that learned what its channel forbids."""
-    verdict = read_json(promotion.verdict, "verdict.json")
-    model = verdict.get("replaces")
-    if not model or any(one.model == model for one in before):
-        return before
-    why = f"learned what the channel forbids: {verdict['replaces_why']}"
-    return (*before, RolledBack(model=model, when=utc_now(), who="the channel's lists", why=why))
 
 
 def _measures(store: ObjectStore, evaluation: Reference, model: Output) -> bool:

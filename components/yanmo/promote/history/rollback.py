@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
-from yanmo.formats.forbidden_text import forbidden_in
 from yanmo.promote.history.champion import (
     CHAMPION,
     CHAMPION_EVALUATION,
@@ -86,11 +85,6 @@ def plan_rollback(store: ObjectStore, channel: str, number: int = 0) -> Rollback
         _check_target(records, current, target, channel, half_done)
     model = open_reference(store, target.model)
     check_model(model, f"model of number {target.number}, the former champion")
-    if found := forbidden_in(store, channel, model):
-        raise DataError(
-            f"number {target.number}, {named(target.model)}, may not be served: {'; '.join(found)}. Give "
-            "another number by --to (yanmo promote history has them); docs/licences.md"
-        )
     return RollbackPlan(channel=channel, current=current, target=target, last=last, half_done=half_done)
 
 

@@ -69,11 +69,11 @@ def plan_set(store: ObjectStore, channel: str, what: str) -> SetPlan:
         verdict = model and _newest_verdict(store, model)
         if model and not verdict:
             raise DataError(
-                f"{model} was never judged, so nobody knows what it is worth; `yanmo evaluate --model "
+                f"{model} was never judged, so nobody knows what it is worth; run `yanmo evaluate --model "
                 f"train/{model.manifest.key}`, then `yanmo promote --hold`, then this again"
             )
     if verdict is None:
-        raise DataError(f"{what}: no such output in {store.uri}; `yanmo store ls` lists them")
+        raise DataError(f"{what}: no such output in {store.uri}; see `yanmo store ls`")
     evaluation = verdict.input("challenger")
     model = evaluation.input("model") if evaluation else None
     if evaluation is None or model is None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import ended
-from yanmo.common.errors import DataError, ExitCode
+from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
 from yanmo.common.made_by import made_by
-from yanmo.options.command_line import load_given
+from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv
 from yanmo.store.opening import store_of
 from yanmo.store.settings import StoreSettings
@@ -31,57 +31,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Export a model; returns the exit code."""
 
     def serve() -> int:
-        options, given = load_given(ExportOptions, default_argv(argv), "yanmo export")
+        options = load(ExportOptions, default_argv(argv), "yanmo export")
         setup(options.log_level, "export", options.log_format)
         with only_answers():
-            _run(options, given)
+            _run(options)
         answer(options.folder)
         return ExitCode.DONE
 
     return ended("export", serve, "nothing half-written is there; the same command starts it again")
 
 
-def _run(options: ExportOptions, given: frozenset[str]) -> None:
+def _run(options: ExportOptions) -> None:
     from yanmo.tools.export.contents import checked
     from yanmo.tools.export.place import place_of
 
     place = place_of(options.folder, StoreSettings.of(options), overwrite=options.overwrite)
     place.check()
-    folder, origin = _allowed(options, given)
+    folder, origin = _opened(options)
     source = checked(folder)
     loss = _loss(options, source, origin) if options.int8 else None
     _write(options, source, origin, loss, place)
 
 
-def _allowed(options: ExportOptions, given: frozenset[str]) -> tuple[Path, Origin]:
+def _opened(options: ExportOptions) -> tuple[Path, Origin]:
     """The model's folder and its lineage.
 
     Raises:
-        DataError: there is none, or a channel forbids what it learned from.
+        DataError: there is none.
     """
-    from yanmo.tools.export.origin import Origin, channels_of, origin_of, refusals, refusals_of_unknown
+    from yanmo.tools.export.origin import Origin, origin_of
     from yanmo.tools.generate.named_model import is_folder, model_output
 
-    asked = [options.channel] if "channel" in given else []
     if is_folder(options.model):
-        _refuse([why for c in asked for why in refusals_of_unknown(store_of(options), options.model, c)])
         log.warning("%s: nothing says what it learned from, and so does its card", options.model)
         return Path(options.model), Origin(Path(options.model).resolve().name)
     store = store_of(options)
-    output = model_output(store, options.model, options.channel)
-    channels = dict.fromkeys([*asked, *channels_of(store, output)]) or [options.channel]
-    _refuse(refusals(store, output, channels))
-    log.info("model=%s channels=%s", output, ",".join(channels))
+    output = model_output(store, options.model, "")
+    log.info("model=%s", output)
     output.paths("*")  # verified, all of them
     return output.path("config.json").parent, origin_of(output)
-
-
-def _refuse(why: Sequence[str]) -> None:
-    if why:
-        raise DataError(
-            f"this model must not be given away: {'; '.join(why)}. Train one without these texts, or change "
-            "the list (`yanmo channel licenses`, `yanmo channel takedown`)"
-        )
 
 
 def _loss(options: ExportOptions, source: Source, origin: Origin) -> Loss | None:

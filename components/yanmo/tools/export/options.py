@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from yanmo.options.fields import opt, word
-from yanmo.options.shared import MODEL, ToolOptions, channel_opt
+from yanmo.options.shared import MODEL, ToolOptions
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _LICENSE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
@@ -23,16 +23,12 @@ class ExportOptions(ToolOptions, group="export"):
 
     Weights in safetensors, tokenizer with chat template, generation_config.json with the marks that end
     a text, and README.md, a model card: which texts under which licences, options, evaluation,
-    machine, limits. A model that learned a text which its channel forbids (licences, takedowns) is
-    refused. The folder is there whole or not at all, and one that is there is not replaced without
-    --overwrite. Exit code: 0, 64, 65 (no such model, a damaged or forbidden one), 75, 78.
+    machine, limits. The folder is there whole or not at all, and one that is there is not replaced
+    without --overwrite. Exit code: 0, 64, 65 (no such model, or a damaged one), 75, 78.
     """
 
     model: str = word(f"model: a folder in Hugging Face's layout, {MODEL}")
     folder: str = word("folder to make, or s3://bucket/prefix")
-    channel: str = channel_opt(
-        "channel whose licences and takedowns count where neither --model nor a pointer says which"
-    )
     dtype: str = opt("fp32", "type of the weights", choices=("fp32", "bf16"), often=True)
     int8: bool = opt(
         False,

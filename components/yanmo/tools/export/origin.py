@@ -1,10 +1,10 @@
-"""What a model learned from, read from its lineage: texts, sources, licences, and who forbids any of it."""
+"""What a model learned from, read from its lineage: texts, sources, licences."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,14 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
-from yanmo.formats.forbidden_text import caches_behind, documents_behind, forbidden_in
+from yanmo.formats.learned_text import caches_behind, documents_behind
+from yanmo.formats.licenses import UNKNOWN
 from yanmo.formats.stage_cost import StageCost, stage_cost
-from yanmo.store.channel.licenses import UNKNOWN, Allowed, read_allowed
-from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.tools.runs.evaluations import Evaluation, chosen, model_of, read_evaluation
 from yanmo.tools.runs.gather import evaluations_in
-from yanmo.tools.store.pointed import read_undamaged
 
 log = logging.getLogger(__name__)
 Source = tuple[str, str]
@@ -128,35 +126,3 @@ def _counted(curated: Output) -> Counter[Source]:
 def _files(chain: Sequence[Output]) -> list[dict[str, Any]]:
     given = [one.manifest.inputs.get("sources") or {} for one in chain]
     return [file for each in given for file in each.get("files", []) if isinstance(file, dict)]
-
-
-def refusals(store: ObjectStore, output: Output, channels: Iterable[str]) -> list[str]:
-    """Why channels forbid a model: a sentence each; none where it may be given away."""
-    unknown = imported_behind(output)
-    found: list[str] = []
-    for channel in channels:
-        found += forbidden_in(store, channel, output)
-        found += [why for name in unknown for why in refusals_of_unknown(store, name, channel)]
-    return found
-
-
-def refusals_of_unknown(store: ObjectStore, name: str, channel: str) -> list[str]:
-    """The same for a folder or an imported model, of whose text nothing is known."""
-    allowed: Allowed | None = read_allowed(store, channel)
-    if allowed is None or allowed.allows(UNKNOWN):
-        return []
-    return [
-        f"{name} does not say under which licences its texts are, and channel {channel!r} allows "
-        f"{allowed.shown} only"
-    ]
-
-
-def channels_of(store: ObjectStore, output: Output) -> list[str]:
-    """The channels whose pointers or histories name a model, sorted."""
-    named, damaged = read_undamaged(store, store.list("pointers"))
-    for why in damaged.values():
-        log.warning("%s", why)
-    mine = (output.manifest.stage, output.manifest.key)
-    return sorted(
-        {one.by.partition("/")[0] for one in named if (one.reference.stage, one.reference.key) == mine}
-    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.common.logs import Progress
-from yanmo.formats.forbidden_text import rows_with
+from yanmo.formats.learned_text import rows_with
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import KEY, Output, find_output
 from yanmo.tools.store.chain import edges
@@ -96,7 +96,7 @@ def _document(web: Web, document: str, holders: Holders, as_json: bool) -> dict[
         print("  and these rest on them" * bool(down), end="\n" * bool(down))
         for name, how in down:
             print(f"    {web.shown(name)}  {how}")
-    what = learned(web.store, web.outputs, web.pointers, document, names, [name for name, _ in down])
+    what = learned(web.outputs, web.pointers, document, names, [name for name, _ in down])
     if not as_json:
         for line in what.lines(web.shown):
             print(f"  {line}")

@@ -142,11 +142,10 @@ class LineageOptions(NamedOptions, group="lineage"):
     """List what holds a document, or what an output rests on.
 
     For a document, the outputs that hold it and what rests on them, which models learned it, directly or
-    through the model that they started from, and what to run so that the next champion has not; for an
-    output, what it rests on, and what on it. Documents are looked up in every committed Parquet file with
-    an `id` column: documents, evaluation sets, token caches, evaluations. A document made from another
-    (augmentation) counts too. Statistics of the row groups, which are sorted by id, spare most of the
-    reading.
+    through the model that they started from, and which of them are champions; for an output, what it rests
+    on, and what on it. Documents are looked up in every committed Parquet file with an `id` column:
+    documents, evaluation sets, token caches, evaluations. A document made from another (augmentation) counts
+    too. Statistics of the row groups, which are sorted by id, spare most of the reading.
     """
 
     what: tuple[str, ...] = word(f"the id of a document (64 digits of 0-9a-f), or {WHAT}")

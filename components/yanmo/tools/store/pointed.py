@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
-from yanmo.store.channel.document import DOCUMENTS, kind_of_document
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
 from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage, parse_pointer
@@ -69,12 +68,9 @@ def _read(name: str, data: bytes, where: str) -> list[Reference]:
         return list(parse_run(data, where).values())
     if pointer := _POINTER.match(name):
         return [parse_pointer(data, pointer[1], where)]
-    if kind_of_document(name) in DOCUMENTS:
-        return []
     raise DataError(
-        f"{where}: expected <channel>/<pointer>.json, <channel>/history/<number>.json, "
-        f"<channel>/runs/<run>.json or <channel>/records/ ({', '.join(DOCUMENTS)}) here; move it out of "
-        "pointers/, or use the version of Yanmo that wrote it"
+        f"{where}: expected <channel>/<pointer>.json, <channel>/history/<number>.json or "
+        "<channel>/runs/<run>.json here; move it out of pointers/, or use the version of Yanmo that wrote it"
     )
 
 

@@ -23,8 +23,7 @@ from typing import Any
 
 from yanmo.common.answers import answer
 from yanmo.common.control_group import usable_cpus
-from yanmo.common.errors import DataError, EnvironmentFault, UsageError
-from yanmo.formats.forbidden_text import forbidden_in
+from yanmo.common.errors import EnvironmentFault, UsageError
 from yanmo.options.yaml_file import dump_yaml
 from yanmo.stage.stage_run import Prepared, Skip
 from yanmo.train import job
@@ -52,31 +51,18 @@ def prepare(run: TrainRun) -> Prepared[Leader | None]:
     Raises:
         Skip: the benchmark is done.
         UsageError: --deepspeed-config contradicts an option; also where the model is committed already.
-        DataError: the channel forbids a text in the token cache, or one that the starting model learned.
     """
     if os.environ.get("TORCHELASTIC_RUN_ID"):
         raise UsageError(
             "started by torchrun: run `yanmo train` itself, once on each node, with --nnodes and --ranks; "
             "it starts its ranks itself (docs/nodes.md)"
         )
-    _refuse_forbidden(run)
     if run.options.benchmark:
         raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")
     if run.options.deepspeed_config:
         engine_config(run.options, check_batch=run.options.micro_batch != AUTO)
     is_leader = run.options.nnodes > 1 and not run.options.is_helper()
     return Prepared(Leader(run.options) if is_leader else None)
-
-
-def _refuse_forbidden(run: TrainRun) -> None:
-    """Learn from no text that the channel forbids, whoever made the cache and when."""
-    channel, model = run.options.channel, run.inputs["model"]
-    if found := forbidden_in(run.store, channel, run.input("token_cache")):
-        raise DataError(
-            f"{'; '.join(found)}. Run curate, balance and tokenize of this channel again: they leave it out"
-        )
-    if model is not None and (found := forbidden_in(run.store, channel, model)):
-        raise DataError(f"{'; '.join(found)}. Give another --model, or none to begin a new one")
 
 
 def best_settings(run: TrainRun, clock: Clock | None = None) -> Setting:

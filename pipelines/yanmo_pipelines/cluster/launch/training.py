@@ -1,7 +1,7 @@
 """What the nodes of a launched training run: `yanmo train` with the options that the launch was given.
 
-The launch has a key of its own, made of what decides the model: the training's semantic options, its inputs,
-and what the channel forbids. So a launch whose model is there finds it without asking for a node. Options
+The launch has a key of its own, made of what decides the model: the training's semantic options and its
+inputs. So a launch whose model is there finds it without asking for a node. Options
 that a machine decides (`auto`) stay open in it, and are the same for the same key (train/supervision/
 automatic.py records them).
 """
@@ -19,10 +19,7 @@ from yanmo.options.fields import NONE, by_kind
 from yanmo.options.one_line import as_line, read_line
 from yanmo.options.shared import store_flags
 from yanmo.stage.stage_run import KeyInput, Prepared, StageRun
-from yanmo.store.channel.licenses import read_allowed
-from yanmo.store.channel.takedown import read_takedown
 from yanmo.store.manifest import digest
-from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.train.config import STAGE as TRAIN
 from yanmo.train.config import TrainConfig
@@ -94,7 +91,6 @@ def prepare(run: LaunchRun) -> Prepared[Settings]:
     made_with = {"revision": TRAIN.revision, "options": semantic, "given": sorted(given & semantic.keys())}
     inputs: dict[str, KeyInput] = {
         "training": {"content_digest": digest(made_with), "uri": ""},
-        "forbidden": {"content_digest": _forbidden(run.store, options.channel), "uri": ""},
     }
     return Prepared(Settings(line, config.ranks), inputs)
 
@@ -110,12 +106,6 @@ def _check_store(uri: str) -> None:
             f"--store {uri}: a folder of this machine; expected s3://bucket/prefix, or file:///path of a "
             "volume that launcher and nodes mount there"
         )
-
-
-def _forbidden(store: ObjectStore, channel: str) -> str:
-    """A digest of what the channel forbids: the training itself looks whether it holds for its texts."""
-    allowed = read_allowed(store, channel)
-    return digest([sorted(allowed.names) if allowed else None, sorted(read_takedown(store, channel))])
 
 
 def _settings_of(options: LaunchOptions) -> dict[str, str]:

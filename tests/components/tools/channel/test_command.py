@@ -1,7 +1,4 @@
-"""`yanmo channel unfinished`: what is shown, taken up again and left.
-
-The command's lists are tried in tests/components/promote/history/test_takedown.py.
-"""
+"""`yanmo channel unfinished`: what is shown, taken up again and left."""
 
 from __future__ import annotations
 

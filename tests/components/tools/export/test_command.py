@@ -1,4 +1,4 @@
-"""`yanmo export`: other programs load the folder, what is forbidden stays, nothing is there by half."""
+"""`yanmo export`: other programs load the folder, nothing is there by half."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from yanmo.common.errors import ExitCode
 from yanmo.formats.chat_tokens import Turn, prompt_ids
 from yanmo.formats.round_trip import open_tokenizer
 from yanmo.model.hf_export import load
-from yanmo.store.channel.licenses import set_allowed
 from yanmo.tools.export.command import main
 
 if TYPE_CHECKING:
@@ -164,42 +163,13 @@ def test_no_code_and_no_path_of_a_folder_is_handed_on(lab: Lab, tmp_path: Path):
     assert "evil.py" not in names(out)
 
 
-def forbid(lab: Lab, channel: str = "main") -> None:
-    set_allowed(lab.store, channel, ["MIT"], who="a person", why="counsel")
-
-
-@pytest.mark.parametrize("model", ["main", "main/champion", "key"])
-def test_what_the_channel_forbids_is_not_given_away(lab: Lab, tmp_path: Path, capsys, model: str):
-    """However the model is named: by its channel, a pointer, or its key."""
-    forbid(lab)
-    named = f"train/{lab.model.manifest.key}" if model == "key" else model
-    assert export(lab, named, tmp_path / "out") == ExitCode.DATA
-    said = capsys.readouterr().err
-    assert (
-        "holds 1 texts under CC-BY-SA-4.0" in said and "unknown" in said and "yanmo channel licenses" in said
-    )
-    assert names(tmp_path) == ["store"]
-
-
-def test_a_folder_counts_as_unknown_to_the_channel_that_is_given(lab: Lab, tmp_path: Path):
-    assert export(lab, "main", tmp_path / "model") == 0
-    forbid(lab, "strict")
-    assert export(lab, tmp_path / "model", tmp_path / "out", "--channel", "strict") == ExitCode.DATA
-    assert not (tmp_path / "out").exists()
-    set_allowed(lab.store, "strict", ["unknown"], who="a person", why="counsel")
-    assert export(lab, tmp_path / "model", tmp_path / "out", "--channel", "strict") == 0
-
-
-def test_a_model_that_was_imported_counts_as_unknown_too(lab: Lab, tmp_path: Path, capsys):
+def test_a_model_that_was_imported_is_said_to_be_unknown_on_its_card(lab: Lab, tmp_path: Path, capsys):
     from yanmo.tools.command_group import main as command
     from yanmo.tools.model.command import TOOL
 
     assert export(lab, "main", tmp_path / "model") == 0
     assert command(TOOL, ["import", str(tmp_path / "model"), "--store", lab.uri, "--channel", "none"]) == 0
     key = capsys.readouterr().out.split()[-1]
-    forbid(lab, "strict")
-    assert export(lab, key, tmp_path / "out", "--channel", "strict") == ExitCode.DATA
-    assert f"{key[:12]}" in capsys.readouterr().err
     assert export(lab, key, tmp_path / "out") == 0
     assert "Nothing is known of it" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 

@@ -8,8 +8,7 @@ import pytest
 
 from yanmo.common.errors import DataError
 from yanmo.options.shared import StoreOptions
-from yanmo.stage.taken_down import digest_of, left_out_ids, taken_down
-from yanmo.store.channel.takedown import take_down
+from yanmo.stage.excluded import digest_of, excluded_ids
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import digest
 
@@ -19,39 +18,29 @@ HERE = StoreOptions()
 def test_take_down_lists_allow_comments_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "ids.txt"
     path.write_text(f"# asked for on Monday\n{'b' * 64}\n\n{'a' * 64}  # a poem\n")
-    found = taken_down(f"{path}", HERE)
+    found = excluded_ids(f"{path}", HERE)
     assert found == {"a" * 64, "b" * 64}
     assert digest_of(found) == digest(["a" * 64, "b" * 64]), "in any order, as keys of before have it"
     path.write_text("a" * 64 + "\nnot an id\n")
     with pytest.raises(DataError, match=r"ids\.txt:2: expected an id of 64 hexadecimal digits"):
-        taken_down(f"{path}", HERE)
+        excluded_ids(f"{path}", HERE)
     with pytest.raises(DataError, match="expected a text file with one id per line: no such file"):
-        taken_down(f"{tmp_path}/missing", HERE)
+        excluded_ids(f"{tmp_path}/missing", HERE)
 
 
 def test_nothing_is_taken_down_by_no_list_or_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("# nothing yet\n")
     for place in ("", f"{tmp_path}/empty.txt"):
-        assert taken_down(place, HERE) == frozenset()
+        assert excluded_ids(place, HERE) == frozenset()
     assert digest_of(frozenset()) == ""
 
 
 def test_the_list_may_be_an_object_of_a_store(tmp_path: Path) -> None:
     FileStore(tmp_path / "texts").create("lists/down.txt", f"{'c' * 64}\n".encode())
     place = (tmp_path / "texts/lists").as_uri()
-    assert taken_down(f"{place}/down.txt", HERE) == {"c" * 64}
+    assert excluded_ids(f"{place}/down.txt", HERE) == {"c" * 64}
     with pytest.raises(DataError, match=r"missing\.txt: expected a text file with one id per line: no such"):
-        taken_down(f"{place}/missing.txt", HERE)
+        excluded_ids(f"{place}/missing.txt", HERE)
     FileStore(tmp_path / "texts").create("lists/wide.txt", "一".encode("utf-16"))
     with pytest.raises(DataError, match=r"wide\.txt: expected .* in UTF-8"):
-        taken_down(f"{place}/wide.txt", HERE)
-
-
-def test_what_a_run_leaves_out_is_also_what_the_channel_took_down(tmp_path: Path) -> None:
-    store, path = FileStore(tmp_path / "store"), tmp_path / "ids.txt"
-    path.write_text("a" * 64)
-    assert left_out_ids(store, "main", f"{path}", HERE) == {"a" * 64}
-    take_down(store, "main", ["b" * 64], who="li", why="asked for")
-    assert left_out_ids(store, "main", f"{path}", HERE) == {"a" * 64, "b" * 64}
-    assert left_out_ids(store, "main", "", HERE) == {"b" * 64}
-    assert left_out_ids(store, "other", "", HERE) == frozenset()
+        excluded_ids(f"{place}/wide.txt", HERE)

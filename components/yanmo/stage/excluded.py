@@ -1,4 +1,4 @@
-"""The list of documents that are taken down, as `curate --exclude` names it: an id a line, `#` for a comment.
+"""The documents that `curate --exclude` leaves out, by a list: an id a line, `#` for a comment.
 
 `curate` leaves them out, and `resolve` asks whether a training that was begun may still be finished.
 """
@@ -11,9 +11,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.given_file import MIB, given_text
 from yanmo.options.shared import StoreOptions
 from yanmo.options.values import brief
-from yanmo.store.channel.takedown import read_takedown
 from yanmo.store.manifest import digest
-from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 
 _MOST_BYTES = 64 * MIB
@@ -21,7 +19,7 @@ _MOST_BYTES = 64 * MIB
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
-def taken_down(place: str, options: StoreOptions) -> frozenset[str]:
+def excluded_ids(place: str, options: StoreOptions) -> frozenset[str]:
     """The ids in a file of this machine, or in the object at a URI; none where `place` is empty.
 
     Args:
@@ -42,11 +40,6 @@ def taken_down(place: str, options: StoreOptions) -> frozenset[str]:
             )
         found.add(name)
     return frozenset(found - {""})
-
-
-def left_out_ids(store: ObjectStore, channel: str, place: str, options: StoreOptions) -> frozenset[str]:
-    """The ids that `place` names (`taken_down`) and those that the channel took down for good."""
-    return taken_down(place, options) | frozenset(read_takedown(store, channel))
 
 
 def digest_of(ids: frozenset[str]) -> str:

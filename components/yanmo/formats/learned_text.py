@@ -1,27 +1,18 @@
-"""Whether a token cache or a model holds text that its channel forbids: for its licence, or as taken down.
+"""Which texts a token cache or a model learned: by their ids, in tables.
 
-Licences are counted by `curate` into the manifest of its documents; a text that was taken down is looked for
-by its id in the tables of the cache and of what the cache was made from. Where `curate` was given the whole
-takedown list already, its key says so and nothing is read.
-
-Cost without lists: two small objects read. With a takedown list that is newer than the cache: the indexes of
-the cache (about 100 bytes per text), curate's table of copies and, where texts were varied, balance's files.
+Cost: the indexes of the cache (about 100 bytes per text), curate's table of copies and, where texts were
+varied, balance's files.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from yanmo.common.errors import DataError, in_words
-from yanmo.store.channel.licenses import UNKNOWN, Allowed, read_allowed
-from yanmo.store.channel.takedown import read_takedown
-from yanmo.store.manifest import digest
-from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 
 if TYPE_CHECKING:
@@ -29,46 +20,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _ID_COLUMNS = ("id", "parent_id")
-_SHOWN = 3
 
 
-@dataclass(frozen=True)
-class Policy:
-    """What a channel forbids."""
-
-    channel: str
-    allowed: Allowed | None
-    taken_down: frozenset[str]
-
-    @classmethod
-    def of(cls, store: ObjectStore, channel: str) -> Policy:
-        """The lists as they are now; raises DataError where one is damaged."""
-        return cls(channel, read_allowed(store, channel), frozenset(read_takedown(store, channel)))
-
-    def __bool__(self) -> bool:
-        return self.allowed is not None or bool(self.taken_down)
-
-
-def forbidden_in(store: ObjectStore, channel: str, output: Output) -> list[str]:
-    """Why a model or a token cache may not be learned from or served: a sentence each; [] if it may.
-
-    A model is asked about its own training text and about that of every model that it started from.
+def learned_by(output: Output, document: str) -> bool:
+    """Whether a token cache, or a model or one that it started from, holds a text or a copy of it.
 
     Raises:
-        DataError: one of the channel's lists, or a table that has to be read, is damaged.
+        DataError: a table that has to be read is damaged.
     """
-    policy = Policy.of(store, channel)
-    return why_forbidden(policy, output) if policy else []
-
-
-def why_forbidden(policy: Policy, output: Output) -> list[str]:
-    """`forbidden_in` for lists that were read before."""
-    found: list[str] = []
-    for model, cache in caches_behind(output):
-        own = [*_by_license(policy, cache), *_by_takedown(policy, cache)]
-        through = f"{model} learned from it: " if model and model is not output else ""
-        found += [f"{through}{why}" for why in own]
-    return list(dict.fromkeys(found))
+    return any(_holds(cache, document) for _, cache in caches_behind(output))
 
 
 def caches_behind(output: Output) -> Iterator[tuple[Output | None, Output]]:
@@ -107,50 +67,14 @@ def documents_behind(cache: Output) -> Iterator[Output]:
             yield one
 
 
-def _by_license(policy: Policy, cache: Output) -> Iterator[str]:
-    if policy.allowed is None:
-        return
-    for output in documents_behind(cache):
-        counts = output.manifest.metadata.get("licenses")
-        if counts:
-            for name, number in policy.allowed.forbidden(counts).items():
-                yield (
-                    f"{cache} holds {number} texts under {name}, which channel {policy.channel!r} does not "
-                    f"allow (it allows {policy.allowed.shown})"
-                )
-            return
-    if not policy.allowed.allows(UNKNOWN):
-        yield (
-            f"{cache} does not say under which licences its texts are, and channel {policy.channel!r} allows "
-            f"{policy.allowed.shown} only"
-        )
-
-
-def _by_takedown(policy: Policy, cache: Output) -> Iterator[str]:
-    if not policy.taken_down:
-        return
+def _holds(cache: Output, document: str) -> bool:
     made_from = list(documents_behind(cache))
-    if any(_was_left_out(output, policy.taken_down) for output in made_from):
-        return
-    named = {one: one for one in policy.taken_down} | _kept_for(made_from, policy.taken_down)
-    held: dict[str, int] = {}
-    for output in (
-        cache,
-        *(o for o in made_from if o.manifest.stage == "balance" and o.manifest.options.get("augment")),
-    ):
-        held |= rows_of(output, sorted(named), "train")
-    if held:
-        shown = ", ".join(sorted({named[one][:12] for one in held})[:_SHOWN])
-        yield f"{cache} holds {len(held)} texts that channel {policy.channel!r} took down ({shown} ...)"
+    names = sorted({document, *_kept_for(made_from, {document})})
+    augmented = (o for o in made_from if o.manifest.stage == "balance" and o.manifest.options.get("augment"))
+    return any(rows_of(output, names, "train") for output in (cache, *augmented))
 
 
-def _was_left_out(curated: Output, ids: frozenset[str]) -> bool:
-    """Whether `curate` was given exactly this list: then it left all of it out, copies too."""
-    given = curated.manifest.inputs.get("exclude")
-    return given is not None and given.get("content_digest") == digest(sorted(ids))
-
-
-def _kept_for(outputs: Sequence[Output], ids: frozenset[str]) -> dict[str, str]:
+def _kept_for(outputs: Sequence[Output], ids: Set[str]) -> dict[str, str]:
     """Text that was kept as the best copy -> the copy of it, in `ids`, that was dropped."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
