@@ -119,11 +119,12 @@ def _name(line: str) -> str:
     return line.split()[-1].partition("@")[0]
 
 
-def environment(*, gibibytes: float = 0, arithmetic: bool = False) -> dict[str, str]:
+def environment(*, gibibytes: float = 0, capability: float = 9.0, arithmetic: bool = False) -> dict[str, str]:
     """The environment of a process that sees the card: this one's, and what that needs.
 
     Args:
         gibibytes: of the card's memory; 0: those of an H100.
+        capability: the card's compute capability; 7.5 has no bf16.
         arithmetic: whether operations are computed, on the CPU; torch's dispatch then takes 10 times as long.
     """
     folder = str(library().parent)
@@ -132,6 +133,7 @@ def environment(*, gibibytes: float = 0, arithmetic: bool = False) -> dict[str, 
         "LD_PRELOAD": str(library()),
         "LD_LIBRARY_PATH": os.pathsep.join([folder, *([others] if others else [])]),
         "TRITON_LIBCUDA_PATH": folder,
+        "NULL_GPU_CAPABILITY": str(round(10 * capability)),
     }
     if gibibytes:
         found["NULL_GPU_BYTES"] = str(int(gibibytes * 2**30))

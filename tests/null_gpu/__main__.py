@@ -1,6 +1,6 @@
 """A command that sees the null GPU.
 
-    PYTHONPATH=tests python -m null_gpu [--arithmetic] [--gibibytes N] -- COMMAND ...
+    PYTHONPATH=tests python -m null_gpu [--arithmetic] [--gibibytes N] [--capability 7.5] -- COMMAND ...
 
 As root it also sees the device file /dev/nvidia0, by which `yanmo train` looks for a GPU: in a mount
 namespace of its own.
@@ -36,12 +36,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="null_gpu", description=__doc__)
     parser.add_argument("--arithmetic", action="store_true", help="compute, on the CPU")
     parser.add_argument("--gibibytes", type=float, default=0, help="of the card's memory (default: 79.6)")
+    parser.add_argument("--capability", type=float, default=9.0, help="the card's compute capability")
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args()
     reason = absent()
     if reason:
         sys.exit(f"no null GPU here: {reason}")
-    sees = environment(gibibytes=asked.gibibytes, arithmetic=asked.arithmetic)
+    sees = environment(gibibytes=asked.gibibytes, capability=asked.capability, arithmetic=asked.arithmetic)
     command = asked.command
     if has_device_file():
         command = ["unshare", "--mount", "bash", "-c", _DEVICES, "null_gpu", *command]

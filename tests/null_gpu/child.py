@@ -21,6 +21,7 @@ from yanmo.options.command_line import load
 from yanmo.train.backends.accelerator import prepare
 from yanmo.train.backends.engine import Engine
 from yanmo.train.backends.open_engine import open_engine
+from yanmo.train.backends.precision import fast_products
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.memory.estimate import estimate
@@ -120,13 +121,14 @@ def no_score() -> dict[str, Any]:
     return {"error": "", "text": ""}
 
 
-def losses() -> dict[str, Any]:
-    """Losses of a few steps on the card and on the CPU."""
+def losses(half: str) -> dict[str, Any]:
+    """Losses of a few steps on the card and on the CPU, in fp32 and in this precision of 16 bits."""
     found: dict[str, Any] = {"cuda": {}, "cpu": {}}
+    products = str(fast_products(torch.device("cuda", 0)))  # of Muon
     for backend, precision, more in (
         ("torch", "fp32", "--optimizer=adamw"),
-        ("torch", "bf16", "--optimizer=muon"),
-        ("torch", "bf16", "--optimizer=muon --frequent-tokens=64"),
+        ("torch", half, "--optimizer=muon"),
+        ("torch", half, "--optimizer=muon --frequent-tokens=64"),
     ):
         options = options_of(f"{TINY} --batch-rows=4 --backend={backend} --precision={precision} {more}")
         rows = rows_of(options, 256)
@@ -138,7 +140,7 @@ def losses() -> dict[str, Any]:
                 engine.step()
             found[device][f"{backend} {precision} {more}".replace(" --optimizer=adamw", "")] = course
             del engine
-    return found
+    return found | {"products": products}
 
 
 def out_of_memory() -> dict[str, Any]:

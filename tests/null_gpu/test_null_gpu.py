@@ -96,8 +96,10 @@ def test_a_card_that_computes_nothing_gives_no_score():
 
 
 @pytest.mark.process
-def test_with_arithmetic_steps_on_the_card_equal_those_on_the_cpu():
-    found = asked("losses", arithmetic=True)
+@pytest.mark.parametrize(("half", "capability"), [("bf16", 9.0), ("fp16", 7.5)])
+def test_with_arithmetic_steps_on_the_card_equal_those_on_the_cpu(half, capability):
+    found = asked("losses", half, arithmetic=True, capability=capability)
+    assert found["products"] == {"bf16": "torch.bfloat16", "fp16": "torch.float16"}[half]
     for (name, card), cpu in zip(found["cuda"].items(), found["cpu"].values(), strict=True):
         assert card == pytest.approx(cpu, rel=1e-4 if "fp32" in name else 1e-2), name
     assert found["cuda"]["torch fp32"][-1] < found["cuda"]["torch fp32"][0] - 0.3

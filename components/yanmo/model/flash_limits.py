@@ -12,8 +12,22 @@ Capability = tuple[int, int]
 """Compute capability of a CUDA GPU: A100 is (8, 0), H100 and H200 are (9, 0)."""
 
 _LEAST: Capability = (8, 0)
+_TENSOR_CORES: Capability = (7, 0)
 _WIDEST, _WIDEST_OF_SMALL = 256, 192
 """Largest head width: in general, and on GPUs with less shared memory."""
+
+
+def half_precision(capability: Capability | None) -> str:
+    """The precision of 16 bits in which a GPU's tensor cores multiply; fp32 where it has none.
+
+    bf16 from Ampere on. Before that (T4, RTX 20, V100) torch emulates bf16, and fp16 is what the card is for.
+
+    Args:
+        capability: None if unknown, which counts as a later one.
+    """
+    if capability is None or capability >= _LEAST:
+        return "bf16"
+    return "fp16" if capability >= _TENSOR_CORES else "fp32"
 
 
 def prefers_cudnn(precision: str, head_width: int, capability: Capability | None) -> bool:

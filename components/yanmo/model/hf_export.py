@@ -128,8 +128,10 @@ def load(folder: Path) -> Loaded:
             finite.
     """
     config, symbols = read_config(folder)
-    check_weights(folder, shapes_of(folder, config))
-    state = {name: value for part in weight_files(folder) for name, value in read_tensors(part).items()}
+    shapes = shapes_of(folder, config)
+    check_weights(folder, shapes)
+    parts = (read_tensors(part) for part in weight_files(folder))
+    state = {name: value for part in parts for name, value in part.items() if name in shapes}
     if config.tie_word_embeddings:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
     model = Decoder(config)
@@ -259,7 +261,7 @@ def read_config(folder: Path) -> tuple[DecoderConfig, Symbols]:
             "models cannot be computed here"
         )
     _check_kind(path, value)
-    _fill_in(value)
+    _fill_in(value, folder)
     names = [field.name for field in dataclasses.fields(DecoderConfig)]
     missing = [name for name in names if name not in value]
     if missing:
@@ -276,13 +278,20 @@ def read_config(folder: Path) -> tuple[DecoderConfig, Symbols]:
     return config, _symbols(folder, value, config.vocab_size)
 
 
-def _fill_in(value: dict[str, Any]) -> None:
-    """Add what a config.json may leave out, as transformers does."""
+def _fill_in(value: dict[str, Any], folder: Path) -> None:
+    """Add what a config.json may leave out, as transformers does.
+
+    Where it does not say whether the head is the embedding, the weights do: transformers takes a head of its
+    own, and older ones wrote nothing of a shared one.
+    """
     rope = value.get("rope_parameters") or {}
     value.setdefault("rope_theta", rope.get("rope_theta", 10_000.0))
+    value.setdefault("rms_norm_eps", 1e-6)
+    value.setdefault("max_position_embeddings", 2048 if value["model_type"] == "llama" else 32_768)
+    if value.get("tie_word_embeddings") is None:
+        value["tie_word_embeddings"] = "lm_head.weight" not in read_headers(folder)
     if value["model_type"] == "qwen3":  # whose default is a number, not what follows from the others
         return
-    value.setdefault("tie_word_embeddings", False)
     heads, wide = value.get("num_attention_heads"), value.get("hidden_size")
     if value.get("num_key_value_heads") is None and heads is not None:
         value["num_key_value_heads"] = heads
@@ -313,6 +322,8 @@ def _symbols(folder: Path, value: dict[str, Any], size: int) -> Symbols:
     for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
         found = value.get(name)
         first = found[0] if isinstance(found, list) and found else found or 0
+        if name == "pad_token_id" and first == -1:  # of the first Llamas: none
+            first = 0
         if not _is_id(first, size):
             raise DataError(f"{folder / 'config.json'}: {name} {found!r}: expected an id below {size}")
         ids[name] = first

@@ -7,6 +7,7 @@ later, with advice about learning rates. Files are mapped into memory and read o
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ _EXPONENT = {
 }
 """Type of a tensor -> the integer type of the same width, and the exponent bits: all of them are set in an
 infinity or NaN, and only there."""
+_DERIVED = re.compile(r"(?:.*\.)?rotary_emb\.(?:inv_freq|cos_cached|sin_cached)")
+"""Tensors of older Llamas that follow from config.json's rope_theta: transformers reads none of them."""
 _AT_A_TIME = 1 << 22
 """Weights that are read at a time."""
 _AGAIN = "copy or download it again"
@@ -92,7 +95,7 @@ def _is_plain(name: Any) -> bool:
 
 
 def read_headers(folder: Path) -> dict[str, StoredTensor]:
-    """Every tensor of a model by its name.
+    """Every tensor of a model by its name, but for those that follow from its config.json.
 
     Raises:
         DataError: a file is damaged or short, two files hold the same tensor, or none holds one that the
@@ -101,6 +104,8 @@ def read_headers(folder: Path) -> dict[str, StoredTensor]:
     found: dict[str, StoredTensor] = {}
     for path in weight_files(folder):
         for name, tensor in _header(path):
+            if _DERIVED.fullmatch(name):
+                continue
             if name in found:
                 raise DataError(
                     f"{path}: holds {name}, as {found[name].file.name} does too; keep one of them"
@@ -108,7 +113,7 @@ def read_headers(folder: Path) -> dict[str, StoredTensor]:
             found[name] = tensor
     index = folder / INDEX
     if index.is_file() and not (folder / WEIGHTS).is_file():
-        absent = sorted(_index(index).keys() - found.keys())
+        absent = sorted(n for n in _index(index).keys() - found.keys() if not _DERIVED.fullmatch(n))
         if absent:
             raise DataError(
                 f"{index}: names {absent[0]}, which no file holds ({len(absent)} in all); {_AGAIN}"

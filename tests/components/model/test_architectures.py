@@ -8,13 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 
 from yanmo.common.errors import DataError
 from yanmo.model.generation.writer import Writer
-from yanmo.model.hf_export import Symbols, load, save
+from yanmo.model.hf_export import Symbols, load, load_frozen, save
 from yanmo.model.reader import Reader
 from yanmo.model.scoring import token_bits
+from yanmo.model.weights_check import INDEX
 
 transformers = pytest.importorskip("transformers")
 KINDS = ["qwen3", "qwen2", "llama"]
@@ -138,3 +142,60 @@ def test_what_a_config_leaves_out_is_what_transformers_takes(tmp_path):
     with torch.no_grad():
         ours, wanted = load(tmp_path).model(some_ids()), expected(some_ids()).logits
     torch.testing.assert_close(ours, wanted, rtol=0, atol=2e-4)
+
+
+LEFT_OUT = [
+    "tie_word_embeddings",
+    "max_position_embeddings",
+    "rms_norm_eps",
+    "head_dim",
+    "num_key_value_heads",
+]
+
+
+@pytest.fixture(scope="module")
+def of_each_kind(tmp_path_factory):
+    """Kind, whether its head is its embedding -> a folder of transformers', and the logits of its model."""
+    found = {}
+    for kind in KINDS:
+        for tied in (False, True):
+            folder = tmp_path_factory.mktemp(f"{kind}-{tied}")
+            usual = {"rms_norm_eps": 1e-6, "num_key_value_heads": 4}
+            with torch.no_grad():
+                found[kind, tied] = folder, theirs(kind, folder, tied=tied, **usual)(some_ids()).logits
+    return found
+
+
+@torch.no_grad()
+@given(
+    kind=st.sampled_from(KINDS),
+    tied=st.booleans(),
+    left_out=st.sets(st.sampled_from(LEFT_OUT)),
+    old=st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_config_that_leaves_something_out_is_the_model_that_its_weights_are(
+    of_each_kind, tmp_path_factory, kind, tied, left_out, old
+):
+    """Whatever older versions and other tools do not write, and frequencies that old ones do."""
+    if kind == "qwen3":
+        left_out -= {"head_dim", "num_key_value_heads"}  # its defaults are numbers of the large models
+    source, expected = of_each_kind[kind, tied]
+    folder = tmp_path_factory.mktemp("without")
+    value = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    value = {name: of_it for name, of_it in value.items() if name not in left_out}
+    index = json.loads((source / INDEX).read_text(encoding="utf-8"))
+    for path in source.glob("*.safetensors"):
+        tensors = load_file(path)
+        if old:
+            layers = {name.split(".")[2] for name in tensors if ".q_proj.weight" in name}
+            of_layers = {f"model.layers.{layer}.self_attn.rotary_emb.inv_freq" for layer in layers}
+            tensors |= {name: torch.ones(8) for name in of_layers}
+            index["weight_map"] |= dict.fromkeys(of_layers, path.name)
+            value |= {"pad_token_id": -1}
+        save_file(tensors, folder / path.name)
+    for name, of_it in ((INDEX, index), ("config.json", value)):
+        (folder / name).write_text(json.dumps(of_it), encoding="utf-8")
+    torch.testing.assert_close(load(folder).model(some_ids()), expected, rtol=0, atol=2e-4)
+    again = load_frozen(folder, torch.float32)
+    torch.testing.assert_close(again(some_ids()), expected, rtol=0, atol=2e-4)

@@ -1,5 +1,7 @@
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError
 from yanmo.tokenize.jieba_agreement import full_agreement
@@ -114,9 +116,53 @@ def test_no_user_dictionary_changes_nothing(lexicon):
     assert with_user_words(lexicon, b"") is lexicon
 
 
-@pytest.mark.parametrize(
-    "line", ["云计算 5.5 n", "云计算  5", "云计算\t5", "云 计算 5", "云计算 n 5", "云计算 5 N"]
+JIEBAS_OWN = """# 自定义词典
+
+云计算 5
+李小福 2 nr
+##########
+# names of places
+#1 3
+Edu Trust认证 2000
+创新办 3 i
+iPhone 15 800 nz
+云 计算 5
+C# 40
+"""
+
+
+def test_words_with_blanks_and_remarks_are_left_out_as_jieba_finds_none_of_them(caplog):
+    """Such as stand in the dictionary that jieba's own tests use."""
+    caplog.set_level("WARNING")
+    kept = user_lines(JIEBAS_OWN.encode(), "mine.txt")
+    assert kept.decode().splitlines() == ["云计算 5", "李小福 2 nr", "#1 3", "创新办 3 i", "C# 40"]
+    assert "mine.txt: 3 words with blanks left out" in caplog.text
+    assert "line 8: Edu Trust认证 2000; line 10:" in caplog.text
+
+
+@given(
+    st.lists(
+        st.builds(
+            "{}{}{}".format,
+            st.lists(
+                st.sampled_from(["云计算", "Edu", "认证", "15", "#", "C#", "n"]), min_size=1, max_size=4
+            ).map(" ".join),
+            st.sampled_from(["", " 5", " 2000"]),
+            st.sampled_from(["", " n", " nz"]),
+        ),
+        min_size=1,
+        max_size=8,
+    )
 )
+@settings(max_examples=50, deadline=None)
+def test_whatever_jieba_loads_is_taken_and_segments_a_text_as_jieba_alone_does(lines):
+    ours = jieba_tokenizer.__wrapped__(user_lines("\n".join(lines).encode(), "mine.txt") or b"\n")
+    theirs = jieba_tokenizer.__wrapped__("\n".join(lines).encode())
+    text = "用云计算做Edu Trust认证，C#与iPhone 15及云 计算"
+    assert ours.lcut(text, HMM=False) == theirs.lcut(text, HMM=False)
+
+
+@pytest.mark.parametrize("line", ["云计算  5", "云计算\t5", "云  计算 5", "云计算 " + "9" * 16])
 def test_line_that_is_not_in_jiebas_format_is_refused_by_its_number(line):
     with pytest.raises(DataError, match=r"mine\.txt:2: expected `word \[frequency\] \[tag\]`"):
         user_lines(f"好词\n{line}\n".encode(), "mine.txt")

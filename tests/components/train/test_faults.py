@@ -112,6 +112,23 @@ def test_a_card_that_is_full_halves_it_too(store, tiny):
     assert len(losses) == 8 and losses[-1] < losses[0] - 0.1
 
 
+@pytest.mark.skipif(bool(null_gpu.absent()), reason=null_gpu.absent() or "there is one")
+@pytest.mark.skipif(not null_gpu.has_device_file(), reason="needs root and unshare")
+@pytest.mark.parametrize(("capability", "precision"), [("7.5", "fp16"), ("8.6", "bf16")])
+def test_a_preset_trains_in_the_16_bits_that_the_card_has(store, tiny, capability, precision):
+    """A T4 or RTX 20 emulates bf16 in software; fp16 has to scale the loss."""
+    card = [sys.executable, "-m", "null_gpu", "--arithmetic", f"--capability={capability}", "--"]
+    options = {**tiny, "preset": "gpu-8gb", "compile": "false", "optimizer": "muon"}
+    asked = [*card, *command(store, {name: options[name] for name in options if name != "device"})]
+    tests = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": tests}
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=560, env=env)
+    assert done.returncode == 0, done.stderr
+    assert f"precision={precision}, decided here" in done.stderr
+    losses = [x["loss"] for x in lines_of(output_of(store, "train")) if "loss" in x]
+    assert len(losses) == 8 and losses[-1] < losses[0] - 0.1
+
+
 def test_a_single_row_that_does_not_fit_is_the_machines_fault(store, tiny, tmp_path, faults):
     site = faults.install(tmp_path / "site", "faults.small_memory(0)")
     done = stage(store, {**tiny, "micro_batch": 1}, site)

@@ -17,6 +17,11 @@ const char *cudaGetErrorString(cudaError_t e) {
     return !e ? "no error" : e == cudaErrorMemoryAllocation ? "out of memory" : "an error of the null GPU";
 }
 
+static int capability(void) {
+    const char *asked = getenv("NULL_GPU_CAPABILITY");
+    return asked ? atoi(asked) : 90;                                  /* that of an H100 */
+}
+
 int null_attribute(int which) {
     switch (which) {
         case 1: case 2: case 3: return 1024;                          /* threads of a block */
@@ -33,8 +38,8 @@ int null_attribute(int which) {
         case 38: return 52428800;                                     /* level 2 cache */
         case 39: return 2048;                                         /* threads of a multiprocessor */
         case 41: case 83: case 89: case 90: case 95: case 115: return 1;
-        case 75: return 9;                                            /* compute capability 9.0 */
-        case 76: return 0;
+        case 75: return capability() / 10;
+        case 76: return capability() % 10;
         case 81: return 233472;
         case 97: return 232448;
         case 106: return 32;

@@ -9,9 +9,9 @@ partition (at most one per rank) are put together with one small all-reduce, and
 computes the whole update. ZeRO-3 cuts every matrix: there each rank computes the updates of some of them, and
 a second all-reduce distributes the results.
 
-Newton-Schulz runs in fp32 on CPUs, where bf16 is slow without avx512_bf16, and in bf16 on GPUs. There it
-takes matrices of one shape together: one by one they are thousands of small kernels in a step, and a host
-launches those more slowly than a GPU runs them.
+Newton-Schulz runs in fp32 on CPUs, where bf16 is slow without avx512_bf16, and in bf16 on GPUs (in fp16 on
+those that emulate bf16). There it takes matrices of one shape together: one by one they are thousands of
+small kernels in a step, and a host launches those more slowly than a GPU runs them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from yanmo.train.backends.precision import fast_products
 from yanmo.train.memory.estimate import MOST_TOGETHER
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -76,11 +77,11 @@ def orthogonalize(update: Tensor, dtype: torch.dtype) -> Tensor:
         update: a matrix, or several of one shape: (number, rows, columns).
     """
     a, b, c = _COEFFICIENTS
-    x = update.to(dtype)
+    x = update if dtype == torch.float16 else update.to(dtype)  # fp16 has no numbers as small as a gradient's
     wide = x.shape[-2] <= x.shape[-1]
     x = x if wide else x.mT
     norm = x.norm() if x.ndim == 2 else torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True)
-    x = x / norm.clamp(min=1e-7)
+    x = (x / norm.clamp(min=1e-7)).to(dtype)
     if dtype == torch.float32 and x.shape[-1] >= _LONG * x.shape[-2]:
         x = _factor(x @ x.mT) @ x
     else:
@@ -312,10 +313,9 @@ def _unless(refused: Tensor | None, update: Tensor) -> Tensor:
 def _update(matrix: Tensor) -> Tensor:
     """Muon's update of a whole matrix, or of several of one shape, scaled as in Keller Jordan's Muon: tall
     matrices take larger steps."""
-    dtype = torch.bfloat16 if matrix.device.type == "cuda" else torch.float32
     rows, columns = matrix.shape[-2:]
     scale: float = max(1.0, rows / columns) ** 0.5
-    return orthogonalize(matrix, dtype) * scale
+    return orthogonalize(matrix, fast_products(matrix.device)) * scale
 
 
 def cut_places(pieces_of_ranks: Iterable[list[Piece]]) -> Cuts:

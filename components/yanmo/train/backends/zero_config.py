@@ -25,7 +25,7 @@ _OURS = {
     "zero_optimization.stage": "--zero-stage",
     "zero_optimization.offload_optimizer": "--offload",
 }
-"""Setting -> the option that decides it: a file may only give the same value, or `auto`."""
+"""Setting -> the option that decides it: a file may only say the same, or `auto` in any place of it."""
 _NEVER = {
     "managed_gradient_accumulation": "accumulation is the engine's own",
     "zero_optimization.offload_param": "checkpoints could not read weights that are elsewhere",
@@ -77,8 +77,8 @@ def engine_config(options: TrainConfig, *, check_batch: bool = True) -> dict[str
         config["fp16"] = {"enabled": True, "hysteresis": 1, "min_loss_scale": 1, **scaling}
         config["communication_data_type"] = "fp32"
     if options.deepspeed_config:
-        theirs = _read(options.deepspeed_config)
-        _check(theirs, options, [] if check_batch else _BATCH)
+        theirs = _without_auto(_read(options.deepspeed_config))
+        _check(theirs, options, config, [] if check_batch else _BATCH)
         _merge(config, theirs, f"--deepspeed-config {options.deepspeed_config}")
     return config
 
@@ -115,24 +115,55 @@ def _read(path: str) -> dict[str, Any]:
     return value
 
 
-def _check(theirs: dict[str, Any], options: TrainConfig, excused: Sequence[str]) -> None:
+def _without_auto(value: dict[str, Any]) -> dict[str, Any]:
+    """A file's settings without those that it leaves to us, at any depth, and without what is empty then."""
+    kept = {}
+    for name, of_it in value.items():
+        left = _without_auto(of_it) or "auto" if isinstance(of_it, dict) and of_it else of_it
+        if left != "auto":
+            kept[name] = left
+    return kept
+
+
+def _is_off(given: Any) -> bool:
+    """Whether a part of a file is switched off, whatever else it says."""
+    return isinstance(given, dict) and (given.get("enabled") is False or given.get("device") == "none")
+
+
+def _agrees(given: Any, same: Any) -> bool:
+    """Whether what a file says is what an option says, so far as the file says it."""
+    if not isinstance(given, dict) or not isinstance(same, dict):
+        return bool(given == same)
+    if _is_off(same):  # what would be its settings says nothing, as long as they do not switch it on
+        return given.get("enabled", False) is False and given.get("device", "none") == "none"
+    return all(name in same and value == same[name] for name, value in given.items())
+
+
+def _check(
+    theirs: dict[str, Any], options: TrainConfig, ours: dict[str, Any], excused: Sequence[str]
+) -> None:
     same = {
         "train_batch_size": options.batch_rows,
         "train_micro_batch_size_per_gpu": options.micro_rows,
         "gradient_accumulation_steps": options.accumulation,
         "gradient_clipping": options.clip,
         "zero_optimization.stage": options.zero_stage,
-        "bf16": {"enabled": options.precision == "bf16"},
-        "fp16": {"enabled": options.precision == "fp16"},
         "communication_data_type": "fp32",
+        "torch_autocast": {"enabled": False},
+        "bf16": ours.get("bf16", {"enabled": False}),
+        "fp16": ours.get("fp16", {"enabled": False}),
+        "optimizer": {"type": "AdamW"} if options.optimizer == "adamw" else {},
+        "zero_optimization.offload_optimizer": ours["zero_optimization"].get(
+            "offload_optimizer", {"device": "none"}
+        ),
     }
     where = f"--deepspeed-config {options.deepspeed_config}"
     for name, reason in _NEVER.items():
-        if _at(theirs, name) is not None:
+        if _at(theirs, name) is not None and not _is_off(_at(theirs, name)):
             raise UsageError(f"{where}: {name} cannot be set: {reason}")
     for name, option in _OURS.items():
         given = _at(theirs, name)
-        if given is None or given == "auto" or name in excused or (name in same and given == same[name]):
+        if given is None or name in excused or (name in same and _agrees(given, same[name])):
             continue
         ours = f"is {json.dumps(same[name])} by" if name in same else "is decided by"
         raise UsageError(
@@ -149,14 +180,14 @@ def _at(config: dict[str, Any], name: str) -> Any:
 
 
 def _merge(ours: dict[str, Any], theirs: dict[str, Any], where: str, above: str = "") -> None:
-    """Add the file's settings to ours; `auto`, and what an option decides, stay ours.
+    """Add the file's settings to ours; what an option decides stays ours.
 
     Raises:
         UsageError: it changes what the engine relies on, such as sums in fp32; says what.
     """
     for key, value in theirs.items():
         name = f"{above}{key}"
-        if value == "auto" or key in _BATCH or name in _OURS:
+        if key in _BATCH or name in _OURS or name in _NEVER:
             continue
         mine = ours.get(key)
         if isinstance(value, dict) and isinstance(mine, dict):

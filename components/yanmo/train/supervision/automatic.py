@@ -1,9 +1,9 @@
 """What options left to `auto` become: device, precision, ranks, threads, engine, attention, compiling.
 
 On a CPU they are one rank under torch alone, with a thread for each CPU that it may use, or one thread each
-of so many ranks as were given, under DeepSpeed. On GPUs they are bf16 where it is native, one rank per GPU,
-under DeepSpeed where they are several, variable-length flash attention where it runs, and compiled layers
-where there is a compiler.
+of so many ranks as were given, under DeepSpeed. On GPUs they are bf16 where it is native, else fp16 with
+loss scaling, one rank per GPU, under DeepSpeed where they are several, variable-length flash attention where
+it runs, and compiled layers where there is a compiler.
 
 The precision is part of the key, so the choice of the first machine is recorded under the given options and
 inputs (store/runs/auto_record.py); later runs with the same ones, on any machine, use the record. It holds
@@ -26,7 +26,7 @@ from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.json_object import read_object
 from yanmo.common.logs import counted
-from yanmo.model.flash_limits import misfit, prefers_cudnn
+from yanmo.model.flash_limits import half_precision, misfit, prefers_cudnn
 from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
 from yanmo.stage.stage_run import StageRun
 from yanmo.store.commit import Recipe
@@ -48,8 +48,8 @@ TrainRun = StageRun[TrainConfig, Any]
 """What it prepares is the `Leader` of several nodes, or None."""
 LEFT = names_of(TrainConfig, by_machine=True)
 """Options that the machine decides where they are not given."""
-_NATIVE_BF16, _TRITON = (8, 0), (7, 0)
-"""Lowest compute capabilities for bf16 in tensor cores (Ampere) and for Triton (Volta)."""
+_TRITON = (7, 0)
+"""Lowest compute capability for Triton (Volta)."""
 Look = Callable[[], Machine]
 
 
@@ -150,11 +150,10 @@ def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, An
     rows = (options.micro_batch, options.night_micro_batch)
     on_gpu = options.device == "cuda" if "device" in run.given else machine.gpus > 0
     most = max(machine.gpus, 1)
-    capability = machine.capability or (0, 0)
     if "precision" in run.given:
         precision = options.precision
     elif not precision:
-        precision = "bf16" if on_gpu and capability >= _NATIVE_BF16 else "fp32"
+        precision = half_precision(machine.capability) if on_gpu and machine.gpus else "fp32"
     attention = AUTO
     if on_gpu:
         attention = _attention(run, precision, machine)
@@ -203,6 +202,8 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
     problem = _problem(run, options, machine, whose)
     if problem:
         raise EnvironmentFault(problem)
+    if options.precision == "bf16" and half_precision(machine.capability) == "fp16":
+        log.warning("%s emulates bf16, which is slow: --precision fp16 is made for it", machine.name)
     most = _most_ranks(options, machine)
     if most > options.ranks:
         idle = machine.gpus - options.ranks
@@ -232,7 +233,7 @@ def _problem(run: TrainRun, options: TrainConfig, machine: Machine, whose: str =
         return ""
     wanted = f"this training is for {options.ranks} GPU{'s' * (options.ranks > 1)}{whose}"
     if not machine.gpus:
-        here = {"device": "cpu", "precision": options.precision} | _off_the_gpu(run)
+        here = {"device": "cpu", "precision": options.precision} | _off_the_gpu(run, options.precision)
         return f"{wanted}, and this machine shows none; run the command where there are, or {_go_on(here)}"
     reasons, here = [], dict[str, Any]()
     if machine.gpus < options.ranks:
@@ -254,7 +255,7 @@ def _go_on(flags: Mapping[str, Any]) -> str:
     return f"go on here with {' '.join(f'{flag(name)} {spelled(v)}' for name, v in flags.items())}"
 
 
-def _off_the_gpu(run: TrainRun) -> dict[str, Any]:
+def _off_the_gpu(run: TrainRun, precision: str) -> dict[str, Any]:
     """Changes to the given options that a training without a GPU needs."""
     options: TrainConfig = run.options
     changes: dict[str, Any] = {}
@@ -262,6 +263,8 @@ def _off_the_gpu(run: TrainRun) -> dict[str, Any]:
         changes["attention"] = _plain_attention(options)
     if options.offload != "none":
         changes["offload"] = "none"
+    if precision == "fp16":  # DeepSpeed has it on GPUs only
+        changes |= {"backend": "torch"} | ({"zero_stage": 1} if options.zero_stage > 1 else {})
     return changes
 
 
@@ -308,7 +311,7 @@ def _with(run: TrainRun, left: list[str], values: Mapping[str, Any]) -> TrainCon
     try:
         return dataclasses.replace(options, **{name: values[name] for name in left})
     except ValueError as error:
-        changes = _off_the_gpu(run) if values["device"] == "cpu" else {}
+        changes = _off_the_gpu(run, values["precision"]) if values["device"] == "cpu" else {}
         found = "no GPU was found here or by the run that decided; --device cuda trains where one is"
         advice = f". {found}, or {_go_on(changes)}" if changes else ""
         raise EnvironmentFault(f"{error} (chosen automatically: {_shown(values, left)}){advice}") from error

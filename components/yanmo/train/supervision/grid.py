@@ -24,10 +24,12 @@ from typing import Any
 from yanmo.common.answers import answer
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault, UsageError
+from yanmo.model.flash_limits import half_precision
 from yanmo.options.yaml_file import dump_yaml
 from yanmo.stage.stage_run import Prepared, Skip
 from yanmo.train import job
 from yanmo.train.backends.accelerator import compile_problem
+from yanmo.train.backends.hardware import this_machine
 from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
@@ -173,7 +175,9 @@ def second_settings(options: TrainConfig) -> Iterator[Setting]:
 def _advice(run: TrainRun, best: Setting, speed: float, clock: Clock) -> str:
     """The speed of the other precision, in a line."""
     options: TrainConfig = run.options
-    other = "bf16" if options.precision == "fp32" else "fp32"
+    other = "fp32"
+    if options.precision == "fp32":
+        other = half_precision(this_machine().capability) if options.device == "cuda" else "bf16"
     found = _speed(run, {**best, "precision": other}, clock)
     if not found:
         return f"--precision {other} does not run with these settings"

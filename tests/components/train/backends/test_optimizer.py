@@ -6,6 +6,8 @@ import dataclasses
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tiny_model import SHAPE
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -50,6 +52,18 @@ def test_the_factors_of_a_long_matrix_make_the_iterations_of_float64(shape, kind
         matrix = torch.zeros(shape)
     expected = orthogonalize(matrix, torch.float64).double()  # in float64 the iterations are computed in full
     assert (orthogonalize(matrix, torch.float32) - expected).norm() <= 1e-3 * expected.norm()
+
+
+@given(power=st.floats(-12, 4), rows=st.integers(2, 40), columns=st.integers(2, 40), seed=st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_in_fp16_an_update_of_any_size_is_that_of_fp32(power, rows, columns, seed):
+    """Gradients are 1e-8 and less: in fp16 they would be 0 before they are divided by their norm."""
+    generator = torch.Generator().manual_seed(seed)
+    matrix = torch.randn((2, rows, columns), generator=generator) * 10.0**power
+    expected = orthogonalize(matrix, torch.float32)
+    found = orthogonalize(matrix, torch.float16)
+    assert found.dtype == torch.float32 and found.isfinite().all()
+    assert (found - expected).norm() <= 0.02 * expected.norm()
 
 
 def test_muon_takes_torchs_own_steps():

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from yanmo.common.errors import UsageError
 from yanmo.train.backends import zero_config
@@ -31,12 +35,71 @@ def test_what_ours_does_not_say_is_taken_over(tmp_path):
     assert found["gradient_accumulation_steps"] == 1 and "train_batch_size" not in found
 
 
+def usual_file(stage: int, offload: str) -> dict:
+    """As in the documentation of transformers and accelerate, which fill in each `auto`."""
+    device = {"device": offload} | ({"pin_memory": True} if offload == "cpu" else {})
+    scaling = {"loss_scale": "auto", "loss_scale_window": "auto", "hysteresis": "auto"}
+    return {
+        "fp16": {"enabled": "auto", "auto_cast": False, **scaling, "initial_scale_power": 16},
+        "bf16": {"enabled": "auto"},
+        "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "weight_decay": "auto"}},
+        "scheduler": {"params": {"warmup_min_lr": "auto", "warmup_num_steps": "auto"}},
+        "amp": {"enabled": False, "opt_level": "O1"},
+        "zero_optimization": {
+            "stage": stage,
+            "offload_optimizer": device,
+            "offload_param": {"device": "none", "pin_memory": True},
+            "overlap_comm": True,
+            "reduce_bucket_size": "auto",
+            "stage3_param_persistence_threshold": "auto",
+        },
+        "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
+        "steps_per_print": 2000,
+        "train_batch_size": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "wall_clock_breakdown": False,
+    }
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(("stage", "offload"), [(2, "none"), (3, "cpu")])
+def test_the_usual_file_of_hugging_face_is_taken_with_ours_for_each_auto(tmp_path, precision, stage, offload):
+    options = {"precision": precision, "optimizer": "adamw", "zero_stage": stage}
+    if offload == "cpu":
+        options |= {"offload": "optimizer", "device": "cuda"}
+    options |= {"batch_rows": 32, "ranks": 1}
+    found = merged(tmp_path, json.dumps(usual_file(stage, offload)), **options)
+    ours = engine_config(TrainConfig(**options))
+    ours["zero_optimization"]["overlap_comm"] = True
+    assert found == ours | {"steps_per_print": 2000, "wall_clock_breakdown": False}
+    assert "auto" not in json.dumps(found)
+
+
+PATHS = st.lists(st.sampled_from([*zero_config._OURS, *zero_config._NEVER, "aio.block_size"]), max_size=6)
+
+
+@given(PATHS, st.lists(st.sampled_from(["enabled", "params", "x"]), max_size=2))
+@settings(max_examples=60, deadline=None)
+def test_auto_is_ours_wherever_it_stands(paths, below):
+    theirs: dict = {}
+    for path in paths:
+        place, (*above, last) = theirs, [*path.split("."), *below]
+        for name in above:
+            inner = place.get(name)
+            place[name] = place = inner if isinstance(inner, dict) else {}
+        place.setdefault(last, "auto")
+    with tempfile.TemporaryDirectory() as folder:
+        assert merged(Path(folder), json.dumps(theirs)) == engine_config(TrainConfig(batch_rows=32))
+
+
 CONTRADICTIONS = [
     ({"zero_optimization": {"stage": 3}}, "--zero-stage"),
     ({"train_batch_size": 7}, "--batch-rows"),
     ({"bf16": {"enabled": True}}, "--precision"),
     ({"fp16": {"enabled": True}}, "--precision"),
     ({"optimizer": {"type": "Adam"}}, "--optimizer"),
+    ({"optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}, "--optimizer"),
     ({"gradient_clipping": 0.3}, "--clip"),
     ({"train_micro_batch_size_per_gpu": 7}, "--micro-batch"),
     ({"gradient_accumulation_steps": 7}, "--batch-rows and --micro-batch"),

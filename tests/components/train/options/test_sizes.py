@@ -61,7 +61,7 @@ def test_a_gpu_preset_fits_the_size_that_it_names_into_its_memory_and_no_larger_
     text = (PRESETS / f"{name}.yaml").read_text(encoding="utf-8")
     named = text.split("`")[1] if "`" in text else "large"  # "everything fits"
     for number, size in enumerate(SIZES):
-        chosen = options(f"--preset={name}", f"--size={size}")
+        chosen = options(f"--preset={name}", f"--size={size}", "--precision=bf16")
         assert f"gpu-{chosen.memory_gib:g}gb" == name
         rows = largest_that_fits(chosen, 8192, "cuda")
         fits = estimate(chosen, 8192, "cuda", rows).total <= 0.92 * chosen.memory_gib * 2**30

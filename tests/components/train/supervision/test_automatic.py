@@ -163,7 +163,8 @@ def test_a_gpu_gets_what_a_person_with_one_wants(
     run = run_of(str(store_template), *flags, *([frugal] if frugal else []))
     found = decide(run, machine)
     assert found["device"] == "cuda"
-    assert found["precision"] == ("bf16" if machine.capability >= (8, 0) else "fp32")
+    of_16_bits = "bf16" if machine.capability >= (8, 0) else "fp16"
+    assert found["precision"] == (of_16_bits if machine.capability >= (7, 0) else "fp32")
     fits = [
         n
         for n in range(1, machine.gpus + 1)
@@ -201,7 +202,7 @@ def test_a_cpu_trains_with_one_rank_of_a_thread_for_each_that_it_may_use(
         {},
         optional={
             "device": st.sampled_from(["cpu", "auto"]),
-            "precision": st.sampled_from(["fp32", "bf16"]),
+            "precision": st.sampled_from(["fp32", "bf16", "fp16"]),
             "backend": st.sampled_from(["torch", "deepspeed"]),
             "zero_stage": st.just("2"),
         },
@@ -580,7 +581,7 @@ def tried(store: str, records_in: str, machine: Machine, flags: dict[str, str]) 
     runs=RUNS,
     asked=st.fixed_dictionaries(
         {"batch_rows": st.sampled_from(["8", "12"]), "packing": st.sampled_from(["one", "best-fit"])},
-        optional={"device": st.just("cuda"), "precision": st.sampled_from(["fp32", "bf16"])},
+        optional={"device": st.just("cuda"), "precision": st.sampled_from(["fp32", "bf16", "fp16"])},
     ),
 )
 def test_whatever_ran_before_a_run_is_what_the_first_machine_would_have_made_of_it(
