@@ -16,6 +16,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TypeGuard
 
+from yanmo.common.address import redacted
+
 
 class ExitCode(IntEnum):
     """What a stage's process ends with."""
@@ -118,29 +120,6 @@ def naming(path: Path) -> Iterator[None]:
 def is_out_of_space(error: BaseException) -> TypeGuard[OSError]:
     """Whether a disk or a quota is full. That passes when somebody frees space, not by waiting."""
     return isinstance(error, OSError) and error.errno in _OUT_OF_SPACE
-
-
-_WORD = re.compile(r"[^\s'\"]+")
-_PASSWORD = re.compile(
-    r"(?<![a-z0-9+.-])(?:([a-z0-9+.-]*https?://).*|([a-z0-9+.-]+://)(?:[^/?#:]*:.*|[^/?#]*))@",
-    re.IGNORECASE | re.DOTALL,
-)
-"""In a word, up to its last `@`, as a password that was not escaped holds any character. In addresses that
-are not a server's (s3://bucket/a@b) only where a colon or the `@` stands before the path."""
-
-
-def redacted(text: str) -> str:
-    """`text` with `***` for the user and password of each address in it (http://user:secret@host).
-
-    It takes time in proportion to the text, whatever that is: only the part of a word before its last `@` is
-    looked at, and a scheme begins where nothing of a scheme stands before it.
-    """
-    return _WORD.sub(_without_password, text) if "@" in text and "://" in text else text
-
-
-def _without_password(word: re.Match[str]) -> str:
-    before, at, after = word[0].rpartition("@")
-    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}***@", before + at) + after
 
 
 def advice(error: BaseException) -> str:

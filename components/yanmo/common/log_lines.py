@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from yanmo.common.address import redacted
 from yanmo.common.answers import visible
-from yanmo.common.errors import redacted
 from yanmo.common.plain_json import json_value
 
 PLAIN, KEYVALUE, JSON = "plain", "keyvalue", "json"

@@ -1,26 +1,26 @@
-"""A command line that a person may paste into a shell: one line, no password, nothing that steers a terminal.
+"""A command line that a person may paste into a shell: one line, no secret, nothing that steers a terminal.
 
 `shlex.join` alone keeps line breaks and control characters as they are, and its quotes within a password hide
 that from `redacted`, which reads prose and ends an address at a quote or a space. Here each word is known to
-be one value, so whatever stands before its last `@` is left out.
+be one value.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable
 
-_LOGIN = re.compile(r"(?i)(https?://).*@|([a-z][a-z0-9+.-]*://)(?:[^/?#]*:.*|[^/?#]*)@", re.DOTALL)
-"""As in `errors.redacted`, with any character."""
-_ENDPOINT = "--endpoint"
+from yanmo.common.address import Address
+
+BARE = ("--endpoint", "--host", "--pushgateway", "--to-endpoint", "--ui")
+"""Options whose value is an address without `http://` as well: those that declare `metavar="URL"`."""
 
 
 def shell_line(words: Iterable[str]) -> str:
     """The words of a command, each quoted where it must be."""
     shown, before = [], ""
     for word in words:
-        shown.append(quoted(_without_login(word, before)))
+        shown.append(quoted(_without_secrets(word, before)))
         before = word
     return " ".join(shown)
 
@@ -43,10 +43,7 @@ def _escaped(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in data)
 
 
-def _without_login(word: str, before: str) -> str:
-    """The word without the user and password of an address in it."""
+def _without_secrets(word: str, before: str) -> str:
+    """The word without what an address in it keeps to itself."""
     name, is_given, value = word.partition("=") if word.startswith("--") else ("", "", word)
-    if (name or before) == _ENDPOINT and "://" not in value and "@" in value:
-        value = f"***@{value.rpartition('@')[2]}"
-    value = _LOGIN.sub(lambda found: f"{found[1] or found[2]}***@", value)
-    return f"{name}{is_given}{value}"
+    return f"{name}{is_given}{Address(value, bare=(name or before) in BARE)}"

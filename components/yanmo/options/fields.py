@@ -60,6 +60,7 @@ def opt(
     metavar: str = "",
     variable: str = "",
     later: bool = False,
+    free: bool = False,
 ) -> Any:
     """Declare one option.
 
@@ -86,6 +87,7 @@ def opt(
         variable: an environment variable that gives the default where it is set.
         later: whether there were outputs before there was this option: at its default it is left out of their
             keys, which stay what they were; so its default must never change.
+        free: whether it may hold addresses with secrets, as it is kept and shown nowhere.
     """
     meta = {
         "help": help,
@@ -103,6 +105,7 @@ def opt(
         "metavar": metavar,
         "variable": variable,
         "later": later,
+        "free": free,
     }
     return dataclasses.field(default=default, metadata=meta)
 
@@ -134,9 +137,9 @@ def input_ref(
     return dataclasses.field(default=default, metadata={**declared.metadata, **meta})
 
 
-def word(help: str, default: Any = REQUIRED) -> Any:
+def word(help: str, default: Any = REQUIRED, *, free: bool = False) -> Any:
     """Declare what is given without an option, in this order; the last may be a tuple, of all that follow."""
-    return opt(default, help, kind="word")
+    return opt(default, help, kind="word", free=free)
 
 
 def flag(name: str) -> str:
@@ -195,6 +198,8 @@ def values_of(cls: type) -> dict[str, Values]:
             choices=meta["choices"],
             words=meta["words"],
             takes_auto=bool(meta["auto"]),
+            is_address=meta["metavar"] == "URL",
+            is_free=meta["free"],
         )
     return found
 
@@ -228,6 +233,12 @@ class Options:
         mine: Any = type(self)
         for name, values in values_of(mine).items():
             value = getattr(self, name)
+            for text in value if values.several and isinstance(value, tuple) else (value,):
+                if isinstance(text, str):
+                    try:
+                        values.refuse_secrets(text)
+                    except WrongValue as error:
+                        raise UsageError(f"{called(mine, name)} {error}") from None
             if not values.fits(value):
                 raise UsageError(f"{called(mine, name)} {WrongValue(values.expected, value)}")
         for cls in reversed(mine.__mro__):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from yanmo.common.errors import UsageError
 from yanmo.options.nearest import did_you_mean
-from yanmo.options.values import brief
+from yanmo.options.values import Values, WrongValue, brief
 
 STAGES = ("resolve", "curate", "balance", "tokenize", "train", "launch", "evaluate", "promote")
 """Those that a line may be meant for, in the order of a run; a test compares them with the pipelines'."""
@@ -54,6 +54,10 @@ def read_line(text: str, stages: Iterable[str] = ()) -> dict[str, dict[str, str]
         own, option = found.setdefault(stage, {}), option.replace("-", "_")
         if option in own:
             raise UsageError(f"options: {stage}.{option} is given twice")
+        try:
+            Values(type=str).refuse_secrets(value)
+        except WrongValue as error:
+            raise UsageError(f"options: {stage}.{option} {error}") from None
         own[option] = value
     return found
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from yanmo.common.address import Address
 from yanmo.common.names import name_problems
 from yanmo.options.fields import Options, flag, opt, spelled
 
@@ -36,6 +37,7 @@ class StoreOptions(Options, group="store"):
         "address of the S3 server, http(s)://host[:port]; default: AWS_ENDPOINT_URL_S3, "
         "AWS_ENDPOINT_URL, the mounted secret, else AWS",
         kind="environment",
+        metavar="URL",
     )
     scratch: str = opt(
         "",
@@ -93,23 +95,15 @@ def address_problems(name: str, address: str) -> Iterator[str]:
     """What is wrong with the address of an HTTP server, without what may be secret in it; "" is none."""
     if not address:
         return
+    shown = Address(address, bare=True)
     try:
         parts = urlsplit(address)
         is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        is_one, parts = False, None
-    if "@" in address:
-        yield (
-            f"{name} has a user or a password in its address: give them by the environment (docs/metrics.md)"
-        )
-    elif (
-        not is_one
-        or not parts
-        or parts.query
-        or parts.fragment
-        or not address.isprintable()
-        or " " in address
-    ):
+        is_one = False
+    if shown.has_secrets:
+        yield f"{name} {shown}: expected no user, password or query (docs/metrics.md says where they go)"
+    elif not is_one or "#" in address or not address.isprintable() or " " in address:
         yield f"{name}: expected http(s)://host[:port], such as http://pushgateway:9091"
 
 
@@ -137,7 +131,9 @@ class RunOptions(LogOptions, group="run"):
     """This run alone: its log, its metrics, what it passes to a pipeline."""
 
     reference_out: str = opt("", "file to write a reference to the main output to, JSON", kind="environment")
-    executor_input: str = opt("", "KFP's executor input, JSON; pipelines set it", kind="environment")
+    executor_input: str = opt(
+        "", "KFP's executor input, JSON; pipelines set it", kind="environment", free=True
+    )
     run_id: str = opt("", "id of the pipeline run, for logs and metrics", kind="environment")
     wait_seconds: float = opt(
         0.0,
@@ -182,6 +178,7 @@ class RunOptions(LogOptions, group="run"):
         "password come from the environment; default: the mounted secret, else none",
         kind="environment",
         variable="YANMO_PUSHGATEWAY_URL",
+        metavar="URL",
     )
     pushgateway_delete: str = opt(
         "never",

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from yanmo.common.address import Address
 from yanmo.options.nearest import did_you_mean
 
 MOST = 10**9
@@ -22,6 +23,10 @@ AUTO = "auto"
 
 _NUMBER = re.compile(r"[+-]?([0-9](_?[0-9])*(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _LONGEST_NUMBER = 40
+_NO_SECRETS = (
+    "an address without user, password and query: secrets come from the environment or a mounted Secret "
+    "(docs/store.md)"
+)
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -33,8 +38,8 @@ class WrongValue(ValueError):
 
 
 def brief(found: Any) -> str:
-    """What was found, as a message shows it: quoted where it is not one printable word, and cut."""
-    text = f"{found:g}" if isinstance(found, float) else str(found)
+    """What was found, as a message shows it: without secrets, quoted where it is not one word, and cut."""
+    text = f"{found:g}" if isinstance(found, float) else str(Address(str(found)))
     text = text if len(text) <= 60 else f"{text[:50]}... ({len(text)} characters)"
     return text if text and text.isprintable() and text == text.strip() else ascii(text)
 
@@ -81,6 +86,10 @@ class Values:
     words: Mapping[str, int] = field(default_factory=dict)
     """Words that may be given instead of a number."""
     takes_auto: bool = False
+    is_address: bool = False
+    """Of a server, which `http://` may be left out of."""
+    is_free: bool = False
+    """Any text: it is kept and shown nowhere."""
 
     def read(self, text: str) -> Any:
         """The value that a text stands for; None for `auto`.
@@ -88,12 +97,22 @@ class Values:
         Raises:
             WrongValue: it is not a value that the option can have.
         """
+        self.refuse_secrets(text)
         if not self.several:
             return self._read(text)
         parts = [part.strip() for part in text.split(",") if part.strip()] if self.has_commas else [text]
         if not parts:
             raise WrongValue(self.expected, text)
         return tuple(map(self._read, parts))
+
+    def refuse_secrets(self, text: str) -> None:
+        """Raise `WrongValue` for a text with an address that has a user, a password or a query.
+
+        Options are recorded, shown and handed to other processes; secrets are not.
+        """
+        address = Address(text, bare=self.is_address)
+        if address.has_secrets and not self.is_free:
+            raise WrongValue(_NO_SECRETS, str(address))
 
     def fits(self, value: Any) -> bool:
         """Whether an option can have this value."""

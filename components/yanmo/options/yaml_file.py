@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from yanmo.common.address import Address
 from yanmo.common.errors import UsageError, in_words
 from yanmo.common.given_file import given_text
 
@@ -25,7 +26,7 @@ def _is_inline(source: str | Path) -> bool:
 
 def shown_source(source: str | Path) -> str:
     """How messages name an options file, or the text of one."""
-    text = str(source)
+    text = str(Address(str(source)))
     return f"--config {text[:40]!r}{'...' * (len(text) > 40)}" if _is_inline(source) else text
 
 
@@ -69,7 +70,7 @@ def read_yaml(source: str | Path) -> dict[str, str]:
 
 def _meant(source: str) -> str:
     """What the name of a file that is not there should have been: `steps:7`, `steps=7`, `"steps: 7"`."""
-    text = source.strip()
+    text = str(Address(source.strip()))
     if text[:1] in ("'", '"') and text[-1:] == text[:1] and _is_inline(text[1:-1]):
         return f"; as YAML text it needs no quotation marks around all of it: {text[1:-1]}"
     option = re.fullmatch(r"([A-Za-z_][\w-]*)([:=])(.+)", text, re.DOTALL)

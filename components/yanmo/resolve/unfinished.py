@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from yanmo.common.errors import DataError, UsageError, redacted
+from yanmo.common.address import redacted
+from yanmo.common.errors import DataError, UsageError
 from yanmo.options.fields import by_kind, names_of, spelled, values_of
 from yanmo.options.one_line import read_line
 from yanmo.options.shared import Settings

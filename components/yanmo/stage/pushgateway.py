@@ -13,6 +13,7 @@ made in threads that nobody waits for any longer.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import logging
@@ -23,11 +24,10 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import (
-    basic_auth_handler,
-    default_handler,
     delete_from_gateway,
     push_to_gateway,
     pushadd_to_gateway,
@@ -98,13 +98,12 @@ class Pushgateway:
         """
         self._delete = delete
         self._begun: _Request | None = None
-        handler = functools.partial(basic_auth_handler, username=user, password=password) if user else None
         self._call: dict[str, Any] = {
             "gateway": address,
             "job": JOB,
             "grouping_key": {"stage": stage, "channel": channel},
             "timeout": _SECONDS,
-            "handler": handler or default_handler,
+            "handler": functools.partial(_asked, user=user, password=password),
         }
 
     def begin(self) -> None:
@@ -156,6 +155,35 @@ def final_figures(telemetry: Telemetry) -> list[Family]:
         recorded = text_string_to_metric_families(telemetry.recorded())
         found |= {family.name: family for family in recorded if family.name in of_output}
     return list(found.values())
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Another place that it names gets neither the figures nor the password."""
+
+    def redirect_request(self, *asked: Any) -> None:
+        """None: the answer is the redirect itself, an error."""
+
+
+def _asked(
+    url: str,
+    method: str,
+    timeout: float | None,
+    headers: list[tuple[str, str]],
+    data: bytes,
+    *,
+    user: str,
+    password: str,
+) -> Callable[[], None]:
+    """A request as prometheus_client wants it; its own handlers take the password where a redirect leads."""
+    login = base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
+    with_login = {"Authorization": f"Basic {login}"} if user else {}
+    request = Request(url, data=data, headers={**dict(headers), **with_login}, method=method)
+
+    def ask() -> None:
+        with build_opener(_NoRedirect()).open(request, timeout=timeout):
+            pass
+
+    return ask
 
 
 class _Request:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yanmo.common.address import Address, redacted
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.common.given_file import MIB, given_text
 from yanmo.curate.options.source_options import ENCODINGS, LAYOUTS
@@ -159,7 +160,10 @@ def _file_entries(path: Path) -> Iterator[Entry]:
     for number, item in enumerate(_read_list(path), 1):
         where = f"{path}: source {number}"
         if not isinstance(item, dict) or not isinstance(item.get("path"), str):
-            raise UsageError(f"{where}: expected `path:` and settings, found {item!r}")
+            raise UsageError(f"{where}: expected `path:` and settings, found {redacted(repr(item))}")
+        place = Address(item["path"])
+        if place.has_secrets:
+            raise UsageError(f"{where}: {place}: expected an address without user, password and query")
         values = {n: v for n, v in item.items() if n not in ("path", "labels")}
         labels = item.get("labels", {})
         if not isinstance(labels, dict):

@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, LeaseLost, advice, exit_code, redacted
+from yanmo.common.address import redacted
+from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, LeaseLost, advice, exit_code
 from yanmo.common.logs import human_seconds
 from yanmo.common.made_by import code
 from yanmo.store.objects import ObjectStore, overwrite

@@ -25,6 +25,7 @@ from minio.error import MinioException, S3Error, ServerError
 from minio.time import to_amz_date, utcnow
 from urllib3.exceptions import HTTPError
 
+from yanmo.common.address import Address
 from yanmo.common.errors import EnvironmentFault, UsageError
 from yanmo.store import traffic
 from yanmo.store.s3.credentials import Guarded, find_credentials, find_endpoint, find_region
@@ -206,12 +207,11 @@ _HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL}){{0,50}}\.?|\[[0-9a-fA-F:.]+\])(?
 
 def _parts(url: str) -> SplitResult:
     """The parts of an endpoint; no error shows a password in it, whatever characters that has."""
-    if "@" in url:
-        start = re.match("https?://", url)
+    shown = Address(url, bare=True)
+    if shown.has_secrets:
         raise UsageError(
-            f"S3 endpoint {(start[0] if start else '') + '***@' + url.rpartition('@')[2]!r}: expected "
-            "http(s)://host[:port] without a user or password; keys are AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY (docs/store.md)"
+            f"S3 endpoint {shown!r}: expected http(s)://host[:port] without user, password and query; "
+            "keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (docs/store.md)"
         )
     wanted = "expected http(s)://host[:port] (--endpoint or AWS_ENDPOINT_URL)"
     try:
@@ -220,7 +220,7 @@ def _parts(url: str) -> SplitResult:
         raise UsageError(f"S3 endpoint {url!r}: {wanted}: {error}") from error
     is_server = parts.scheme in ("http", "https") and _HOST.fullmatch(parts.netloc)
     is_url = url.isprintable()  # urlsplit leaves line breaks out
-    if not is_server or not is_url or parts.path.strip("/") or parts.query or parts.fragment:
+    if not is_server or not is_url or parts.path.strip("/") or parts.fragment:
         raise UsageError(f"S3 endpoint {url!r}: {wanted}")
     return parts
 

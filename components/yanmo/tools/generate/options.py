@@ -26,7 +26,9 @@ class GenerateOptions(ToolOptions, group="generate"):
     the answer. Exit code: 0, 64, 65 (no such model, a damaged one, a prompt that does not fit), 78.
     """
 
-    prompt: str = word("text to go on from, or the question with --chat; - reads it from stdin", default="")
+    prompt: str = word(
+        "text to go on from, or the question with --chat; - reads it from stdin", default="", free=True
+    )
     model: str = opt(
         "",
         f"model: a folder in Hugging Face's layout, {MODEL}; default: the champion of --channel",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from yanmo.options.nearest import did_you_mean
@@ -10,7 +9,6 @@ from yanmo.options.values import brief
 
 SINKS = {"tensorboard": "DIR", "mlflow": "URI", "wandb": "PROJECT"}
 """Name -> what its target is."""
-_PASSWORD = re.compile(r"//[^/@]*:[^/@]*@")
 
 
 def named(given: str) -> list[tuple[str, str]]:
@@ -28,8 +26,3 @@ def wrong(given: str) -> Iterator[str]:
             yield f"--sinks {brief(f'{name}={target}')}: expected some of {known}{did_you_mean(name, SINKS)}"
         elif names.count(name) > 1:
             yield f"--sinks names {name} {names.count(name)} times: expected each at most once"
-        elif _PASSWORD.search(target):
-            yield (
-                f"--sinks {name}=...: has a password in its address, which would be kept beside the model: "
-                "give it by the environment (docs/sinks.md)"
-            )
