@@ -13,6 +13,7 @@ from typing import Any
 
 from yanmo.common.control_group import workers_for
 from yanmo.common.fork_server import preload
+from yanmo.common.logs import some_of
 from yanmo.common.ordered_map import FEW, start_workers
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
@@ -83,7 +84,7 @@ def work(run: CurateRun) -> Result:
         log.warning(
             "of genre %s nothing is held out, as the channel's evaluation set was chosen without it; "
             "`yanmo curate --add-genres` with the same --sources adds it to the set",
-            ", ".join(new),
+            some_of(new),
         )
     if not held_out.holds(corpus, 0, run.options.workers).any():
         log.warning(

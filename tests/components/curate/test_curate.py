@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -345,3 +346,33 @@ def test_force_mends_files_that_changed_on_disk(
     assert mended.content_digest == digest
     mended.paths("*")
     curate(FIXTURE, "--overlap-characters", "20")
+
+
+def poems(genres: int, each: int) -> list[Record]:
+    """So many texts of each genre, of which no two are alike."""
+    drawn = random.Random(0)
+    common = Counter(han(FIXTURE.read_text(encoding="utf-8"))).most_common(600)
+    lines = ("".join(drawn.sample([c for c, _ in common], 40)) for _ in range(genres * each))
+    return [{"text": text, "genre": f"g{i % genres:04d}", "source": "x"} for i, text in enumerate(lines)]
+
+
+def test_genres_too_small_to_hold_anything_out_are_said_and_not_an_option_that_cannot_help(
+    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    curate(write_jsonl("many.jsonl", poems(200, 3)), expect=65)
+    said = capsys.readouterr().err
+    assert "the largest of 200 genres has 3 groups" in said and "5 are needed" in said
+    assert "--genre-field" in said and "--min-split-documents" not in said
+    raised = ["--min-split-documents", "100", "--test-share", "0.3", "--valid-share", "0.15"]
+    curate(write_jsonl("many.jsonl", poems(200, 3)), *raised, store="raised", expect=65)
+
+
+def test_the_log_does_not_grow_with_the_genres(
+    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    counted = {}
+    for genres in (40, 160):
+        capsys.readouterr()
+        curate(write_jsonl(f"{genres}.jsonl", poems(genres, 12)), store=f"store {genres}")
+        counted[genres] = len(capsys.readouterr().err.splitlines())
+    assert counted[40] == counted[160] < 80, counted
