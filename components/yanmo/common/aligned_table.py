@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from yanmo.common.logs import counted
+from yanmo.common.logs import plural
 
 
 def width(text: str) -> int:
@@ -32,7 +32,7 @@ def short_table(rows: Sequence[Sequence[str]], most: int = 30) -> list[str]:
     if left_out <= 0:
         return text_table(rows)
     *lines, last = text_table([*rows[: most + 1], rows[-1]])
-    return [*lines, f"... and {counted(left_out, 'row')} more, in the output's files", last]
+    return [*lines, f"... and {plural(left_out, 'row')} more, in the output's files", last]
 
 
 def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:

@@ -52,13 +52,13 @@ def human_seconds_zh(seconds: float) -> str:
     return words
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """A number of things in words: `1 file`, `1,200 files`.
+def plural(number: int, one: str, many: str = "") -> str:
+    """A number of things in words: `1 file`, `12 files`.
 
     Args:
         many: the plural, where it is not the singular with an s.
     """
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
 def some_of(names: Sequence[str], most: int = 10) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from yanmo.common.errors import DataError, in_words
+from yanmo.common.logs import plural
 from yanmo.store.channel.licenses import UNKNOWN, Allowed, read_allowed
 from yanmo.store.channel.takedown import read_takedown
 from yanmo.store.manifest import digest
@@ -115,8 +116,8 @@ def _by_license(policy: Policy, cache: Output) -> Iterator[str]:
         if counts:
             for name, number in policy.allowed.forbidden(counts).items():
                 yield (
-                    f"{cache} holds {number} texts under {name}, which channel {policy.channel!r} does not "
-                    f"allow (it allows {policy.allowed.shown})"
+                    f"{cache} holds {plural(number, 'text')} under {name}, which channel {policy.channel!r} "
+                    f"does not allow (it allows {policy.allowed.shown})"
                 )
             return
     if not policy.allowed.allows(UNKNOWN):
@@ -141,7 +142,8 @@ def _by_takedown(policy: Policy, cache: Output) -> Iterator[str]:
         held |= rows_of(output, sorted(named), "train")
     if held:
         shown = ", ".join(sorted({named[one][:12] for one in held})[:_SHOWN])
-        yield f"{cache} holds {len(held)} texts that channel {policy.channel!r} took down ({shown} ...)"
+        texts = plural(len(held), "text")
+        yield f"{cache} holds {texts} that channel {policy.channel!r} took down ({shown} ...)"
 
 
 def _was_left_out(curated: Output, ids: frozenset[str]) -> bool:

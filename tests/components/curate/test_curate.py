@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.common import control_group
+from yanmo.common.logs import plural
 from yanmo.curate.config import STAGE
 from yanmo.curate.text.normalize import is_han
 from yanmo.formats.records import DOCUMENTS, check_schema, document_id
@@ -128,7 +129,9 @@ def test_the_workers_are_as_many_as_cpus_may_be_used_and_the_bytes_are_the_same(
     capsys.readouterr()
     found = curate(FIXTURE, "--batch-bytes", "5000").output()
     assert found.manifest.execution["workers"] == cpus
-    assert f"{cpus} at work at a time at most: {cpus} CPUs may be used here" in capsys.readouterr().err
+    assert (
+        f"{cpus} at work at a time at most: {plural(cpus, 'CPU')} may be used here" in capsys.readouterr().err
+    )
     assert (found.manifest.key, found.content_digest) == (two.manifest.key, two.content_digest)
 
 
@@ -251,7 +254,7 @@ BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]]
     ("filter", lambda r: [*r, *({**x, "text": "短"} for x in r[:60])], (), "filter too_short drops 6"),
     ("nothing", lambda r: [{**r[0], "text": "短"}] * 3, ("--max-filter-share", "1"), "no document passed"),
     ("blank", lambda r: ["", " "], (), "--sources: the files hold no documents"),
-    ("small", lambda r: r[:3], (), "too little text to hold out a test split: 3 documents"),
+    ("small", lambda r: r[:3], (), "split: of 3 documents that filters and copies leave, there are 3 groups"),
     (
         "overlap",
         lambda r: [*r, *({**x, "text": x["text"][: len(x["text"]) // 3 + 9]} for x in r)],
@@ -285,7 +288,7 @@ def test_few_malformed_lines_are_skipped_and_named(
     report = curated.report()
     assert (report["lines"], report["malformed"]) == (185, 1)
     assert report["first_malformed"][0].startswith("a.jsonl:101: not JSON")
-    assert "skipped 1 malformed lines of 185: a.jsonl:101" in capsys.readouterr().err
+    assert "skipped 1 malformed line of 185: a.jsonl:101" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

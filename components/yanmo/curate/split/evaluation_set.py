@@ -15,7 +15,7 @@ import pyarrow as pa
 from yanmo.chinese.han_runs import Hashes, Runs
 from yanmo.common.disk_arrays import new_array, picked, slices, taken
 from yanmo.common.errors import DataError
-from yanmo.common.logs import counted, some_of
+from yanmo.common.logs import plural, some_of
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.document_files import write_splits
@@ -61,7 +61,7 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
         log.warning("no confirmation split: %s. %s", lacking, WITHOUT)
     for split, held in splits.items():
         if not len(held):
-            left = counted(len(chosen), "document")
+            left = plural(len(chosen), "document")
             raise DataError(
                 f"too little text to hold out a {split} split: of {left} that filters and copies leave, "
                 f"{_what_would_help(genre, corpus.groups(), split)}"
@@ -87,7 +87,7 @@ def _what_would_help(genre: Ints32, groups: Ints, split: str) -> str:
         help_ += (
             ", or fewer genres: --genre-field names another field, `;genre=NAME` after a place one for all"
         )
-    groups_of = f"{counted(largest, 'group')} (of similar texts, or of one author)"
+    groups_of = f"{plural(largest, 'group')} (of similar texts, or of one author)"
     return f"{where} {groups_of}, and {_LEAST_GROUPS} are needed for one to be held out: {help_}"
 
 

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
+from yanmo.common.logs import plural
 from yanmo.formats.forbidden_text import forbidden_in
 from yanmo.promote.history.champion import (
     CHAMPION,
@@ -73,7 +74,7 @@ def choose(store: ObjectStore, channel: str, what: str) -> Entry:
         ready = [e for e in found if e.standing(champion, now) in ("waits", "signed")]
         names = waiting_names(found, champion, now)
         if what or len(ready) != 1:
-            raise UsageError(f"{len(found)} models wait in {where}: {names}; name one: train/KEY")
+            raise UsageError(f"{plural(len(found), 'model')} wait in {where}: {names}; name one: train/KEY")
         log.info("of %s, %s can be approved", names, named(ready[0].model))
         found = ready
     return found[0]

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import NoReturn
 
 from yanmo.common.errors import DataError, ExitCode, UsageError
+from yanmo.common.logs import plural
 from yanmo.common.user import user
 from yanmo.options.fields import opt, word
 from yanmo.options.shared import ToolOptions, channel_opt
@@ -149,7 +150,10 @@ def takedown(store: ObjectStore, options: TakedownOptions) -> int:
         texts, lifted = ([asdict(one) for one in some] for some in (found.entries, found.lifted))
         print_json({"channel": channel, "texts": texts, "lifted": lifted})
         return ExitCode.DONE
-    print(said or f"{len(found.entries)} texts are on the takedown list of channel {channel} of {store.uri}")
+    print(
+        said
+        or f"{plural(len(found.entries), 'text')} on the takedown list of channel {channel} of {store.uri}"
+    )
     if not said:
         for one in found.entries:
             print(f"  {one.id}  {one.when}  by {one.who}: {one.why}")

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from yanmo.common.errors import DataError, ExitCode
-from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.logs import Progress, human_bytes, plural
 from yanmo.nights.checking import fault_of
 from yanmo.store.let_go import prefix_of, read_let_go
 from yanmo.store.manifest import Reference, is_sealed
@@ -38,7 +38,8 @@ def run(store: ObjectStore, options: VerifyOptions) -> int:
         log.error("%d fault(s); the first: %s", len(faults.found), faults.found[0])
         return ExitCode.DATA
     print(
-        f"whole: {len(outputs)} outputs, {files} files, {human_bytes(total)} read and compared"
+        f"whole: {plural(len(outputs), 'output')}, {plural(files, 'file')}, "
+        f"{human_bytes(total)} read and compared"
         + (f"; of {let_go} the data was let go (gc --former-data)" if let_go else "")
     )
     return ExitCode.DONE

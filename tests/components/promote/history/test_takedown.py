@@ -149,7 +149,7 @@ def test_from_a_text_to_a_champion_that_has_not_learned_it_and_back(stage, texts
     assert command[:2] == ["yanmo", "channel"]
     assert channel(command[2:]) == 0
     code, why = refused_by_train(stage, caplog, "--token-cache", f"tokenize/{cache.reference.key}")
-    assert code == 65 and "holds 1 texts that channel 'dev' took down" in why
+    assert code == 65 and "holds 1 text that channel 'dev' took down" in why
     code, said = ran(stage, "promote", "--challenger", of_child)
     assert code == 65 and "may not be served" in said
 
@@ -239,7 +239,7 @@ def test_a_text_is_taken_down_with_the_copy_that_was_learned_in_its_place(stage,
     dropped = next(one["id"] for one in copies if one["kept_id"] in learned and one["id"] not in learned)
     assert channel(["takedown", dropped, "--store", str(stage.folder), "--channel", "dev", "--why", "x"]) == 0
     code, why = refused_by_train(stage, caplog)
-    assert code == 65 and "holds 1 texts that channel 'dev' took down" in why
+    assert code == 65 and "holds 1 text that channel 'dev' took down" in why
 
 
 @pytest.mark.parametrize("name", ["takedown", "licenses"])

@@ -57,7 +57,7 @@ def test_a_text_comes_off_the_list_and_who_did_that_and_why_stays(
     )  # fmt: skip
     assert channel(place, "takedown") == 0
     said = capsys.readouterr().out
-    assert "1 texts are on the takedown list" in said and f"lifted: {ONE}" in said
+    assert "1 text on the takedown list" in said and f"lifted: {ONE}" in said
     assert "by wu: another author" in said and "by li: the author asked" in said
     assert channel(place, "takedown", ONE, *BY, "after all") == 0, "it may be taken down again"
     assert list(read_takedown(store, "dev")) == [TWO, ONE] and len(read_takedowns(store, "dev").lifted) == 1

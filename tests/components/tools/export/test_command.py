@@ -176,7 +176,7 @@ def test_what_the_channel_forbids_is_not_given_away(lab: Lab, tmp_path: Path, ca
     assert export(lab, named, tmp_path / "out") == ExitCode.DATA
     said = capsys.readouterr().err
     assert (
-        "holds 1 texts under CC-BY-SA-4.0" in said and "unknown" in said and "yanmo channel licenses" in said
+        "holds 1 text under CC-BY-SA-4.0" in said and "unknown" in said and "yanmo channel licenses" in said
     )
     assert names(tmp_path) == ["store"]
 
