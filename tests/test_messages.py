@@ -81,3 +81,34 @@ def test_a_message_in_parts_is_seen() -> None:
     assert [text for _, text in said(ast.parse(program.replace("\\n", "")))] == [
         ": changed; run the same command again when "
     ]
+
+
+NOUNS = """
+documents texts files genres steps tokens characters sentences ids words epochs twins validations runs nodes
+models outputs shards pieces chats prompts samples originals trainings parameters lines records checkpoints
+forwards questions pairs GPUs CPUs
+"""
+_COUNTED = re.compile(rf"(?<!of )%d ({'|'.join(NOUNS.split())})\b")
+LOGS = ("debug", "info", "warning", "error")
+
+
+def counted(source: str) -> Iterator[str]:
+    """What log lines of a source say with a number before a plural, which is wrong for one."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in LOGS and node.args:
+            text = getattr(node.args[0], "value", "")
+            if isinstance(text, str) and _COUNTED.search(text):
+                yield text
+
+
+@pytest.mark.parametrize("folder", ["components", "pipelines"])
+def test_a_line_of_the_log_is_right_about_one_thing_too(folder: str) -> None:
+    """`yanmo.common.logs.plural` says `1 validation` and `2 validations`."""
+    paths = [path for path in (ROOT / folder).rglob("*.py") if "sweep" not in path.parts]
+    wrong = [f"{path.name}: {text}" for path in paths for text in counted(path.read_text(encoding="utf-8"))]
+    assert not wrong
+
+
+def test_a_plural_behind_a_number_is_seen() -> None:
+    assert list(counted("log.info('no gain in %d validations', 1)")) == ["no gain in %d validations"]
+    assert not list(counted("log.info('%d of %d files', 1, 2); log.info('no gain in %s', 1)"))

@@ -41,6 +41,7 @@ from yanmo.common.answers import answer
 from yanmo.common.disk_arrays import taken
 from yanmo.common.errors import UsageError
 from yanmo.common.freed_memory import hand_back
+from yanmo.common.logs import plural
 from yanmo.formats.documents import shard_bounds, text_form, write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.options.nearest import did_you_mean
@@ -62,7 +63,7 @@ def prepare(run: BalanceRun) -> Prepared[None]:
         assert task.augmenter is not None  # the options say so
         shown = examples(task.files, task.rows, task.augmenter, options.preview, options.seed)
         answer(as_text(shown))
-        raise Skip(f"{len(shown)} documents shown; without --preview the output is made")
+        raise Skip(f"{plural(len(shown), 'document')} shown; without --preview the output is made")
     if not options.synonyms:
         return Prepared(None)
     path = Path(options.synonyms)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
+from yanmo.common.logs import plural
+
 
 def width(text: str) -> int:
     """Columns of a terminal that `text` takes: wide characters take two, combining ones none."""
@@ -21,6 +23,16 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
     """
     widths = [max(width(row[i]) for row in rows) for i in range(len(rows[0]))]
     return ["  ".join(_padded(row, widths)).rstrip() for row in rows]
+
+
+def short_table(rows: Sequence[Sequence[str]], most: int = 30) -> list[str]:
+    """`text_table` of at most so many rows between the heading and the last row, with a line for the others:
+    a corpus may have 10,000 genres, and a log is read."""
+    left_out = len(rows) - most - 2
+    if left_out <= 0:
+        return text_table(rows)
+    *lines, last = text_table([*rows[: most + 1], rows[-1]])
+    return [*lines, f"... and {plural(left_out, 'row')} more, in the output's files", last]
 
 
 def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:

@@ -11,6 +11,8 @@ import math
 import os
 from pathlib import Path
 
+from yanmo.common.logs import plural
+
 log = logging.getLogger(__name__)
 ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 """Where control groups are, and which is this process's own."""
@@ -67,5 +69,5 @@ def usable_cpus(root: Path = ROOT, own: Path = OWN) -> int:
 def workers_for(asked: int) -> int:
     """As many workers as were asked for; where that is 0, one for each CPU that this process may use."""
     cpus = usable_cpus()
-    log.info("%d at work at a time at most: %d CPUs may be used here", asked or cpus, cpus)
+    log.info("%d at work at a time at most: %s may be used here", asked or cpus, plural(cpus, "CPU"))
     return asked or cpus

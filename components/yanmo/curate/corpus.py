@@ -29,6 +29,7 @@ from yanmo.common.disk_arrays import (
     without,
 )
 from yanmo.common.errors import DataError
+from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.duplicates.clusters import components, keep_best
@@ -156,7 +157,7 @@ class Corpus:
         is_listed, found = self._among(listed, "id")
         unknown = len(listed) - len(found)
         if unknown:
-            log.warning("%d of %d ids of --exclude are not in this text", unknown, len(listed))
+            log.warning("%d of %s of --exclude are not in this text", unknown, plural(len(listed), "id"))
         hit = new_array(len(self.cluster), np.bool_)
         hit[self.cluster[self.copies.position[np.flatnonzero(is_listed)]]] = True
         self.is_excluded, self.excluded_ids = taken(hit, self.cluster), frozenset(excluded)

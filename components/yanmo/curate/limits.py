@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from yanmo.common.errors import DataError
+from yanmo.common.logs import plural
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.mapping import MapReport
 from yanmo.curate.sources.parsing import PLAIN
@@ -48,13 +49,13 @@ def check_malformed(report: MapReport, options: CurateOptions) -> None:
         log.info("%d of %d file(s) are in %s", report.files[encoding], report.files.total(), encoding)
     if report.plain:
         log.info(
-            "%d documents name no genre: they are of genre %r; `;genre=NAME` after the place or "
+            "%s without a genre, of genre %r now; `;genre=NAME` after the place or "
             "--default-genre gives another",
-            report.plain,
+            plural(report.plain, "document"),
             PLAIN,
         )
     if report.malformed:
-        log.warning("skipped %d malformed lines of %d: %s", report.malformed, report.lines, first)
+        log.warning("skipped %s of %d: %s", plural(report.malformed, "malformed line"), report.lines, first)
 
 
 def _first_malformed(report: MapReport) -> str:

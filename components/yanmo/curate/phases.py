@@ -13,6 +13,7 @@ from typing import Any
 
 from yanmo.common.control_group import workers_for
 from yanmo.common.fork_server import preload
+from yanmo.common.logs import plural, some_of
 from yanmo.common.ordered_map import FEW, start_workers
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
@@ -88,13 +89,13 @@ def work(run: CurateRun) -> Result:
         log.warning(
             "of genre %s nothing is held out, as the channel's evaluation set was chosen without it; "
             "`yanmo curate --add-genres` with the same --sources adds it to the set",
-            ", ".join(new),
+            some_of(new),
         )
     if not held_out.holds(corpus, 0, run.options.workers).any():
         log.warning(
-            "none of the %d texts of %s is in --sources: channel %r was begun with other text, and models of "
+            "none of the %s of %s is in --sources: channel %r was begun with other text, and models of "
             "this text are measured on that one; another --channel or --store measures them on their own",
-            len(held_out.texts),
+            plural(len(held_out.texts), "text"),
             part,
             run.options.channel,
         )

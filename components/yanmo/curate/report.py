@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from yanmo.common.aligned_table import text_table
+from yanmo.common.aligned_table import short_table
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.limits import PLAN_REASONS, reasons_in
 from yanmo.curate.mapping import MapReport
@@ -82,7 +82,7 @@ def log_table(report: MapReport, evaluation_set: dict[str, Any]) -> None:
             tally.characters("train", genre),
         ]
         rows.append([genre or "all", *(f"{n:,}" for n in numbers)])
-    for line in text_table(rows):
+    for line in short_table(rows):
         log.info("%s", line)
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from yanmo.common.logs import plural
 from yanmo.evaluate.bits.of_documents import LoadedModel, Scores, encode, load_model, operations, score
 from yanmo.evaluate.bits.pieces import Pieces
 from yanmo.evaluate.documents.budget import OPERATIONS_PER_MINUTE, affordable, first_of_each_genre
@@ -146,5 +147,5 @@ def _documents_per_genre(
         number = min(number, affordable(documents, cost, most))
     if number >= largest:
         return 0
-    log.info("budget: %d documents of each genre, of %d in the largest", number, largest)
+    log.info("budget: %s of each genre, of %d in the largest", plural(number, "document"), largest)
     return int(number)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from yanmo.common.answers import RESULTS_LATER
 from yanmo.common.control_group import workers_for
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.logs import plural
 from yanmo.common.made_by import made_by
 from yanmo.evaluate.config import EvaluateConfig
 from yanmo.evaluate.hand_over import EvaluateRun, Handed
@@ -214,7 +215,9 @@ def _log_results(summary: dict[str, Any], baselines: Output | None) -> None:
     if os.environ.get(RESULTS_LATER):
         bits, count = summary["mean"]["bits_per_character"], len(summary["genres"])
         log.info(
-            "%.3f bits per character, mean of %d genres; the table comes at the end of the run", bits, count
+            "%.3f bits per character, mean of %s; the table comes at the end of the run",
+            bits,
+            plural(count, "genre"),
         )
         return
     log_table(summary, read_json(baselines, "summary.json") if baselines else None)

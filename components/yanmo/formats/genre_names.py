@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 
+from yanmo.common.logs import plural
+
 RESERVED = ("mean", "all", "*")
 """Names that tables, options and records of all genres together use themselves."""
 MAX_CHARACTERS = 100
@@ -17,7 +19,7 @@ def genre_problem(name: str) -> str:
     if name in RESERVED:
         return f"{name!r} is what tables and options call all genres together; give it another name"
     if len(name) > MAX_CHARACTERS:
-        return f"it has {len(name)} characters, expected at most {MAX_CHARACTERS}"
+        return f"it has {plural(len(name), 'character')}, expected at most {MAX_CHARACTERS}"
     if not name.isprintable():
         return f"{name!r} holds characters that cannot be seen; write it without them"
     return ""

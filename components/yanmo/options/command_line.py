@@ -19,7 +19,7 @@ from yanmo.options.help import show_commands, show_help
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.one_line import STAGES, read_line
 from yanmo.options.shared import StageOptions
-from yanmo.options.values import Values, WrongValue, brief
+from yanmo.options.values import Values, WrongValue, brief, mistyped
 from yanmo.options.yaml_file import read_yaml, shown_source
 
 C = TypeVar("C", bound=Options)
@@ -154,7 +154,7 @@ def _texts(cls: type, argv: Sequence[str], prog: str) -> dict[str, list[str]]:
             words.append(word + equals + text)
         elif word not in flags:
             hint = did_you_mean(word[2:], (each[2:] for each in flags), "--")
-            raise UsageError(f"unknown option {brief(word)}{hint}; see {prog} --help")
+            raise UsageError(f"unknown option {brief(word)}{hint}{mistyped(word)}; see {prog} --help")
         else:
             values = known.get(flags[word])
             texts = [text] if equals else _texts_in(left, values, takes_words)
@@ -171,7 +171,7 @@ def _by_word(cls: type, words: Sequence[str], prog: str) -> dict[str, list[str]]
         count = len(words) if values_of(cls)[name].several else 1
         found[name], words = list(words[:count]), words[count:]
     if words:
-        raise UsageError(f"{brief(words[0])}: expected --OPTION; see {prog} --help")
+        raise UsageError(f"{brief(words[0])}: expected --OPTION{mistyped(words[0])}; see {prog} --help")
     return {name: texts for name, texts in found.items() if texts}
 
 
@@ -215,6 +215,7 @@ def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "", prog: str 
             shown = name if len(name) <= 60 else brief(name)
             raise UsageError(
                 f"unknown option {shown!r}{did_you_mean(name, known) or f'; see {prog} --help all'}"
+                f"{mistyped(name)}"
             )
         try:
             value = known[name].read(text)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from yanmo.common.errors import UsageError
 from yanmo.options.nearest import did_you_mean
-from yanmo.options.values import Values, WrongValue, brief
+from yanmo.options.values import Values, WrongValue, brief, mistyped
 
 STAGES = ("resolve", "curate", "balance", "tokenize", "train", "launch", "evaluate", "promote")
 """Those that a line may be meant for, in the order of a run; a test compares them with the pipelines'."""
@@ -39,17 +39,19 @@ def read_line(text: str, stages: Iterable[str] = ()) -> dict[str, dict[str, str]
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"options: {str(error).lower()} in {brief(text)}; {_EXPECTED}") from None
+        hint = f"{_EXPECTED}{mistyped(text)}"
+        raise UsageError(f"options: {str(error).lower()} in {brief(text)}; {hint}") from None
     known, found = list(dict.fromkeys(stages)), dict[str, dict[str, str]]()
     for word in words:
         name, equals, value = word.partition("=")
         stage, dot, option = name.partition(".")
         if not (equals and dot and stage and option):
-            raise UsageError(f"options: {brief(word)}: {_EXPECTED}")
+            raise UsageError(f"options: {brief(word)}: {_EXPECTED}{mistyped(word)}")
         if known and stage not in known:
             hint = did_you_mean(stage, known)
             raise UsageError(
                 f"options: {brief(name)}: no stage {brief(stage)}{hint}; there are {', '.join(known)}"
+                f"{mistyped(name)}"
             )
         own, option = found.setdefault(stage, {}), option.replace("-", "_")
         if option in own:

@@ -34,7 +34,27 @@ class WrongValue(ValueError):
     """A text or a value that an option cannot have; says what was expected and found."""
 
     def __init__(self, expected: str, found: Any, hint: str = "") -> None:
-        super().__init__(f"{brief(found)}: expected {expected}{hint}")
+        super().__init__(f"{brief(found)}: expected {expected}{hint}{mistyped(str(found))}")
+
+
+_TYPED = {
+    **{chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F)},
+    **dict.fromkeys("\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d", '"'),
+    **dict.fromkeys("\u2018\u2019\u201a", "'"),
+    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
+    **dict.fromkeys("\u3000\u00a0\u2002\u2003\u2009", " "),
+    **{"\u3001": ",", "\u3002": ".", "\u2044": "/", "\u223c": "~"},
+}
+"""Characters of a Chinese keyboard or a word processor -> those that are meant."""
+
+
+def mistyped(text: str) -> str:
+    """`; it holds ...` for a text with full-width or curly characters, where others are meant."""
+    found = [each for each in dict.fromkeys(text) if each in _TYPED]
+    codes = {each: f"U+{ord(each):04X}" for each in found}
+    named = {each: f"{each} ({code})" if each.isprintable() else code for each, code in codes.items()}
+    shown = ", ".join(f"{named[each]} for {_TYPED[each]!r}" for each in found[:3])
+    return f"; it holds {shown}" if found else ""
 
 
 def brief(found: Any) -> str:

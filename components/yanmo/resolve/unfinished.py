@@ -21,6 +21,7 @@ from typing import Any
 
 from yanmo.common.address import redacted
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.logs import plural
 from yanmo.options.fields import by_kind, names_of, spelled, values_of
 from yanmo.options.one_line import read_line
 from yanmo.options.shared import Settings
@@ -328,7 +329,7 @@ def _gives_up(store: ObjectStore, options: ResolveOptions, run: WholeRun, traini
     most = int(getattr(run.options[TRAIN], "stalled_runs", 0))
     count = training.stalled(training.checkpoint)
     if most and count >= most:
-        why = f"trained, but {count} runs in a row could not judge it: see how they ended"
+        why = f"trained, but {plural(count, 'run')} in a row could not judge it: see how they ended"
         _set_aside(store, options, training, GIVEN_UP, why)
         return True
     tried = training.tried(options.run_id, training.checkpoint)

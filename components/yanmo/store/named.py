@@ -65,8 +65,8 @@ class Wanted:
         names = "CHANNEL, latest, " + ("champion, " if kind == MODEL else "") if self.pointers else ""
         runs = "run:ID, " if self.pointers else ""
         return (
-            f"{self.also}{kind}/KEY (the first {SHORTEST_KEY} digits of the key are enough), "
-            f"CHANNEL/{pointer}, {names}{runs}or a file that holds a reference"
+            f"{self.also}{kind}/KEY (the first {SHORTEST_KEY} digits are enough), CHANNEL/{pointer}, "
+            f"{names}{runs}or a file that holds a reference"
         )
 
 

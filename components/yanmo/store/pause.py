@@ -23,6 +23,10 @@ class Pause:
     """Whether its own hours were over. Somebody else (a drained node, a deleted pod) may have stopped it: a
     Job must not count that as success."""
 
+    def __post_init__(self) -> None:
+        if not (self.where and self.why):
+            raise ValueError("a pause says where it is, and why")
+
 
 @dataclass(frozen=True, kw_only=True)
 class PausedOutput:

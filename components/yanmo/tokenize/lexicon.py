@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from yanmo.common.errors import DataError, EnvironmentFault
-from yanmo.common.logs import counted
+from yanmo.common.logs import plural
 from yanmo.options.values import brief
 
 log = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ def user_lines(data: bytes, name: str) -> bytes:
         log.warning(
             "%s: %s with blanks left out, as neither jieba nor this tokenizer finds them in a text (%s)",
             name,
-            counted(len(with_blanks), "word"),
+            plural(len(with_blanks), "word"),
             "; ".join(with_blanks[:5]),
         )
     return "".join(line + "\n" for line in kept).encode()

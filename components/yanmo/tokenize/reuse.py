@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from yanmo.common.errors import DataError, wrong_in
+from yanmo.common.logs import plural
 from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.token_cache import SpecialIds
 from yanmo.stage.stage_run import StageRun
@@ -83,7 +84,7 @@ def find_parts(run: TokenizeRun, shards: list[Shard]) -> list[Output | None]:
     if here:
         run.pin(here)
         run.telemetry.add("outputs", len(here), room="stage", part=PART, result="found")
-        log.info("%d of %d files were tokenized before", len(here), len(shards))
+        log.info("%d of %s were tokenized before", len(here), plural(len(shards), "file"))
     return found
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from yanmo.common.errors import DataError, in_words
 from yanmo.common.jit import has_numba
+from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
 from yanmo.tokenize.byte_level import from_byte_level, is_byte_level
 from yanmo.tokenize.kernel import Trie, build_trie, segment
@@ -191,7 +192,9 @@ def text_and_offsets(column: pa.Array) -> tuple[Array, Array]:
 def check_text(column: pa.Array) -> None:
     """Raise DataError where a column is not text: the kernel relies on valid UTF-8."""
     if column.null_count:
-        raise DataError(f"{column.null_count} documents have no text (null); make them by `yanmo curate`")
+        raise DataError(
+            f"{plural(column.null_count, 'document')} without text (null); make them by `yanmo curate`"
+        )
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:

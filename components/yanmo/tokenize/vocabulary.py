@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yanmo.common.errors import DataError
+from yanmo.common.logs import plural
 from yanmo.tokenize.byte_level import BYTES
 from yanmo.tokenize.lexicon import Lexicon
 from yanmo.tokenize.segmenter import Segmenter, text_and_offsets
@@ -138,8 +139,8 @@ def choose(
     fixed |= {role: _score(role, counts, lexicon) for role in ROLES}
     if len(chosen) < room - len(characters):
         log.warning(
-            "the text has only %d words to choose from: the vocabulary is smaller than --vocab-size %d",
-            len(chosen),
+            "the text has only %s to choose from: the vocabulary is smaller than --vocab-size %d",
+            plural(len(chosen), "word"),
             size,
         )
     return Vocabulary(
@@ -156,10 +157,10 @@ def _warn_of_unseen(chosen: list[str], counts: Counts, words: Segmenter, size: i
     unseen = [word for word in chosen if word in words.ids and not counts.words[words.ids[word]]]
     if len(unseen) > _MANY_UNSEEN * len(chosen):
         log.warning(
-            "%d of the vocabulary's %d words are not in the training text (%s ...), which has only %s "
+            "%d of the vocabulary's %s are not in the training text (%s ...), which has only %s "
             "characters: give more text, or a --vocab-size of about %d",
             len(unseen),
-            len(chosen),
+            plural(len(chosen), "word"),
             ", ".join(unseen[:3]),
             f"{int(counts.characters.sum()):,}",
             size - len(unseen),

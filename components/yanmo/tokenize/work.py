@@ -17,7 +17,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.fork_server import preload
 from yanmo.common.freed_memory import hand_back
 from yanmo.common.given_file import MIB, read_given
-from yanmo.common.logs import Progress, counted, human_bytes
+from yanmo.common.logs import Progress, human_bytes, plural
 from yanmo.common.workers import Workers
 from yanmo.formats.documents import text_form
 from yanmo.formats.packing_settings import SPLITS
@@ -138,17 +138,19 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
     special = special_ids(len(vocabulary.pieces), counts.genres)
     if len(special.genres) < len(counts.genres):
         log.warning(
-            "%d genres, but only %d genre tags: the last genres have no tag", len(counts.genres), len(TAGS)
+            "%s, but only %d genre tags: the last genres have no tag",
+            plural(len(counts.genres), "genre"),
+            len(TAGS),
         )
     write_tokenizer(attempt, vocabulary, special, byte_level=options.byte_level)
     if lexicon.user:
         attempt.write(USER_FILE, lexicon.user)
     log.info(
-        "vocabulary of %d ids: %d characters that occur %d times or more, %d words",
-        special.vocab_size,
-        vocabulary.num_characters,
+        "vocabulary of %s: %s that occur %d times or more, %s",
+        plural(special.vocab_size, "id"),
+        plural(vocabulary.num_characters, "character"),
         vocabulary.min_character_count,
-        vocabulary.num_words,
+        plural(vocabulary.num_words, "word"),
     )
     return Result(
         counts={"vocab_size": special.vocab_size},
@@ -180,10 +182,9 @@ def _described(
         described["jieba_identical_sentences"] = found["identical"]
         described["jieba_ties"] = found["ties"]
         log.info(
-            "with its full dictionary it segments %.2f %% of %d sentences exactly as jieba does; %d "
-            "differ by a tie",
+            "with its full dictionary it segments %.2f %% of %s exactly as jieba does; %d differ by a tie",
             100 * found["identical"],
-            found["sentences"],
+            plural(int(found["sentences"]), "sentence"),
             found["ties"],
         )
     return described
@@ -237,7 +238,7 @@ def _made(
 ) -> list[Output]:
     """`make` of every shard, in their order: encoded by workers, committed by a thread for each of them."""
     progress, made = Progress(log, "tokenized file", len(shards), unit="files"), list[Output]()
-    log.info("%s in %s", counted(len(shards), "file"), counted(workers, "process", "processes"))
+    log.info("%s in %s", plural(len(shards), "file"), plural(workers, "process", "processes"))
     if workers <= 1:
         for shard in shards:
             made.append(make(shard, lambda job: tokenize_file(job, segmenter)))
@@ -320,20 +321,20 @@ def _report(run: TokenizeRun, counts: dict[str, Any], metadata: dict[str, Any], 
     run.telemetry.set("text_bytes", sum(one.bytes for one in done))
     run.telemetry.set("byte_tokens_ratio", metadata["byte_token_share"])
     log.info(
-        "%d tokens, %.3f per character, %.2f %% of them bytes; %s of text; %d documents checked",
-        tokens,
+        "%s, %.3f per character, %.2f %% of them bytes; %s of text; %s checked",
+        plural(tokens, "token"),
         tokens / max(characters, 1),
         100 * metadata["byte_token_share"],
         human_bytes(sum(one.bytes for one in done)),
-        metadata["judged_documents"],
+        plural(metadata["judged_documents"], "document"),
     )
     if "jieba_agreement" in metadata:
         found = metadata["jieba_agreement"]
         run.telemetry.set("jieba_boundary_recall_ratio", found["boundary_recall"])
         log.info(
-            "%.2f %% of jieba's word boundaries are token boundaries (%d sentences)",
+            "%.2f %% of jieba's word boundaries are token boundaries (%s)",
             100 * found["boundary_recall"],
-            found["sentences"],
+            plural(int(found["sentences"]), "sentence"),
         )
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 
 from yanmo.common.errors import UsageError
+from yanmo.common.logs import plural
 from yanmo.train import job
 from yanmo.train.backends.accelerator import release_cached
 from yanmo.train.backends.engine import WEIGHT
@@ -191,11 +192,11 @@ class Loop(Resumable):
         if self.validation_policy.is_over and self._best_checkpoint:
             best, steps = checkpoint.step_of(Path(self._best_checkpoint)), self.options.steps
             log.info(
-                "early stopping: the best was step %d, with %.4f bits per character; %d of %d steps saved",
+                "early stopping: the best was step %d, with %.4f bits per character; %d of %s saved",
                 best,
                 self.best,
                 steps - self.step,
-                steps,
+                plural(steps, "step"),
             )
 
     def _draw(self) -> None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from yanmo.common.logs import counted
+from yanmo.common.logs import plural
 from yanmo.train.config import TrainConfig
 from yanmo.train.schedule import Plateau, ValidationPatience
 
@@ -43,7 +43,7 @@ class ValidationPolicy:
             found.append(f"learning rate times {self.plateau.multiplier:g}")
         if self.stopping and self.stopping.update(bits_per_character):
             self.is_over = True
-            found.append(f"no gain in {counted(self.stopping.most, 'validation')}: the training ends")
+            found.append(f"no gain in {plural(self.stopping.most, 'validation')}: the training ends")
         return found
 
     def state(self) -> dict[str, Any]:

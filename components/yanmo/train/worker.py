@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from yanmo.common.freed_memory import keep_freed_memory
-from yanmo.common.logs import setup
+from yanmo.common.logs import plural, setup
 from yanmo.common.parent import end_with_parent
 from yanmo.train import job
 from yanmo.train.backends.accelerator import before_torch, check_compiler, find_device, prepare
@@ -242,10 +242,9 @@ def _describe(engine: Any, samples: Any, parameters: list[int], attention: str) 
             100 * trained / every,
         )
     log.info(
-        "%.2f M parameters, %d documents, %.2f M tokens in %d rows of %d (%.1f %% full), %d rows a step: "
-        "%.2f epochs",
+        "%.2f M parameters, %s, %.2f M tokens in %d rows of %d (%.1f %% full), %d rows a step: %.2f epochs",
         every / 1e6,
-        len(samples.index),
+        plural(len(samples.index), "document"),
         plan.num_tokens / 1e6,
         len(plan),
         plan.context,
@@ -263,10 +262,10 @@ def _describe(engine: Any, samples: Any, parameters: list[int], attention: str) 
         )
     if epochs > MANY_EPOCHS and not int(os.environ.get("RANK", 0)):  # the other ranks would say it too
         log.warning(
-            "little text for so many steps: %d steps read its %s tokens %.1f times. From about %d times on a "
+            "little text for so many steps: %s read its %s tokens %.1f times. From about %d times on a "
             "model mostly learns its text by heart (arXiv 2305.16264): give more text, or --steps %d "
             "(train_steps on a run's form, and with `yanmo run --set`)",
-            options.steps,
+            plural(options.steps, "step"),
             f"{plan.num_tokens:,}",
             epochs,
             MANY_EPOCHS,

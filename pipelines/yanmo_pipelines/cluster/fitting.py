@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from yanmo.common.logs import plural
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.needs import PodNeeds
 from yanmo_pipelines.cluster.quantities import quantity, shown
@@ -35,7 +36,7 @@ def no_node_holds(needs: PodNeeds, nodes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _names(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} nodes such as {names[0]}"
+    return names[0] if len(names) == 1 else f"{plural(len(names), 'node')} such as {names[0]}"
 
 
 def _why_not(needs: PodNeeds, node: Mapping[str, Any]) -> str:

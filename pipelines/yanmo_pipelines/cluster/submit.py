@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from yanmo.common.answers import answer
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import EnvironmentFault, ExitCode, UsageError
-from yanmo.common.logs import setup
+from yanmo.common.logs import plural, setup
 from yanmo.common.names import name_problems
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
@@ -85,7 +85,7 @@ class SubmitOptions(PlaceOptions, PodOptions, group="submit"):
             found.append("--once: needs --name, by which a run is known again")
         for flag, name in (("--name", self.name), ("--experiment", self.experiment)):
             if len(name) > _MOST_NAME:
-                found.append(f"{flag}: {len(name)} characters; give at most {_MOST_NAME}")
+                found.append(f"{flag}: {plural(len(name), 'character')}; give at most {_MOST_NAME}")
         return found + (name_problems("--channel", self.channel) if self.channel else [])
 
 

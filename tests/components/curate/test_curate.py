@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.common import control_group
+from yanmo.common.logs import plural
 from yanmo.curate.config import STAGE
 from yanmo.curate.text.normalize import is_han
 from yanmo.formats.records import DOCUMENTS, check_schema, document_id
@@ -127,7 +129,9 @@ def test_the_workers_are_as_many_as_cpus_may_be_used_and_the_bytes_are_the_same(
     capsys.readouterr()
     found = curate(FIXTURE, "--batch-bytes", "5000").output()
     assert found.manifest.execution["workers"] == cpus
-    assert f"{cpus} at work at a time at most: {cpus} CPUs may be used here" in capsys.readouterr().err
+    assert (
+        f"{cpus} at work at a time at most: {plural(cpus, 'CPU')} may be used here" in capsys.readouterr().err
+    )
     assert (found.manifest.key, found.content_digest) == (two.manifest.key, two.content_digest)
 
 
@@ -250,7 +254,7 @@ BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]]
     ("filter", lambda r: [*r, *({**x, "text": "短"} for x in r[:60])], (), "filter too_short drops 6"),
     ("nothing", lambda r: [{**r[0], "text": "短"}] * 3, ("--max-filter-share", "1"), "no document passed"),
     ("blank", lambda r: ["", " "], (), "--sources: the files hold no documents"),
-    ("small", lambda r: r[:3], (), "too little text to hold out a test split: 3 documents"),
+    ("small", lambda r: r[:3], (), "split: of 3 documents that filters and copies leave, there are 3 groups"),
     (
         "overlap",
         lambda r: [*r, *({**x, "text": x["text"][: len(x["text"]) // 3 + 9]} for x in r)],
@@ -284,7 +288,7 @@ def test_few_malformed_lines_are_skipped_and_named(
     report = curated.report()
     assert (report["lines"], report["malformed"]) == (185, 1)
     assert report["first_malformed"][0].startswith("a.jsonl:101: not JSON")
-    assert "skipped 1 malformed lines of 185: a.jsonl:101" in capsys.readouterr().err
+    assert "skipped 1 malformed line of 185: a.jsonl:101" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -345,3 +349,33 @@ def test_force_mends_files_that_changed_on_disk(
     assert mended.content_digest == digest
     mended.paths("*")
     curate(FIXTURE, "--overlap-characters", "20")
+
+
+def poems(genres: int, each: int) -> list[Record]:
+    """So many texts of each genre, of which no two are alike."""
+    drawn = random.Random(0)
+    common = Counter(han(FIXTURE.read_text(encoding="utf-8"))).most_common(600)
+    lines = ("".join(drawn.sample([c for c, _ in common], 40)) for _ in range(genres * each))
+    return [{"text": text, "genre": f"g{i % genres:04d}", "source": "x"} for i, text in enumerate(lines)]
+
+
+def test_genres_too_small_to_hold_anything_out_are_said_and_not_an_option_that_cannot_help(
+    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    curate(write_jsonl("many.jsonl", poems(200, 3)), expect=65)
+    said = capsys.readouterr().err
+    assert "the largest of 200 genres has 3 groups" in said and "5 are needed" in said
+    assert "--genre-field" in said and "--min-split-documents" not in said
+    raised = ["--min-split-documents", "100", "--test-share", "0.3", "--valid-share", "0.15"]
+    curate(write_jsonl("many.jsonl", poems(200, 3)), *raised, store="raised", expect=65)
+
+
+def test_the_log_does_not_grow_with_the_genres(
+    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    counted = {}
+    for genres in (40, 160):
+        capsys.readouterr()
+        curate(write_jsonl(f"{genres}.jsonl", poems(genres, 12)), store=f"store {genres}")
+        counted[genres] = len(capsys.readouterr().err.splitlines())
+    assert counted[40] == counted[160] < 80, counted

@@ -10,6 +10,7 @@ from tiny_store import commit, copied, make_ground, make_model, make_row, parque
 
 from yanmo.common import control_group
 from yanmo.common.answers import RESULTS_LATER
+from yanmo.common.logs import plural
 from yanmo.evaluate.config import STAGE, EvaluateConfig
 from yanmo.evaluate.work import STEPS
 from yanmo.formats.records import EVALUATION, WRITING
@@ -64,7 +65,7 @@ def test_the_workers_are_as_many_as_cpus_may_be_used_and_the_bytes_are_the_same(
     assert evaluate(ground, "--workers", "2", "--tasks", "likelihood", documents="latest") == 0
     monkeypatch.setattr(control_group, "usable_cpus", lambda: cpus)
     assert evaluate(other, "--workers", "0", "--tasks", "likelihood", documents="latest") == 0
-    assert f"{cpus} at work at a time at most: {cpus} CPUs may be used here" in caplog.text
+    assert f"{cpus} at work at a time at most: {plural(cpus, 'CPU')} may be used here" in caplog.text
     assert opened(other).manifest.execution["workers"] == cpus
     for name in ("evaluate", "baselines", "writing"):
         one, two = opened(ground, name), opened(other, name)

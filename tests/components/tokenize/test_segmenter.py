@@ -175,7 +175,7 @@ def test_bytes_that_are_not_utf8_are_refused():
 
 
 def test_null_text_is_refused():
-    with pytest.raises(DataError, match="1 documents have no text"):
+    with pytest.raises(DataError, match="1 document without text"):
         text_and_offsets(pa.array(["a", None]))
 
 

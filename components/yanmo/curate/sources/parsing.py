@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from yanmo.curate.sources.batches import Batch, layout_of
+from yanmo.curate.sources.batches import MAX_RECORD_BYTES, Batch, layout_of
 from yanmo.curate.sources.chat_layouts import GENRE as CHAT
 from yanmo.curate.sources.chat_layouts import Turn, turns_of
 from yanmo.curate.sources.encodings import decode_record
@@ -135,7 +135,11 @@ def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malform
 
 
 def _too_long(batch: Batch) -> str:
-    return f"longer than {batch.limit / (1 << 20):.3g} MiB"
+    most = MAX_RECORD_BYTES / (1 << 20)
+    by = ["`;layout=line` after the place cuts it at each line"] if batch.source.form == "txt" else []
+    if batch.limit < MAX_RECORD_BYTES:
+        by.append(f"--max-characters allows longer ones, up to {most:.3g} MiB")
+    return f"longer than {batch.limit / (1 << 20):.3g} MiB ({', or '.join(by) or 'split it'})"
 
 
 def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -> RawDocument | str:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from yanmo.chinese.han_runs import Hashes, Runs
 from yanmo.common.disk_arrays import new_array, picked, slices, taken
 from yanmo.common.errors import DataError
+from yanmo.common.logs import plural, some_of
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.document_files import write_splits
@@ -24,7 +25,7 @@ from yanmo.curate.mapping import cluster_digest
 from yanmo.curate.plan import Digests, is_among, name_digests
 from yanmo.curate.split.confirmation_split import WITHOUT, split_size, wants_confirmation, what_lacks
 from yanmo.curate.split.containment import HIGH_COVERAGE, coverage
-from yanmo.curate.split.hold_out import hold_out
+from yanmo.curate.split.hold_out import Ints32, hold_out
 from yanmo.curate.tally import sort_genres
 from yanmo.curate.text.normalize import HAN, class_table, code_points
 from yanmo.formats.documents import read_documents
@@ -39,6 +40,8 @@ Ints = npt.NDArray[np.signedinteger[Any]]
 
 _FEW = 20
 """With fewer test documents, the result of a genre means little."""
+_LEAST_GROUPS = 5
+"""Of these at most one is held out (hold_out.py)."""
 
 
 def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOptions) -> Result:
@@ -58,9 +61,10 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
         log.warning("no confirmation split: %s. %s", lacking, WITHOUT)
     for split, held in splits.items():
         if not len(held):
+            left = plural(len(chosen), "document")
             raise DataError(
-                f"too little text to hold out a {split} split: {len(chosen)} documents are left after "
-                f"filters and copies; give more text, or raise --min-split-documents or --{split}-share"
+                f"too little text to hold out a {split} split: of {left} that filters and copies leave, "
+                f"{_what_would_help(genre, corpus.groups(), split)}"
             )
     positions = {split: corpus.kept[held] for split, held in splits.items()}
     counts = write_splits(attempt, corpus, positions, options.shard_characters, options.workers)
@@ -70,13 +74,30 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
     return Result(counts=counts, metadata={"text_form": corpus.form, "genres": genres, "licenses": licenses})
 
 
+def _what_would_help(genre: Ints32, groups: Ints, split: str) -> str:
+    """Why nothing is held out, and what to do: at most a fifth of a genre's groups is."""
+    pairs = np.unique(np.stack([genre, groups]), axis=1)
+    number, largest = len(np.unique(genre)), int(np.bincount(pairs[0], minlength=1).max(initial=0))
+    if largest >= _LEAST_GROUPS:
+        raising = f"raise --min-split-documents or --{split}-share"
+        return f"none is short enough for the split: give more text, or {raising}"
+    where, help_ = "there are", "give more text"
+    if number > 1:
+        where = f"the largest of {number:,} genres has"
+        help_ += (
+            ", or fewer genres: --genre-field names another field, `;genre=NAME` after a place one for all"
+        )
+    groups_of = f"{plural(largest, 'group')} (of similar texts, or of one author)"
+    return f"{where} {groups_of}, and {_LEAST_GROUPS} are needed for one to be held out: {help_}"
+
+
 def _warn_of_small_genres(corpus: Corpus, documents: dict[str, int]) -> None:
-    for genre in sort_genres(corpus.genres_of(corpus.kept)):
-        number = documents.get(genre, 0)
-        if number < _FEW:
-            log.warning(
-                "genre %s has only %d test documents: its bits per character will be uncertain", genre, number
-            )
+    found = {genre: documents.get(genre, 0) for genre in sort_genres(corpus.genres_of(corpus.kept))}
+    small = [f"{genre} ({number})" for genre, number in found.items() if number < _FEW]
+    if small:
+        log.warning(
+            "test documents are few in %s: bits per character will be uncertain there", some_of(small)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

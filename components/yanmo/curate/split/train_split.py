@@ -15,6 +15,7 @@ from yanmo.chinese.han_runs import Runs
 from yanmo.common.disk_arrays import picked, taken, without
 from yanmo.common.errors import DataError
 from yanmo.common.freed_memory import hand_back
+from yanmo.common.logs import plural
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.document_files import write_duplicates, write_splits
@@ -57,7 +58,7 @@ def write_documents(
     corpus.show_examples()
     if not len(positions):
         raise DataError(
-            f"nothing is left to train on: of {len(corpus.kept)} documents "
+            f"nothing is left to train on: of {plural(len(corpus.kept), 'document')} "
             f"{corpus.report.tally.documents('evaluation_set')} are in the evaluation set or near it and "
             f"{corpus.report.tally.documents('overlap')} share a run of characters with it; give more text"
         )
@@ -149,10 +150,10 @@ def _runs_to_miss(
     if not len(forms.hashes):
         return runs
     log.info(
-        "%d runs of %d characters of held-out questions stand in more than %d training documents each: "
+        "%s of %s of held-out questions stand in more than %d training documents each: "
         "forms of words, not copies",
-        len(forms.hashes),
-        length,
+        plural(len(forms.hashes), "run"),
+        plural(length, "character"),
         _FORM_OF_WORDS,
     )
     return runs.without(forms.touched_in(evaluation_set.chats).without(charged.hashes).hashes)

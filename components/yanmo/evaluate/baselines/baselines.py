@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.common.fork_server import preload
+from yanmo.common.logs import plural
 from yanmo.common.workers import Workers
 from yanmo.evaluate.baselines.mixture import mixture_bits
 from yanmo.evaluate.baselines.ppmd import added_bytes as added_bytes_of_ppmd
@@ -100,7 +101,7 @@ def _build(
     other = next(name for name in ("valid", "test") if name != split)
     fitted = _plain_texts(evaluation_set, other) if evaluation_set.entries(f"{other}-*.parquet") else []
     sources = training_texts(documents, most)
-    log.info("baselines: xz -9e, PPMd and 5-grams learn from %d documents", len(sources))
+    log.info("baselines: xz -9e, PPMd and 5-grams learn from %s", plural(len(sources), "document"))
     compressed, ppmd, (plain, mixed, weights) = _measure(sources, fitted, scored, pieces)
     summary = {
         "schema": "yanmo.baselines/4",

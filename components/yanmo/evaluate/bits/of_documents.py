@@ -20,6 +20,7 @@ import torch
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.logs import plural
 from yanmo.evaluate.bits.devices import on_devices
 from yanmo.evaluate.bits.pieces import Pieces, PieceTask
 from yanmo.evaluate.documents.reading import Document
@@ -189,7 +190,7 @@ def score(
     reads = [*plain, *tagged.values()]
     batches = _planned(reads, context, stride, loaded.batch_tokens)
     tokens = np.array([read.counted.sum() for read in plain], np.int32)
-    log.info("scoring %d documents, %d tokens", len(documents), tokens.sum())
+    log.info("scoring %s, %s", plural(len(documents), "document"), plural(tokens.sum(), "token"))
     window_bits = _in_pieces(loaded.scorers, reads, batches, workers, pieces or Pieces(), name)
     bits, second = _sums(batches, window_bits, len(plain), list(tagged), context)
     _check_finite(loaded.output, np.concatenate([bits, second[list(tagged)]]))

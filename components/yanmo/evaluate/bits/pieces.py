@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from yanmo.common.errors import UsageError
+from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 
@@ -133,7 +134,10 @@ class KeptPieces(Pieces):
         values = dict(zip(order, _mapped(value, order, at_once), strict=True))
         if found:
             log.info(
-                "%s: %d of %d pieces were made before or by others, taken as they are", name, found, len(jobs)
+                "%s: %d of %s were made before or by others, taken as they are",
+                name,
+                found,
+                plural(len(jobs), "piece"),
             )
         return [values[i] for i in range(len(jobs))]
 

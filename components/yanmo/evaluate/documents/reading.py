@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
+from yanmo.common.logs import plural
 from yanmo.evaluate.documents.chats import turns_of
 from yanmo.evaluate.documents.groups import groups_of
 from yanmo.formats.chat_tokens import Turn
@@ -135,8 +136,8 @@ def training_texts(documents: Output, most_characters: int) -> list[TrainingDocu
         characters += len(source.text)
         if characters > most_characters:
             log.warning(
-                "baselines see the first %d characters of the training text (--baseline-characters)",
-                characters - len(source.text),
+                "baselines see the first %s of the training text (--baseline-characters)",
+                plural(characters - len(source.text), "character"),
             )
             break
         sources.append(source)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.common.aligned_table import text_table
+from yanmo.common.aligned_table import short_table
 from yanmo.evaluate.documents.reading import Document
 from yanmo.formats.records import EVALUATION, write_parquet
 from yanmo.store.commit import Attempt
@@ -64,7 +64,7 @@ def log_table(summary: Mapping[str, Any], baselines: Mapping[str, Any] | None) -
     # A mean over fewer genres (baselines leave chats out) cannot be compared with the mean of all.
     means = [part["mean"] if part["genres"].keys() >= summary["genres"].keys() else {} for part in others]
     rows.append(["mean", *_cells([summary["mean"], *means])])
-    for line in text_table(rows):
+    for line in short_table(rows):
         log.info("%s", line)
 
 

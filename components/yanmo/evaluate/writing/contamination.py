@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from yanmo.common.errors import DataError
+from yanmo.common.logs import plural
 from yanmo.evaluate.documents.reading import (
     Document,
     distinct_batches,
@@ -74,22 +75,28 @@ def report_contamination(output: Output) -> None:
     )
     if hits:
         log.warning(
-            "contamination=%.4f: %s was trained on %d of %d documents (they share a run of %d Han characters "
+            "contamination=%.4f: %s was trained on %d of %s (they share a run of %d Han characters "
             "with its training text: %s); its bits on them measure nothing, and above --max-contamination "
             "`yanmo promote` says not valid",
             found["share"],
             model,
             hits,
-            of - short,
+            plural(of - short, "document"),
             WINDOW,
             _by_genre(found["genres"]),
         )
     elif found["share"] is None:
         log.warning("contamination=unknown: no document holds a run of %d Han characters", WINDOW)
     elif not gaps:
-        log.info("contamination=0: none of %d documents is in the training text of %s", of - short, model)
+        log.info(
+            "contamination=0: none of %s is in the training text of %s",
+            plural(of - short, "document"),
+            model,
+        )
     if short:
-        log.info("%d of %d documents are too short to be looked for in the training text", short, of)
+        log.info(
+            "%d of %s are too short to be looked for in the training text", short, plural(of, "document")
+        )
     if gaps:
         log.warning("the contamination may be higher: not all training text is known: %s", "; ".join(gaps))
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from yanmo.common.logs import plural
 from yanmo.evaluate.documents.reading import (
     Document,
     by_genre,
@@ -109,7 +110,7 @@ def _build(
 ) -> Result:
     scored = read_split(evaluation_set, split)
     originals, samples = _originals(scored), _generated(read_json(evaluation, "samples.json"))
-    log.info("writing: %d samples and %d originals", len(samples.texts), len(scored))
+    log.info("writing: %s and %s", plural(len(samples.texts), "sample"), plural(len(scored), "original"))
     knowledge = learn((s.genre, s.title, s.text) for batch in distinct_batches(documents) for s in batch)
     judge = GenreJudge(by_genre(s for batch in distinct_batches(documents) for s in batch))
     both = (originals, samples)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from yanmo.common.aligned_table import text_table
+from yanmo.common.aligned_table import short_table
 from yanmo.common.bootstrap import generator_for
 from yanmo.common.pages.html import cut
 from yanmo.promote.page.names import called
@@ -53,7 +53,7 @@ def base_lines(report: Mapping[str, Any]) -> list[str]:
             values = [_percent(row[name]) for name in ("base", "value", "chance")]
             within = "after: " + " to ".join(_percent(bound) for bound in row["interval"] or ())
             rows.append([called(f"task_{row['task']}").en, values[0], values[1], within, values[2]])
-    return [*text_table(rows), ""]
+    return [*short_table(rows), ""]
 
 
 def dialogue_lines(report: Mapping[str, Any]) -> list[str]:
@@ -86,7 +86,7 @@ def _table_lines(table: Mapping[str, Any]) -> list[str]:
     for genre in columns[0]["rows"]:
         rows.append([genre, *(_bits(c["rows"][genre]) for c in columns)])
     rows.append(["mean", *(_bits(c["mean"]) for c in columns)])
-    return text_table(rows)
+    return short_table(rows)
 
 
 def _bits(cell: Mapping[str, Any]) -> str:

@@ -151,6 +151,20 @@ class Client(Minio):  # type: ignore[misc]
         return result, date
 
 
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z")
+
+
+def bucket_problem(name: str) -> str:
+    """Why a name is none that S3 allows for a bucket; "" where it is one."""
+    if _BUCKET.match(name):
+        return ""
+    if not name:
+        return "it names no bucket"
+    if not 3 <= len(name) <= 63:
+        return f"a bucket's name has 3 to 63 characters, and {name[:80]!r} has {len(name)}"
+    return f"a bucket's name has a-z, 0-9, '.' and '-', and one of the first two at both ends: {name!r}"
+
+
 def _check_answer(method: str, name: str, answer: Any, *, has_body: bool) -> None:
     """Raise `CutOff` unless a good answer about an object says what its readers rely on."""
     found, what = answer.headers, f"{method} of {name}"

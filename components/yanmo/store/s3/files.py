@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
 from yanmo.common.errors import DataError, StorageError, UsageError
-from yanmo.store.s3.client import Client, connect
+from yanmo.store.s3.client import Client, bucket_problem, connect
 from yanmo.store.s3.retry import PreconditionFailed, RetryBudget, body_of, check_length
 
 _BLOCK_BYTES = 8 << 20
@@ -122,6 +122,8 @@ def _split(uri: str) -> tuple[_Bucket, str]:
     parts = urlsplit(uri.replace("?", "%3F").replace("#", "%23"))
     if not parts.netloc:
         raise UsageError(f"{uri}: expected s3://bucket/key, s3://bucket/prefix or a glob of keys")
+    if problem := bucket_problem(parts.netloc):
+        raise UsageError(f"{uri}: {problem}")
     return _bucket(parts.scheme, parts.netloc, os.getpid()), unquote(parts.path.lstrip("/"))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from yanmo.common.errors import UsageError
-from yanmo.store.s3.client import connect
+from yanmo.store.s3.client import bucket_problem, connect
 from yanmo.store.s3.retry import PreconditionFailed, RetryBudget, body_of, check_length
 from yanmo.store.s3.transfer import THREADS, Transfer
 
@@ -24,6 +24,8 @@ class S3Folder:
         self.uri, self._bucket, prefix = uri, parts.netloc, parts.path.strip("/")
         if not self._bucket or not prefix or parts.query or parts.fragment:
             raise UsageError(f"{uri[:200]}: expected s3://bucket/prefix")
+        if problem := bucket_problem(self._bucket):
+            raise UsageError(f"{uri[:200]}: {problem}")
         self._prefix = f"{prefix}/"
         self._client = connect(parts.scheme, endpoint, THREADS + 2)
         self._retry_budget = RetryBudget.with_client(self._client)

@@ -12,7 +12,6 @@ import functools
 import hashlib
 import itertools
 import logging
-import re
 import shutil
 import time
 import uuid
@@ -37,7 +36,7 @@ from yanmo.store.objects import (
     check_size,
     is_name,
 )
-from yanmo.store.s3.client import connect
+from yanmo.store.s3.client import bucket_problem, connect
 from yanmo.store.s3.retry import (
     PreconditionFailed,
     RetryBudget,
@@ -49,7 +48,6 @@ from yanmo.store.scratch import Scratch
 from yanmo.store.settings import GIB, StoreSettings
 
 log = logging.getLogger(__name__)
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z")
 _PAGE = 1000
 _SETTLE_SECONDS = 2.0
 """How long the weaker way waits before it believes what it reads back."""
@@ -61,8 +59,10 @@ class S3Store:
     def __init__(self, uri: str, settings: StoreSettings) -> None:
         parts = urlsplit(uri)
         self.bucket, self.prefix = parts.netloc, parts.path.strip("/")
-        if not _BUCKET.match(self.bucket) or parts.query or parts.fragment:
+        if parts.query or parts.fragment:
             raise UsageError(f"--store {uri}: expected s3://bucket/prefix")
+        if problem := bucket_problem(self.bucket):
+            raise UsageError(f"--store {uri}: {problem}; expected s3://bucket/prefix")
         try:
             if self.prefix:
                 check_name(self.prefix)

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from yanmo.common.aligned_table import text_table
-from yanmo.common.logs import human_bytes
+from yanmo.common.logs import human_bytes, plural
 from yanmo.formats.token_cache import TOKENIZER
 from yanmo.formats.token_file import id_type
 from yanmo.store.objects import ObjectStore
@@ -36,7 +36,7 @@ def run(store: ObjectStore, options: CacheShowOptions) -> int:
     for number in chosen:
         _print_document(documents, number, options.ids)
     if options.grep and not chosen:
-        print(f"none of {len(documents)} documents holds {options.grep!r}")
+        print(f"none of {plural(len(documents), 'document')} holds {options.grep!r}")
     return 0
 
 
@@ -67,7 +67,7 @@ def _facts(output: Output) -> dict[str, Any]:
         "tokenizer": f"{described(tokenizer)}, content {metadata.get('tokenizer')}",
         "dictionary": metadata.get("dictionary"),
         "vocabulary": f"{metadata['vocab_size']} ids, stored as {id_type(metadata['vocab_size']).name}",
-        "tokens in": f"{len(files)} files, {human_bytes(sum(e.bytes for e in files))}",
+        "tokens in": f"{plural(len(files), 'file')}, {human_bytes(sum(e.bytes for e in files))}",
         "unused ids": metadata.get("unused_ids"),
         "bytes": f"{100 * metadata.get('byte_token_share', 0):.3f} % of the tokens",
         "judged": f"{metadata.get('judged_documents')} documents were compared with Hugging Face's tokenizer",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from yanmo.common.errors import DataError
-from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.logs import Progress, human_bytes, plural
 from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.token_cache import TOKENIZER, TokenCache, verify
 from yanmo.store.objects import ObjectStore, check_sha256, check_size
@@ -31,8 +31,9 @@ def run(store: ObjectStore, options: CacheVerifyOptions) -> int:
     _check_counts(output, documents)
     checked = _check_sample(documents, options.sample)
     tokens = sum(len(ids) for ids in documents.cache.tokens)
+    shards = plural(len(documents.cache.tokens), "shard")
     print(
-        f"whole: {len(documents):,} documents, {tokens:,} tokens, {len(documents.cache.tokens)} shards, "
+        f"whole: {len(documents):,} documents, {tokens:,} tokens, {shards}, "
         f"{human_bytes(total)} read; {checked:,} documents encoded again, to the same ids"
     )
     return 0

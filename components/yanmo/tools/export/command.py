@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode
-from yanmo.common.logs import setup
+from yanmo.common.logs import plural, setup
 from yanmo.common.made_by import made_by
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv
@@ -111,4 +111,4 @@ def _write(options: ExportOptions, source: Source, origin: Origin, loss: Loss | 
         (folder / RECORD).write_text(record_of(folder, facts), encoding="utf-8")
         total = sum(path.stat().st_size for path in folder.iterdir())
         place.publish(folder)
-    log.info("%s: %d bytes", options.folder, total)
+    log.info("%s: %s", options.folder, plural(total, "byte"))

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 
+from yanmo.common.logs import plural
 from yanmo.formats.chat_tokens import Turn
 from yanmo.tools.generate.prompts import Prompt
 from yanmo.tools.generate.spelling import Telling
@@ -58,7 +59,7 @@ class _Progress:
         if done == self._number or now - self._told > _SECONDS:
             self._told = now
             rate = self._tokens / max(now - self._began, 1e-9)
-            log.info("%d of %d prompts, %.0f tokens/s", done, self._number, rate)
+            log.info("%d of %s, %.0f tokens/s", done, plural(self._number, "prompt"), rate)
 
 
 def ids_of(session: WritingSession, prompt: Prompt) -> list[int]:

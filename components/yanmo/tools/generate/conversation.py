@@ -16,6 +16,7 @@ from types import FrameType
 
 from yanmo.common.answers import visible
 from yanmo.common.errors import DataError, UsageError, advice
+from yanmo.common.logs import plural
 from yanmo.formats.chat_tokens import Turn
 from yanmo.model.generation.writing import STOP
 from yanmo.tools.generate.prompts import clean
@@ -131,7 +132,9 @@ class _Turns:
             self._said, dropped = self._said[2:], dropped + 1
         if dropped:
             log.warning(
-                "the context of %d tokens is full: forgot the oldest questions: %d", model.context, dropped
+                "the context of %s is full: forgot the oldest questions: %d",
+                plural(model.context, "token"),
+                dropped,
             )
         return ids
 

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.common.json_object import read_object
+from yanmo.common.logs import some_of
 from yanmo.formats.chat_tokens import END, Turn, has_marks, prompt_ids
 from yanmo.formats.round_trip import check_given_back, open_tokenizer
 from yanmo.model.generation.writer import Writer
@@ -19,6 +20,7 @@ from yanmo.model.hf_export import Symbols, load
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.tools.generate.chat_template import check_template
+from yanmo.tools.generate.model_form import in_form
 from yanmo.tools.store.find import find
 
 log = logging.getLogger(__name__)
@@ -39,6 +41,8 @@ class NamedModel:
     """The model's generation_config.json; empty where it has none."""
     ends: frozenset[int]
     """Ids that end a text."""
+    text_form: str = ""
+    """The form of the text that it learned; "" where nothing says."""
 
     @property
     def context(self) -> int:
@@ -63,6 +67,7 @@ class NamedModel:
             UsageError: the model knows no such genre.
         """
         is_ours = self.tokenizer.token_to_id(_BOS) == self.symbols.bos
+        text = in_form(self.text_form, text)
         ids = self.tokenizer.encode(text, add_special_tokens=False).ids
         check_given_back(self.tokenizer, [(where, text)], [ids], self.name)
         if not is_ours:  # as transformers encodes it
@@ -74,7 +79,7 @@ class NamedModel:
             return []
         tag = self.symbols.tag(genre)
         if tag is None:
-            known = ", ".join(self.symbols.genres) or "none"
+            known = some_of(self.symbols.genres) or "none"
             raise UsageError(f"--genre {genre[:60]}: {self.name} has no such genre; it knows: {known}")
         return [tag]
 
@@ -91,6 +96,7 @@ class NamedModel:
                 "let it go on from a text"
             )
         check_template(self.folder, turns[0].role == "system")
+        turns = [turn._replace(text=in_form(self.text_form, turn.text)) for turn in turns]
         ids = prompt_ids(self.tokenizer, turns, self.symbols.bos)
         is_ours = self.tokenizer.token_to_id(_BOS) == self.symbols.bos
         return ids if is_ours else ids[1:]  # Qwen's own chats begin with a mark
@@ -117,8 +123,9 @@ def open_model(store: ObjectStore | None, what: str, channel: str, device: str, 
         output = model_output(store, what, channel)
         output.paths("*")  # verified, all of them
         folder, name = output.path("config.json").parent, f"{output}"
+        form = str(output.manifest.metadata.get("text_form", ""))
     else:
-        name = what
+        name, form = what, ""
     model, symbols = load(folder)
     if not (folder / "tokenizer.json").is_file():
         raise DataError(
@@ -135,7 +142,7 @@ def open_model(store: ObjectStore | None, what: str, channel: str, device: str, 
     settings = _settings(folder)
     writer = Writer(model.to(device=where, dtype=_DTYPES[precision]))
     ends = _ends(folder, settings, symbols, writer.config.vocab_size)
-    return NamedModel(name, folder, writer, tokenizer, symbols, settings, ends)
+    return NamedModel(name, folder, writer, tokenizer, symbols, settings, ends, form)
 
 
 def is_folder(what: str) -> bool:

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode
-from yanmo.common.logs import setup
+from yanmo.common.logs import plural, setup
 from yanmo.common.whole_file import write_whole
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
@@ -69,7 +69,7 @@ def compare(store: ObjectStore, options: RunsOptions) -> int:
     found.runs = ordered(found, options.sort)
     if options.csv and options.csv != "-":
         write_whole(Path(options.csv), as_csv(found))
-        log.info("%d runs written to %s", len(found.runs), options.csv)
+        log.info("%s written to %s", plural(len(found.runs), "run"), options.csv)
     if options.csv == "-":
         sys.stdout.write(as_csv(found))
     elif options.json:

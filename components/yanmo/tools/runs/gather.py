@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.logs import plural
 from yanmo.common.threads import thread_pool
 from yanmo.formats.stage_cost import StageCost, stage_cost
 from yanmo.options.nearest import did_you_mean
@@ -201,7 +202,9 @@ def _missing(model: Output, listed: Iterable[ObjectInfo]) -> str:
     sizes = {info.name.split("/", 4)[4]: info.bytes for info in listed}
     lost = [f.path for f in model.manifest.files if f.role == "content" and sizes.get(f.path) != f.bytes]
     return (
-        f"{lost[0]} is missing or of another size" + f" ({len(lost)} files)" * (len(lost) > 1) if lost else ""
+        f"{lost[0]} is missing or of another size" + f" ({plural(len(lost), 'file')})" * (len(lost) > 1)
+        if lost
+        else ""
     )
 
 

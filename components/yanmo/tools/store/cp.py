@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from yanmo.common.errors import DataError, StorageError, UsageError
-from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.logs import Progress, human_bytes, plural
 from yanmo.store.durable_files import fsync_dir
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written
@@ -50,8 +50,8 @@ def run(store: ObjectStore, options: CpOptions) -> int:
     if options.pointer:
         move_pointer(target, channel, name, outputs[0].reference)
     print(
-        f"{len(chain)} outputs at {target.uri}: {copy.sent_files} files, {human_bytes(copy.sent_bytes)} "
-        f"sent; {copy.present} outputs were there"
+        f"{plural(len(chain), 'output')} at {target.uri}: {plural(copy.sent_files, 'file')}, "
+        f"{human_bytes(copy.sent_bytes)} sent; {copy.present} outputs were there"
         + (f"; {records} record(s) of what `auto` became" if records else "")
     )
     for output in outputs:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from yanmo.common.aligned_table import text_table
-from yanmo.common.logs import human_bytes
+from yanmo.common.logs import human_bytes, plural
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
@@ -42,7 +42,7 @@ def _print_head(store: ObjectStore, output: Output) -> None:
         "content": manifest.content_digest,
         "made": f"{manifest.created_at}, revision {manifest.revision}, attempt {manifest.attempt}",
         "run": manifest.run_id or "-",
-        "size": f"{human_bytes(size)} in {len(manifest.files)} files",
+        "size": f"{human_bytes(size)} in {plural(len(manifest.files), 'file')}",
         "named by": ", ".join(pointers) or "no pointer",
         "fault": _fault(output),
     }

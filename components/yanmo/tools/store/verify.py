@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from yanmo.common.errors import DataError, ExitCode
-from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.logs import Progress, human_bytes, plural
 from yanmo.store.manifest import Reference, is_sealed
 from yanmo.store.objects import ObjectStore, Wanted, check_sha256, check_size
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
@@ -29,7 +29,10 @@ def run(store: ObjectStore, options: VerifyOptions) -> int:
     if faults.found:
         log.error("%d fault(s); the first: %s", len(faults.found), faults.found[0])
         return ExitCode.DATA
-    print(f"whole: {len(outputs)} outputs, {files} files, {human_bytes(total)} read and compared")
+    print(
+        f"whole: {plural(len(outputs), 'output')}, {plural(files, 'file')}, "
+        f"{human_bytes(total)} read and compared"
+    )
     return ExitCode.DONE
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.given_file import given_json
+from yanmo.common.logs import plural
 from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
@@ -116,7 +117,7 @@ def write_adopted(attempt: Attempt, value: dict[str, Any], genres: list[str]) ->
         )
     special = _special_ids(value, segmenter.vocab_size, genres)
     write_files(attempt, special)
-    log.info("%d ids, %d of them added", segmenter.vocab_size, added)
+    log.info("%s, %d of them added", plural(segmenter.vocab_size, "id"), added)
     return Result(
         counts={"vocab_size": special.vocab_size}, metadata=vars(special) | {"added": added, "imported": True}
     )

@@ -17,7 +17,7 @@ from yanmo.common.answers import answer, only_answers
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import ExitCode
 from yanmo.common.fork_server import preload
-from yanmo.common.logs import human_seconds
+from yanmo.common.logs import human_seconds, plural
 from yanmo.common.workers import Workers
 from yanmo.formats.records import num_characters
 from yanmo.store.objects import ObjectStore
@@ -108,16 +108,18 @@ def _trained(jobs: list[ProxyTask], workers: int) -> dict[str, Trained]:
     from yanmo.tools.tokenizer.proxy import train_proxy
 
     count = max(1, min(workers or usable_cpus(), len(jobs)))
-    log.info("%d trainings of %.3g operations each, %d at a time", len(jobs), jobs[0].operations, count)
+    log.info(
+        "%s of %.3g operations each, %d at a time", plural(len(jobs), "training"), jobs[0].operations, count
+    )
     preload(train_proxy.__module__)
     with Workers(count) as pool:
         coming = {pool.submit(train_proxy, job, about=job.name): job.name for job in jobs}
         for future in as_completed(coming):
             one = future.result()
             log.info(
-                "%s: %d steps, %.2f M tokens, %.1f epochs, %.2f M parameters, %s of CPU",
+                "%s: %s, %.2f M tokens, %.1f epochs, %.2f M parameters, %s of CPU",
                 coming[future],
-                one.steps,
+                plural(one.steps, "step"),
                 one.tokens / 1e6,
                 one.epochs,
                 one.parameters / 1e6,

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError, in_words
+from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
 from yanmo.store.output import Output
 
@@ -35,7 +36,7 @@ class SampleText:
         found = SampleText(_spread(self.learned, learned), _spread(self.held_out, held_out))
         if not found.learned or not found.held_out:
             raise DataError(
-                f"--files or --documents: {len(found.learned)} documents to learn from, "
+                f"--files or --documents: {plural(len(found.learned), 'document')} to learn from, "
                 f"{len(found.held_out)} to judge by: expected "
                 "some of both; give more text"
             )

@@ -20,7 +20,7 @@ from typing import Any
 
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.logs import counted
+from yanmo.common.logs import plural
 from yanmo.train.backends.accelerator import compile_problem
 
 log = logging.getLogger(__name__)
@@ -70,10 +70,10 @@ class Machine:
 
     def __str__(self) -> str:
         if not self.gpus:
-            return f"no GPU, {counted(self.cpus, 'CPU')}"
+            return f"no GPU, {plural(self.cpus, 'CPU')}"
         shown = ".".join(map(str, self.capability or ())) or "unknown"
         compiler = "a compiler for them" if self.compiles else "no compiler for them"
-        cpus = counted(self.cpus, "CPU")
+        cpus = plural(self.cpus, "CPU")
         return f"{self.gpus} x {self.name} and {cpus}, compute capability {shown}, {compiler}"
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
+from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
 from yanmo.train.backends.accelerator import check_compiler
 from yanmo.train.config import TrainConfig
@@ -51,12 +52,12 @@ def fitted(options: TrainConfig, vocab_size: int) -> TrainConfig:
     options = settle(options, vocab_size, device)
     log.info("memory by estimate: %s", check(options, vocab_size, device))
     log.info(
-        "batch: %d rows x %d forwards x %d ranks = %d rows = %d tokens a step (%d positions each)",
+        "batch: %d rows x %s x %d ranks = %d rows = %s a step (%d positions each)",
         options.micro_rows,
-        options.accumulation,
+        plural(options.accumulation, "forward"),
         options.world_size,
         options.batch_rows,
-        options.batch_rows * options.context,
+        plural(options.batch_rows * options.context, "token"),
         options.context,
     )
     return options
@@ -92,7 +93,7 @@ def settle(options: TrainConfig, vocab_size: int, device: str) -> TrainConfig:
     how = "by the memory estimate"
     if device == "cuda":
         rows, how = _cached(options, vocab_size, rows)
-    log.info("--micro-batch auto: %d of %d rows, %s", rows, options.rank_rows, how)
+    log.info("--micro-batch auto: %d of %s, %s", rows, plural(options.rank_rows, "row"), how)
     return dataclasses.replace(options, micro_batch=rows)
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.logs import human_bytes
+from yanmo.common.logs import human_bytes, plural
 from yanmo.store.objects import ObjectStore, overwrite
 from yanmo.store.schema import parse
 from yanmo.train.config import TrainConfig
@@ -232,5 +232,5 @@ def _seen(before: MemoryRecord, options: TrainConfig) -> MemoryRecord:
             "smaller --context or model"
         )
     rows = halved(options, before.rows)
-    log.warning("%s with a micro batch of %d rows; going on with %d", what, before.rows, rows)
+    log.warning("%s with a micro batch of %s; going on with %d", what, plural(before.rows, "row"), rows)
     return dataclasses.replace(before, kills=kills, most_rows=rows, silent_deaths=0)

@@ -12,6 +12,7 @@ import logging
 from pathlib import Path
 
 from yanmo.common.errors import EnvironmentFault
+from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import MICRO_BATCH, Status, WorkerJob
@@ -54,5 +55,7 @@ def halve_micro_batch(task: WorkerJob, status: Status) -> int:
     half = halved(task.options, rows)
     note = f"out of memory with a micro batch of {rows} rows on rank {status.rank}"
     keep_largest(task.folder, half, note)
-    log.warning("%s; going on with %d rows, %d forwards a step", note, half, of_rank // half)
+    log.warning(
+        "%s; going on with %s, %s a step", note, plural(half, "row"), plural(of_rank // half, "forward")
+    )
     return half

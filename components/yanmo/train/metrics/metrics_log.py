@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from yanmo.common.logs import human_seconds
+from yanmo.common.logs import human_seconds, some_of
 from yanmo.train import job
 from yanmo.train.backends.engine import Engine
 from yanmo.train.config import TrainConfig
@@ -131,7 +131,7 @@ class MetricsLog:
         """Bits per character by genre."""
         shown = {genre: _finite(bits) for genre, bits in found.items()}
         self._write({"step": step, "valid_bits_per_character": shown})
-        text = ", ".join(f"{genre} {bits:.3f}" for genre, bits in found.items())
+        text = some_of([f"{genre} {bits:.3f}" for genre, bits in found.items()])
         log.info("validation at step %d, bits per character: %s", step, text)
 
     def curve(self, step: int, found: dict[str, float]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from yanmo.common.logs import plural
 from yanmo.train.job import TRACE
 
 log = logging.getLogger(__name__)
@@ -70,5 +71,5 @@ class Trace:
             shutil.copyfileobj(source, target)
         (self._folder / f".tmp-{TRACE}").replace(self._folder / TRACE)
         plain.unlink()
-        log.info("profiled %d steps", self._recorded)
+        log.info("profiled %s", plural(self._recorded, "step"))
         self._profiler, self._steps = None, 0

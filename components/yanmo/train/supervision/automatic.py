@@ -25,7 +25,7 @@ from typing import Any
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.json_object import read_object
-from yanmo.common.logs import counted
+from yanmo.common.logs import plural
 from yanmo.model.flash_limits import half_precision, misfit, prefers_cudnn
 from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
 from yanmo.stage.stage_run import StageRun
@@ -207,16 +207,14 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
     most = _most_ranks(options, machine)
     if most > options.ranks:
         idle = machine.gpus - options.ranks
-        log.info("%d of %d GPUs stay idle; --ranks %d trains on more", idle, machine.gpus, most)
+        log.info("%d of %s stay idle; --ranks %d trains on more", idle, plural(machine.gpus, "GPU"), most)
 
 
 def _say_cpus(options: TrainConfig) -> None:
     """Log how many of this machine's CPUs a training uses, where that is not all of them."""
     used, cpus = options.ranks * options.threads, usable_cpus()
     if used > cpus:
-        log.info(
-            "%d threads on %s: as it began, so that the digits stay the same", used, counted(cpus, "CPU")
-        )
+        log.info("%d threads on %s: as it began, so that the digits stay the same", used, plural(cpus, "CPU"))
     elif used < cpus:
         more = cpus // options.ranks
         hint = f"; --threads {more} uses more, with other last digits" if more > options.threads else ""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Collection
 from typing import Any
 
+from yanmo.common.logs import plural
 from yanmo.options.fields import flag, names_of, spelled
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.continued_options import ContinuedOptions
@@ -41,13 +42,19 @@ def with_length(
         changes["steps"] = max(1, math.ceil(epochs * rows / options.batch_rows))
         if "warmup_steps" not in given:
             changes |= ScheduleOptions.left_open(changes)
-        log.info("--epochs %g: %d steps of %d of %d rows", epochs, changes["steps"], options.batch_rows, rows)
+        log.info(
+            "--epochs %g: %s of %d of %s",
+            epochs,
+            plural(changes["steps"], "step"),
+            options.batch_rows,
+            plural(rows, "row"),
+        )
     if epochs or share:
         options = dataclasses.replace(options, **changes)
     options = as_continued(options, given, goes_on=goes_on)
     if share:
         warm = max(1, round(share * options.steps))
-        log.info("--warmup-share %g: %d of %d steps", share, warm, options.steps)
+        log.info("--warmup-share %g: %d of %s", share, warm, plural(options.steps, "step"))
         options = dataclasses.replace(options, warmup_steps=warm)
     return options
 
@@ -79,9 +86,9 @@ def as_continued(options: TrainConfig, given: Collection[str], *, goes_on: bool)
     rates = {name: getattr(options, name) * options.continued_peak for name in RATES}
     changes |= {name: float(f"{rate:.{_DIGITS}g}") for name, rate in rates.items()}
     log.info(
-        "the training goes on from a model, with %s: %d steps, %s of them warm-up, muon_learning_rate %g",
+        "the training goes on from a model, with %s: %s, %s of them warm-up, muon_learning_rate %g",
         shown,
-        changes["steps"],
+        plural(changes["steps"], "step"),
         changes.get("warmup_steps", options.warmup_steps),
         changes["muon_learning_rate"],
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, UsageError
 from yanmo.common.json_object import read_object
-from yanmo.common.logs import human_bytes
+from yanmo.common.logs import human_bytes, plural
 from yanmo.common.made_by import made_by
 from yanmo.common.plain_json import json_value
 from yanmo.formats.documents import text_form
@@ -152,9 +152,9 @@ def forget(run: TrainRun, output: Output) -> Finish:
     if run.options.twins > 1 and PART not in output.manifest.references:
         log.warning(
             "%s holds no seed noise: it was trained without --twins, or too few were done; the same command "
-            "with --force trains it again and measures it by %d twins",
+            "with --force trains it again and measures it by %s",
             output,
-            run.options.twins,
+            plural(run.options.twins, "twin"),
         )
     is_trained(run, output)
     folder = run.work_folder.path

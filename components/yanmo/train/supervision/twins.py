@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError, ExitCode, UsageError, advice, exit_code
+from yanmo.common.logs import plural
 from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
 from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import by_kind
@@ -162,10 +163,10 @@ def _twin(
         task = model_task()
         options = twin_of(task.options, number)
         log.info(
-            "twin %d of %d: %d steps with seed %d",
+            "twin %d of %d: %s with seed %d",
             number + 1,
             task.options.twins,
-            options.steps,
+            plural(options.steps, "step"),
             options.seed,
         )
         _forget(work.path.parent, but=ours)
@@ -243,9 +244,16 @@ def _together(run: TrainRun, twins: list[Output]) -> Output:
     sd, df = noise.spread
     count, share = len(noise.twins), noise.share
     if df:
-        log.info("seed noise: %.3f %% of the bits, by %d twins of %g of the steps", 100 * sd, count, share)
+        log.info(
+            "seed noise: %.3f %% of the bits, by %s of %g of the steps",
+            100 * sd,
+            plural(count, "twin"),
+            share,
+        )
     else:
-        log.info("seed noise: %d twins, no two of one text and start; nothing to compare yet", count)
+        log.info(
+            "seed noise: %s, no two of one text and start; nothing to compare yet", plural(count, "twin")
+        )
     return part
 
 

@@ -94,8 +94,11 @@ def _say_what_is_kept(error: Exception, uploader: Uploader) -> None:
 
 
 def _pause(task: WorkerJob, step: int, window: TimeWindow, stopping: list[float]) -> Pause:
-    why = "asked to stop by a signal" if stopping else window.reason
-    return Pause(where=f"step {step} of {task.options.steps}", why=why, is_planned=not stopping)
+    """Where and why it paused. Where somebody signals a rank and not the stage, nothing was
+    asked here and no window is over."""
+    is_planned = bool(window.reason) and not stopping
+    why = window.reason if is_planned else f"asked to stop by a signal{' to a rank' * (not stopping)}"
+    return Pause(where=f"step {step} of {task.options.steps}", why=why, is_planned=is_planned)
 
 
 def _saved_step(folder: Path) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+from yanmo.common.logs import plural
 from yanmo_pipelines import resources
 from yanmo_pipelines.cluster.checks.finding import Asked, Finding
 from yanmo_pipelines.cluster.fitting import no_node_holds, nodes_of, over_quota
@@ -60,9 +61,11 @@ def gpu(asked: Asked) -> Iterator[Finding]:
     needs = any(resources.GPU in pod.requests for pod in rows(asked.options.resources))
     if have:
         shown = ", ".join(f"{name} {count:f}" for name, count in have.items())
-        yield Finding("gpu", "ok", f"{len(have)} of {len(there)} nodes have {resources.GPU}: {shown}")
+        yield Finding(
+            "gpu", "ok", f"{len(have)} of {plural(len(there), 'node')} have {resources.GPU}: {shown}"
+        )
         return
-    said = f"none of {len(there)} nodes has {resources.GPU}"
+    said = f"none of {plural(len(there), 'node')} has {resources.GPU}"
     if needs:
         yield Finding(
             "gpu",

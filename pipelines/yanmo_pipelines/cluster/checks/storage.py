@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from yanmo.common.errors import DataError, StorageError, UsageError
+from yanmo.common.logs import plural
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 from yanmo.store.opening import default_store, store_of
 from yanmo_pipelines import resources
@@ -75,7 +76,9 @@ def _round_trip(place: ObjectStore) -> Iterator[Finding]:
     try:
         data, read_version = place.read(name)
         if data != text:
-            raise DataError(f"{place.uri}: sent {len(text)} bytes, got others back: use another store")
+            raise DataError(
+                f"{place.uri}: sent {plural(len(text), 'byte')}, got others back: use another store"
+            )
         honours = _refuses(place, name) and _replaces(place, name, read_version or version)
     finally:
         place.delete(name)

@@ -13,6 +13,7 @@ from typing import Any
 
 from yanmo.common.answers import visible
 from yanmo.common.errors import ERROR_OF, ExitCode, StorageError, UsageError
+from yanmo.common.logs import plural
 from yanmo.store.manifest import Reference
 from yanmo.store.pause import PausedOutput
 from yanmo.store.runs.failure_card import Details, attach
@@ -90,7 +91,7 @@ class Follower:
         running = [pod for pod in pods if pod.phase == "Running"]
         if len(running) == self._nodes:
             if not self._is_up:
-                log.info("all %d nodes run", self._nodes)
+                log.info("all %s run", plural(self._nodes, "node"))
             self._is_up = True
             return
         ended = [pod.end() for pod in pods if pod.phase != "Running"]
@@ -101,7 +102,7 @@ class Follower:
             again = (
                 "its room is taken back, it saves and waits" if state == "Suspended" else "all start again"
             )
-            log.warning("%d of %d nodes run; %s", len(running), self._nodes, again)
+            log.warning("%d of %s run; %s", len(running), plural(self._nodes, "node"), again)
         why = self._queue.waits_for(made["metadata"])
         if why:
             self._once(f"waits in {why}")

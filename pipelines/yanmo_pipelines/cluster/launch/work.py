@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, StorageError
+from yanmo.common.logs import plural
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
 from yanmo.store.objects import ObjectStore
@@ -71,7 +72,7 @@ def _made_or_attached(api: KubernetesApi, maker: Maker, training: Training, opti
             made = api.create(maker.path, f"create {maker.kind} {training.name}", wanted)
             _make_beside(api, made, others)
             queue = f" in queue {options.queue}" if options.queue else ""
-            log.info("made %s %s: %d nodes%s", maker.kind, training.name, training.nodes, queue)
+            log.info("made %s %s: %s%s", maker.kind, training.name, plural(training.nodes, "node"), queue)
             return training.nodes
         except Exists:
             found = _found(api, maker, training)
@@ -112,7 +113,9 @@ def _goes_on(maker: Maker, found: Mapping[str, Any], options: LaunchOptions) -> 
 def _attached(api: KubernetesApi, maker: Maker, found: Mapping[str, Any], training: Training) -> int:
     """Join the owners of what is there; the number of its nodes."""
     nodes = nodes_of(found)
-    log.info("%s %s is there already, with %d nodes: attached to it", maker.kind, training.name, nodes)
+    log.info(
+        "%s %s is there already, with %s: attached to it", maker.kind, training.name, plural(nodes, "node")
+    )
     owners = list(found["metadata"].get("ownerReferences") or [])
     new = [dict(owner) for owner in training.owners if owner["uid"] not in {o.get("uid") for o in owners}]
     if new:

@@ -24,6 +24,7 @@ from typing import Any
 
 from yanmo.common.errors import UsageError
 from yanmo.common.given_file import given_text
+from yanmo.common.logs import plural
 from yanmo.common.names import name_problems
 from yanmo.options.fields import opt, values_of
 from yanmo.options.nearest import did_you_mean
@@ -74,7 +75,7 @@ class ScheduleOptions(PodOptions, group="schedule"):
         if self.by == "kfp" and self.host:
             found.append("host is for by: cronjob; a recurring run needs none")
         if len(self.experiment) > 128:
-            found.append(f"experiment: {len(self.experiment)} characters; give at most 128")
+            found.append(f"experiment: {plural(len(self.experiment), 'character')}; give at most 128")
         return found
 
 

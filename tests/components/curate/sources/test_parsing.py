@@ -78,7 +78,7 @@ def test_each_kind_of_malformed_line_is_named_with_its_number() -> None:
     documents, bad = parse(batch(b"\n".join(lines), first=100, too_long=(99,)), fields())
     assert [d.line for d in documents] == [100]
     assert [m.line for m in bad] == [99, 101, 103, 104, 105, 106, 107, 108, 109]
-    assert str(bad[0]) == "some.jsonl:99: longer than 64 MiB"
+    assert str(bad[0]) == "some.jsonl:99: longer than 64 MiB (split it)"
     assert "not JSON" in bad[1].why and "not JSON" in bad[6].why and "not JSON" in bad[7].why
     assert bad[2].why == "a JSON array; expected one object per line (jq -c '.[]' OLD > NEW.jsonl)"
     assert bad[3].why == bad[8].why == "no field 'text'"

@@ -276,7 +276,7 @@ def test_text_without_any_genre_goes_through_as_one_genre(
         pq.write_table(pa.table({"text": texts}), path)
     done = curate(path)
     assert {row["genre"] for split in ("train", "valid", "test") for row in done.rows(split)} == {"text"}
-    assert f"{len(lines)} documents name no genre: they are of genre 'text'" in capsys.readouterr().err
+    assert f"{len(lines)} documents without a genre, of genre 'text' now" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("layout", "documents"), [("block", 1), ("line", 200), ("file", 1)])
@@ -290,7 +290,7 @@ def test_how_text_is_cut_is_said_before_it_is_read(
     curate(tmp_path / "lines.txt", "--text-layout", layout, expect=0 if layout == "line" else 65)
     stderr = capsys.readouterr().err
     cut = stderr.index(f"lines.txt begins with {documents} document(s) in 200 line(s)")
-    assert cut < stderr.index("name no genre")
+    assert cut < stderr.index("without a genre")
     others = " or ".join(f"`;layout={name}`" for name in ("block", "line", "file") if name != layout)
     assert f"{others} after the place, or --text-layout, cuts them in another way" in stderr
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
-from yanmo.train.supervision.windows import _stop_file
+import pytest
+
+from yanmo.store.manifest import Reference
+from yanmo.store.pause import Pause
+from yanmo.train.config import TrainConfig
+from yanmo.train.job import WorkerJob
+from yanmo.train.supervision.windows import _pause, _stop_file
+from yanmo.train.time_window import TimeWindow
 
 
 def test_a_terminal_that_is_closed_stops_the_run_in_order_unless_nohup_says_otherwise(tmp_path):
@@ -27,3 +35,31 @@ def test_a_stop_that_cannot_be_written_down_is_heard_all_the_same(tmp_path, capl
         os.kill(os.getpid(), signal.SIGTERM)
         assert len(stopping) == 1
     assert "end without saving" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("reason", "stopping", "why", "is_planned"),
+    [
+        ("the night is over", [], "the night is over", True),
+        ("the night is over", [1.0], "asked to stop by a signal", False),
+        ("", [1.0], "asked to stop by a signal", False),
+        ("", [], "asked to stop by a signal to a rank", False),
+    ],
+)
+def test_a_pause_always_says_why_and_only_its_own_hours_are_planned(reason, stopping, why, is_planned):
+    reference = Reference(
+        stage="tokenize",
+        key="1" * 64,
+        manifest_uri="x",
+        manifest_sha256="2" * 64,
+        content_digest="3" * 64,
+    )
+    job = WorkerJob(TrainConfig(), "store", reference, None, Path("work"))
+    window = TimeWindow(False, float("inf"), "paused", reason)
+    assert _pause(job, 68, window, stopping) == Pause(where="step 68 of 450", why=why, is_planned=is_planned)
+
+
+@pytest.mark.parametrize("field", ["where", "why"])
+def test_a_pause_that_does_not_say_where_and_why_cannot_be(field):
+    with pytest.raises(ValueError, match="where it is, and why"):
+        Pause(**{"where": "step 1 of 2", "why": "asked to stop", field: ""})
