@@ -72,8 +72,9 @@ _OUT_OF_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _BAD_PATH = {errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
 _MACHINE = {
     *(errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
-    *(errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK),  # what this file system cannot do
+    *(errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL, errno.EXDEV, errno.ENODEV),
 }
+"""Also what a file system or a kernel answers that does not know a call, or not for this file."""
 
 
 ERROR_OF: Mapping[int, type[Exception]] = {
@@ -181,7 +182,9 @@ def _what_to_do(error: OSError) -> str:
     if exit_code(error) == ExitCode.DATA:
         return "expected a file where a file belongs, and a folder above it: look at the path"
     if exit_code(error) == ExitCode.ENVIRONMENT:
-        return "this machine's limits do not allow it: see `ulimit -a`, or use another machine"
+        return (
+            "this machine or file system does not allow it: see `ulimit -a`, or use a local disk (ext4, XFS)"
+        )
     return "run the same command again; where it happens again, look at the disk or the connection"
 
 

@@ -28,10 +28,21 @@ NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
 def fsync_dir(path: Path) -> None:
-    """Make renames inside the folder `path` durable."""
+    """Make renames inside the folder `path` durable.
+
+    Raises:
+        StoreUnusable: the file system cannot do that for a folder.
+    """
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise
+        raise StoreUnusable(
+            f"{path}: this file system cannot make a folder durable (fsync: {error.strerror}), so that a "
+            "power cut would take what was committed; give a --store on a local disk (ext4, XFS) or on NFS"
+        ) from error
     finally:
         os.close(handle)
 

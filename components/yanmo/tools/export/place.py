@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 from yanmo.common.errors import StorageError, UsageError, naming
 from yanmo.common.plain_json import json_value
+from yanmo.store.durable_files import flock, fsync_dir
 from yanmo.store.s3.folder import S3Folder
 from yanmo.store.settings import StoreSettings
 
@@ -102,7 +103,7 @@ class _Folder:
             with contextlib.suppress(OSError):
                 lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
                 try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(path)
                     log.info("removed %s, which an export that was killed had left", path)
                 finally:
@@ -113,7 +114,7 @@ class _Folder:
             path.chmod(_readable())  # safetensors lets nobody else read what it writes
             with path.open("rb") as file, naming(path):
                 os.fsync(file.fileno())
-        _sync(folder)
+        fsync_dir(folder)
         self.check()  # somebody else may have been faster
         if os.path.lexists(self.path) and any(self.path.iterdir()):
             _exchange(folder, self.path)  # and what was there goes with the staging folder
@@ -124,7 +125,7 @@ class _Folder:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
                 raise UsageError(f"{self.path}: something was put there meanwhile; look at it") from error
-        _sync(self.path.parent)
+        fsync_dir(self.path.parent)
 
 
 def _made_and_locked(folder: Path) -> int:
@@ -132,7 +133,7 @@ def _made_and_locked(folder: Path) -> int:
     while True:
         folder.mkdir(exist_ok=True)
         lock = os.open(folder, os.O_RDONLY)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        flock(lock, fcntl.LOCK_EX)
         if folder.exists():
             return lock
         os.close(lock)
@@ -147,14 +148,6 @@ def _readable() -> int:
 
 def _escaped(name: str) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 _EXCHANGE, _CWD = 2, -100

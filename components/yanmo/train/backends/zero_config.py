@@ -152,7 +152,7 @@ def _check(
         "torch_autocast": {"enabled": False},
         "bf16": ours.get("bf16", {"enabled": False}),
         "fp16": ours.get("fp16", {"enabled": False}),
-        "optimizer": {"type": "AdamW"} if options.optimizer == "adamw" else {},
+        "optimizer": {"type": {"adamw": "AdamW", "muon": "Muon"}[options.optimizer]},
         "zero_optimization.offload_optimizer": ours["zero_optimization"].get(
             "offload_optimizer", {"device": "none"}
         ),
@@ -165,9 +165,9 @@ def _check(
         given = _at(theirs, name)
         if given is None or name in excused or (name in same and _agrees(given, same[name])):
             continue
-        ours = f"is {json.dumps(same[name])} by" if name in same else "is decided by"
+        what = f"is {json.dumps(same[name])} by" if name in same else "is decided by"
         raise UsageError(
-            f"{where}: sets {name} to {json.dumps(given)[:80]}, but it {ours} {option}; remove it from "
+            f"{where}: sets {name} to {json.dumps(given)[:80]}, but it {what} {option}; remove it from "
             "the file"
         )
 
