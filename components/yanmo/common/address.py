@@ -12,12 +12,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from urllib.parse import unquote
 
 HIDDEN = "***"
-_SCHEME = re.compile(r"[a-z0-9+.-]*[a-z0-9]://", re.IGNORECASE)
-_NAMED = re.compile(r"\?[^/=?]+=")
-"""A query of an address whose `?` may be a glob's: s3://bucket/a?X-Amz-Signature=..., but not s3://bucket/?.txt"""
+_SCHEME = re.compile(r"(?<![a-z0-9+.-])[a-z0-9+.-]*[a-z0-9]://", re.IGNORECASE)
+_NAMED = re.compile(r"\?[^/=?;,\s]+=")
+"""A query of an address whose `?` may be a glob's: s3://bucket/a?X-Amz-Signature=..., but not
+s3://bucket/?.txt;genre=shi"""
 _WORD = re.compile(r"[^\s'\"]+")
 _AFTER = re.compile(r"[).,:;\]]*\Z")
 _VARIABLE = re.compile(r"(PASSWORD|SECRET|TOKEN|_KEY)\Z", re.IGNORECASE)
@@ -50,28 +52,37 @@ class Address:
 
 
 def _parted(given: str, bare: bool) -> tuple[str, tuple[str, ...]]:
-    """What may be shown, and what not."""
-    found = _SCHEME.search(given)
-    if not found and not bare:
-        return given, ()
-    start = found.end() if found else 0
-    head, rest = given[:start], given[start:]
-    is_web = not found or found[0].lower().endswith(("http://", "https://"))
-    server = re.split("[/?#]", rest, maxsplit=1)[0]
-    login, at, after = rest.rpartition("@")
-    has_login = bool(at) and (is_web or "@" in server or ":" in server)
-    if not has_login:
-        login, after = "", rest
-    elif "?" in login:  # of a password, or the query begins there
-        return head + HIDDEN, (rest,)
-    secrets = [login, login.partition(":")[2]]
-    query = re.search(r"\?", after) if is_web else _NAMED.search(after)
-    shown = head + (f"{HIDDEN}@" if has_login else "")
-    if query and after[query.start() + 1 :]:
-        text = after[query.start() + 1 :]
-        secrets += [text, *(pair.partition("=")[2] for pair in text.split("&"))]
-        after = f"{after[: query.start()]}?{HIDDEN}"
-    return shown + after, tuple(filter(None, secrets))
+    """What may be shown, and what not: of each address in it, up to one whose query may go on to the end."""
+    starts = [(found.end(), _is_web(found[0])) for found in _SCHEME.finditer(given)]
+    if bare and not starts:
+        starts = [(0, True)]
+    shown, secrets, past, last_at = "", list[str](), 0, given.rfind("@")
+    mark, named = given.find("?"), _NAMED.search(given)
+    for (start, is_web), (end, _) in pairwise([*starts, (len(given), False)]):
+        if start < past:  # within a password
+            continue
+        server = re.compile("[^/?#]*").match(given, start)
+        has_login = last_at >= start and (is_web or bool(server and {"@", ":"} & {*server[0]}))
+        if has_login:
+            login = given[start:last_at]
+            if "?" in login:  # of a password, or the query begins there
+                return shown + given[past:start] + HIDDEN, (*secrets, given[start:])
+            secrets += [login, login.partition(":")[2]]
+            shown, past = f"{shown}{given[past:start]}{HIDDEN}@", last_at + 1
+        if named and named.start() < max(start, past):
+            named = _NAMED.search(given, max(start, past))
+        if 0 <= mark < max(start, past):
+            mark = given.find("?", max(start, past))
+        query = mark if is_web else named.start() if named else -1
+        if query >= 0 and (is_web or query < max(end, past)) and given[query + 1 :]:
+            text = given[query + 1 :]
+            secrets += [text, *(pair.partition("=")[2] for pair in text.split("&"))]
+            return f"{shown}{given[past:query]}?{HIDDEN}", tuple(filter(None, secrets))
+    return shown + given[past:], tuple(filter(None, secrets))
+
+
+def _is_web(scheme: str) -> bool:
+    return scheme.lower().endswith(("http://", "https://"))
 
 
 def redacted(text: str) -> str:

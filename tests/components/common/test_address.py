@@ -16,6 +16,7 @@ SHAPES = st.sampled_from(
     [
         *("{s}u:{x}@h:1/a", "{s}{x}@h", "{s}{x}:y@h/b", "{s}h/?k={x}", "{s}h/a?{x}", "{s}h?a=b&k={x}#c"),
         *("{s}u:{x}@h/?k={x}", "mlflow={s}u:{x}@h,tensorboard=a", "{s}h/a?{x};genre=shi"),
+        *("s3://b/a.jsonl,{s}u:{x}@h/x", "tensorboard=file:///tmp/x,mlflow={s}{x}@h", "{s}a/b,{s}h/?k={x}"),
     ]
 )
 
@@ -48,7 +49,15 @@ def test_other_schemes_have_secrets_too(scheme: str, shape: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("s3://bucket/poem@tang", "s3://b/p?.txt", "s3://b/year=?/*.jsonl", "file:///a@b/?.txt", "a@b", "?"),
+        *(
+            "s3://b/a?.txt;genre=shi",
+            "s3://bucket/poem@tang",
+            "s3://b/p?.txt",
+            "s3://b/year=?/*.jsonl",
+            "file:///a@b/?.txt",
+            "a@b",
+            "?",
+        ),
         *("sqlite:///a@b.db", "https://h/a/#/runs/details/1", "https://h/", "1 < 2 ? a : b", ""),
     ],
 )
