@@ -66,7 +66,7 @@ def _opened(options: ExportOptions) -> tuple[Path, Origin]:
         log.warning("%s: nothing says what it learned from, and so does its card", options.model)
         return Path(options.model), Origin(Path(options.model).resolve().name)
     store = store_of(options)
-    output = model_output(store, options.model, "")
+    output = model_output(store, options.model, options.channel)
     log.info("model=%s", output)
     output.paths("*")  # verified, all of them
     return output.path("config.json").parent, origin_of(output)

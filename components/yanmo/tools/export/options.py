@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from yanmo.options.fields import opt, word
-from yanmo.options.shared import MODEL, ToolOptions
+from yanmo.options.shared import MODEL, ToolOptions, channel_opt
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _LICENSE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
@@ -29,6 +29,7 @@ class ExportOptions(ToolOptions, group="export"):
 
     model: str = word(f"model: a folder in Hugging Face's layout, {MODEL}")
     folder: str = word("folder to make, or s3://bucket/prefix")
+    channel: str = channel_opt("channel of what is named without one, such as run:ID")
     dtype: str = opt("fp32", "type of the weights", choices=("fp32", "bf16"), often=True)
     int8: bool = opt(
         False,
