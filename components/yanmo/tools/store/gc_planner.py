@@ -105,10 +105,14 @@ class Planner:
         return [info for info in listed if info.name not in gone]
 
     def _live_runs(self) -> set[str]:
-        """The records of runs for which a stage is at work: its training may last longer than any age."""
+        """The records of runs for which a stage is at work: its training may last longer than any age.
+
+        A lease that was renewed within the age counts too: a minute of silence is a frozen node, or a store
+        that could not be reached, and the run goes on after it.
+        """
         found = set()
         for folder in self.inventory.keys.values():
-            if is_working(self.store, folder) and folder.lease:
+            if folder.lease and (not self._is_old(folder.lease.modified) or is_working(self.store, folder)):
                 with contextlib.suppress(FileNotFoundError):
                     note = held(self.store.read(folder.lease.name)[0])
                     found.add(run_record_name(note.channel, note.run_id))

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ from pathlib import Path
 
 import pytest
 from ground import RAW, Ground, folder_of, work_of
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from killed_writes import die_at_write
 
 from yanmo.common.errors import ExitCode, StorageError
@@ -264,6 +267,46 @@ def test_what_a_run_of_a_pipeline_made_stays_while_a_stage_of_it_is_at_work(grou
     assert ground.gc().code == 0 and is_there(ground, curated)
     lease.release()
     assert ground.gc().code == 0 and not ground.names(folder_of(curated))
+
+
+@example(older_than=3600, trained=3660, silent=3660)
+@example(older_than=86400, trained=8 * 86400, silent=8 * 86400)
+@example(older_than=86400, trained=8 * 86400, silent=300)
+@given(
+    older_than=st.integers(3600, 30 * 86400),
+    trained=st.integers(60, 60 * 86400),
+    silent=st.one_of(st.integers(0, 3600), st.integers(0, 60 * 86400)),
+)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_a_run_made_stays_as_long_as_its_pod_was_heard_of_within_the_age(
+    folder_ground: Ground, older_than: int, trained: int, silent: int
+) -> None:
+    """Of a pod of the cluster there is only its lease: a frozen node renews none, and the run goes on."""
+    ground, name, now = folder_ground, uuid.uuid4().hex, time.time()
+    silent = min(silent, trained)
+    curated = ground.commit("curate", text=name, run=name)
+    add_to_run(ground.store, name, "long", {"curate": curated.reference})
+    for path in [
+        *Path(ground.uri).glob(f"{folder_of(curated)}/**/*"),
+        *Path(ground.uri).glob(f"*/{name}/**/*"),
+    ]:
+        os.utime(path, (now - trained, now - trained))
+    lease = {
+        "owner": "it",
+        "attempt": "a",
+        "ttl_seconds": 60,
+        "expires_at": now,
+        "machine": "pod/1/1",
+        "pid": 1,
+    }
+    lease |= {"process_start": "1", "since": now - trained, "note": {"channel": name, "run_id": "long"}}
+    place = f"runs/train/{name * 2}/LEASE.json"
+    ground.store.create(place, json.dumps(lease).encode())
+    os.utime(Path(ground.uri) / place, (now - silent, now - silent))
+    plan = Planner(ground.store, take(ground.store), Ages(older_than, older_than)).decide()
+    goes = any(one.folder.name == ("curate", curated.manifest.key) for one in plan.to_delete)
+    assert goes == (min(trained, silent) > older_than) or abs(silent - older_than) < 60
+    ground.store.delete(place)
 
 
 def test_a_probe_that_a_slow_server_may_still_answer_stays(folder_ground: Ground) -> None:
