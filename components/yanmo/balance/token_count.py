@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from yanmo.common.errors import DataError, in_words
-from yanmo.store.manifest import MAKE_AGAIN
+from yanmo.formats.round_trip import open_tokenizer
 
 _BATCH = 256
 
@@ -27,15 +26,7 @@ class TokenCount:
     def __init__(self, tokenizer: Path | None = None) -> None:
         self._tokenizer: Any = None
         if tokenizer is not None:
-            from tokenizers import Tokenizer
-
-            try:
-                self._tokenizer = Tokenizer.from_file(str(tokenizer))
-            except Exception as error:  # tokenizers raises bare Exception for a file it cannot read
-                raise DataError(
-                    f"{tokenizer}: not a tokenizer.json: {in_words(error)}; {MAKE_AGAIN}"
-                ) from error
-            self._tokenizer.encode_special_tokens = True
+            self._tokenizer = open_tokenizer(tokenizer)
 
     @property
     def is_estimate(self) -> bool:

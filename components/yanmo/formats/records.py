@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError, in_words
+from yanmo.common.errors import DataError
+from yanmo.common.foreign import foreign
 from yanmo.formats.genre_names import GENRE_ALIASES as GENRE_ALIASES
 
 TEXT_FORM = "classical-1"
@@ -140,10 +141,8 @@ def check_schema(path: Path, name: str) -> None:
     Raises:
         DataError: it is not Parquet, or has another schema or version.
     """
-    try:
+    with foreign(f"{path}: not a readable Parquet file"):
         metadata = pq.read_schema(path).metadata or {}
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: not a readable Parquet file: {in_words(error)}; copy it again") from error
     versions = _VERSIONS.get(name, ("1",))
     found = metadata.get(b"yanmo.schema", b"?").decode(), metadata.get(b"yanmo.version", b"?").decode()
     if found[0] != name or found[1] not in versions:

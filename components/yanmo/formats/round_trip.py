@@ -13,9 +13,10 @@ import itertools
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from yanmo.common.errors import DataError
+from yanmo.common.foreign import Guarded, foreign
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -86,22 +87,22 @@ def _batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
 def open_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a tokenizer.json; where a text holds `<|eos|>` or the like, it is encoded as text.
 
+    Its methods raise DataError where the tokenizer gives up on a text, as a regex may that backtracks.
+
     Raises:
         DataError: `tokenizers` cannot read it.
     """
     from tokenizers import Tokenizer
 
-    try:
+    mend = (
+        "save it again with `AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`, or copy it again"
+    )
+    with foreign(f"{path}: not a tokenizer that `tokenizers` can read", mend):
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises nothing narrower
-        raise DataError(
-            f"{path}: not a tokenizer that `tokenizers` can read: {error}; save it again with "
-            "`AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`, or copy it again"
-        ) from error
     tokenizer.encode_special_tokens = True
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return tokenizer
+    return cast("Tokenizer", Guarded(tokenizer, f"{path}: this tokenizer fails at a text", "use another one"))
 
 
 def check_round_trip(tokenizer: Tokenizer, texts: Iterable[tuple[str, str]], who: str) -> None:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from yanmo.common.errors import DataError
+from yanmo.common.foreign import foreign
 from yanmo.common.json_object import read_object
 from yanmo.model.decoder import ARCHITECTURES, Decoder, DecoderConfig
 from yanmo.model.weights_check import WEIGHTS, check_weights, read_headers, weight_files
@@ -161,12 +161,8 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
     Raises:
         DataError: it is none, or damaged.
     """
-    try:
+    with foreign(f"{path}: not a readable safetensors file", "copy or download it again"):
         return load_file(path)
-    except SafetensorError as error:
-        raise DataError(
-            f"{path}: not a readable safetensors file: {error}; copy or download it again"
-        ) from error
 
 
 def shapes_of(folder: Path, config: DecoderConfig) -> dict[str, tuple[int, ...]]:

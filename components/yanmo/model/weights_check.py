@@ -18,6 +18,8 @@ import numpy as np
 from yanmo.common.errors import DataError, naming, wrong_in
 from yanmo.common.plain_json import json_value
 
+_MOST_HEADER_BYTES = 100_000_000
+"""As in the safetensors library (MAX_HEADER_SIZE)."""
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 CONVERT = (
     "AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder, safe_serialization=True) of "
@@ -139,9 +141,10 @@ def _header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
     size = path.stat().st_size
     with path.open("rb") as file, naming(path):
         length = int.from_bytes(file.read(8), "little")
-        if not 2 <= length <= size - 8:
+        if not 2 <= length <= min(size - 8, _MOST_HEADER_BYTES):
             raise DataError(
-                f"{path}: not a readable safetensors file: a header of {length} bytes in a file of {size}; "
+                f"{path}: not a readable safetensors file: a header of {length} bytes in a file of {size}, "
+                f"where {_MOST_HEADER_BYTES} are the most; "
                 f"{_AGAIN}"
             )
         try:

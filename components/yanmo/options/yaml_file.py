@@ -7,6 +7,7 @@ that a `config.py` needs only the standard library.
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -100,12 +101,29 @@ def plain_yaml(text: str) -> Any:
 
     Raises:
         ValueError: a name is given twice in a mapping, or is not text.
-        yaml.YAMLError: it is not YAML.
+        yaml.YAMLError: it is not YAML, or has aliases.
     """
     import yaml
 
-    tree = yaml.compose(text, Loader=yaml.SafeLoader)
+    tree = yaml.compose(text, Loader=_without_aliases())
     return None if tree is None else _plain(tree)
+
+
+@functools.cache
+def _without_aliases() -> Any:
+    """A loader that refuses `*name`: nested ones make gigabytes of 480 bytes."""
+    import yaml
+
+    class WithoutAliases(yaml.SafeLoader):  # type: ignore[misc]
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                mark = self.peek_event().start_mark
+                raise yaml.composer.ComposerError(
+                    None, None, "expected the value itself, found an alias", mark
+                )
+            return super().compose_node(parent, index)
+
+    return WithoutAliases
 
 
 def _plain(node: Any) -> Any:

@@ -1,38 +1,36 @@
 """/metrics: the HTTP endpoint that Prometheus scrapes.
 
-It answers from threads of its own, so that it is there from the first second of a process to one scrape after
-its end, whatever the work does. A scraper that sends or reads nothing holds one of a few connections for ten
-seconds; many scrapes share an answer that is a quarter of a second old at most.
+It is prometheus_client's own threaded server and application; it answers from the first second of a process
+to one scrape after its end, whatever the work does. Connections are capped in number, where the oldest makes
+room for the newest, and in how long they last: scrapers that send a byte now and then keep nobody out.
 
-Alternative not taken: prometheus_client's own server. It asks a name server for this machine's name (a stage
-would begin as much later as that takes), has threads without end, and makes each answer again.
+Of its own it would ask a name server for this machine's name: a stage would begin as much later.
 """
 
 from __future__ import annotations
 
-import gzip
+import contextlib
+import io
 import logging
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
-from socketserver import TCPServer, ThreadingMixIn
+from collections.abc import Iterator
+from socketserver import TCPServer
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler
 
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest, gzip_accepted
-from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
 from prometheus_client.registry import CollectorRegistry
 
 from yanmo.common.errors import EnvironmentFault, in_words
 
 log = logging.getLogger(__name__)
 _CONNECTIONS = 32
-"""Scrapes answered at a time; what comes besides is turned away."""
-_STUCK_SECONDS = 10.0
-"""How long a scraper may send or read nothing: Prometheus itself gives up after ten seconds."""
-_FRESH_SECONDS = 0.25
+"""At a time; one more cuts the oldest."""
+_LONGEST_SECONDS = 10.0
+"""Of a connection: Prometheus itself gives up after ten seconds."""
 _POLL_SECONDS = 0.05
 """How often the server looks whether it shall end: a stage's end waits for that."""
 _LATE, _LATE_SECONDS = 1.25, 5.0
@@ -44,7 +42,7 @@ class Endpoint:
     """Serves a registry on a port, from `start` to `close`."""
 
     def __init__(self, registry: CollectorRegistry, port: int, everywhere: bool) -> None:
-        self._answers = _Answers(registry)
+        self._registry = registry
         self._asked, self._everywhere = port, everywhere
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
@@ -62,7 +60,7 @@ class Endpoint:
         """
         for port in dict.fromkeys((self._asked, 0)):
             try:
-                self._server = _Server(port, self._everywhere, self._answers.of)
+                self._server = _Server(port, self._everywhere, self._registry)
             except (OSError, OverflowError) as error:  # busy; not a port number
                 if not or_another:
                     raise EnvironmentFault(
@@ -92,28 +90,6 @@ class Endpoint:
             self._server.server_close()
             self._thread.join()
             self._server = None
-
-
-class _Answers:
-    """The text of the registry, in each format that is asked for, made again when it is no longer fresh."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry, self._lock = registry, threading.Lock()
-        self._made: dict[tuple[bool, bool], tuple[float, bytes]] = {}
-
-    def of(self, accept: str, encoding: str) -> tuple[bytes, dict[str, str]]:
-        """Body and headers for what a scraper accepts."""
-        key = is_open, packed = "application/openmetrics-text" in accept, gzip_accepted(encoding)
-        encode = openmetrics.generate_latest if is_open else generate_latest
-        content_type = openmetrics.CONTENT_TYPE_LATEST if is_open else CONTENT_TYPE_PLAIN_0_0_4
-        with self._lock:  # one makes it, the others wait for it
-            at, body = self._made.get(key, (float("-inf"), b""))
-            now = time.monotonic()
-            if now - at > _FRESH_SECONDS:
-                body = encode(self._registry)
-                body = gzip.compress(body, 1) if packed else body
-                self._made[key] = (now, body)
-        return body, {"Content-Type": content_type, **({"Content-Encoding": "gzip"} if packed else {})}
 
 
 class _Scrapes:
@@ -154,69 +130,77 @@ class _Scrapes:
         return bool(self._began) and self._began[-1] >= since
 
 
-class _Server(ThreadingMixIn, TCPServer):
-    daemon_threads = True
-    allow_reuse_address = True
+class _Server(ThreadingWSGIServer):
+    """prometheus_client's server, with a cap on connections and on how long one lasts."""
+
     request_queue_size = 128
 
-    def __init__(
-        self, port: int, everywhere: bool, answer: Callable[[str, str], tuple[bytes, dict[str, str]]]
-    ) -> None:
-        self.answer, self.scrapes = answer, _Scrapes()
-        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+    def __init__(self, port: int, everywhere: bool, registry: CollectorRegistry) -> None:
+        self.scrapes, self._metrics = _Scrapes(), make_wsgi_app(registry)
+        self._began = dict[Any, float]()
+        """Connection -> when it began, the oldest first."""
+        self._lock = threading.Lock()
         self._both = everywhere and socket.has_dualstack_ipv6()
         self.address_family = socket.AF_INET6 if self._both else socket.AF_INET
         host = "127.0.0.1" if not everywhere else "::" if self._both else "0.0.0.0"
         super().__init__((host, port), _Handler)
+        self.set_app(self._answer)
 
     def server_bind(self) -> None:
+        """As above, without asking a name server for this machine's name."""
         if self._both:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "localhost", self.server_address[1]
+        self.setup_environ()
+
+    def _answer(self, environ: Any, start_response: Any) -> Iterator[bytes]:
+        began, said = time.monotonic(), list[Any]()
+        self.scrapes.asked()
+        body = b"".join(self._metrics(environ, lambda *given: said.extend(given)))
+        status, headers = said
+        start_response(status, [*headers, ("Content-Length", str(len(body)))])
+        yield body
+        self.scrapes.answered(began)  # it is written
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        with self._lock:
+            oldest = next(iter(self._began)) if len(self._began) >= _CONNECTIONS else None
+            if oldest is not None:
+                self._cut(oldest)
+            self._began[request] = time.monotonic()
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # no thread can be started
-            self._free.release()
             self.shutdown_request(request)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
+    def service_actions(self) -> None:
+        """Cut connections that last too long, however busy they look."""
+        with self._lock:
+            for one in [o for o, at in self._began.items() if time.monotonic() - at > _LONGEST_SECONDS]:
+                self._cut(one)
+
+    def _cut(self, connection: Any) -> None:
+        """The thread that reads or writes it sees its end, and closes it."""
+        del self._began[connection]
+        with contextlib.suppress(OSError):  # it has ended
+            connection.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._began.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("a scrape was not answered", exc_info=True)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    timeout = _STUCK_SECONDS
-    server_version, sys_version = "yanmo", ""
+class _Handler(WSGIRequestHandler):
+    timeout = _LONGEST_SECONDS
 
-    def do_GET(self) -> None:
-        began = time.monotonic()
-        if self.path.partition("?")[0] not in ("/metrics", "/"):
-            self.send_error(404)
-            return
-        self.server.scrapes.asked()
-        body, headers = self.server.answer(
-            self.headers.get("Accept", ""), self.headers.get("Accept-Encoding", "")
-        )
-        self.send_response(200)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-            self.server.scrapes.answered(began)
-
-    do_HEAD = do_GET
+    def get_stderr(self) -> Any:
+        """Where wsgiref tells of a scraper that left: nowhere."""
+        return io.StringIO()
 
     def log_message(self, format: str, *args: Any) -> None:
         """A scrape is nothing to tell."""

@@ -19,6 +19,7 @@ from yanmo.common.errors import DataError, in_words
 from yanmo.common.jit import has_numba
 from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
+from yanmo.formats.round_trip import open_tokenizer
 from yanmo.tokenize.byte_level import from_byte_level, is_byte_level
 from yanmo.tokenize.kernel import Trie, build_trie, segment
 
@@ -116,9 +117,7 @@ class Segmenter:
         from tokenizers import Tokenizer, models
 
         if self.path:
-            reference = Tokenizer.from_file(str(self.path))
-            reference.encode_special_tokens = True
-            return reference
+            return open_tokenizer(self.path)
         vocabulary = list(zip(self.pieces, self.scores, strict=True))
         return Tokenizer(models.Unigram(vocabulary, unk_id=self.unk, byte_fallback=True))
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError, StorageError, in_words
+from yanmo.common.errors import DataError
+from yanmo.common.foreign import foreign
 from yanmo.curate.sources.chat_layouts import FIELDS as CHAT_FIELDS
 from yanmo.curate.sources.encodings import SAMPLE_BYTES, as_utf8, file_encoding
 from yanmo.curate.sources.listing import Source
@@ -26,6 +28,8 @@ MAX_RECORD_BYTES = 64 << 20
 """A longer line or block is skipped and counted as malformed."""
 
 _ROWS = 4096
+_MOST_IN_A_LIST = 20_000
+"""Columns and row groups of a Parquet file: 200,000 columns take 726 MB before the first row."""
 _OVERHANG = 3
 """A boundary may begin this many bytes before the end of what was read."""
 
@@ -190,28 +194,32 @@ def _row_batches(
     source: Source, columns: list[str], batch_bytes: int, on_bytes: Callable[[int], None]
 ) -> Iterator[Batch]:
     first = 1
-    try:
-        with open_file(source.uri) as stream, pq.ParquetFile(stream) as file:
-            have = file.schema_arrow.names
-            if columns[0] not in have and not set(CHAT_FIELDS).isdisjoint(have):
-                columns = [*columns, *CHAT_FIELDS]
-            elif columns[0] not in have:
-                raise DataError(
-                    f"{source.shown}: no column {columns[0]!r}; it has {', '.join(have[:20])}: name the "
-                    "text's with --text-field, or behind the source: 'notes.parquet;text_field=content'"
-                )
-            rows = max(file.metadata.num_rows, 1)
-            size = rows_at_a_time(file.metadata, batch_bytes)
-            for batch in file.iter_batches(size, columns=[c for c in dict.fromkeys(columns) if c in have]):
-                on_bytes(source.bytes * batch.num_rows // rows)
-                yield Batch(source=source, first=first, data=batch)
-                first += batch.num_rows
-    except StorageError:
-        raise  # the server cannot be reached: try again later
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"{source.shown}: not a readable Parquet file: {in_words(error)}; fetch it again"
-        ) from error
+    with open_parquet(source, source.shown) as file:
+        have = file.schema_arrow.names
+        if columns[0] not in have and not set(CHAT_FIELDS).isdisjoint(have):
+            columns = [*columns, *CHAT_FIELDS]
+        elif columns[0] not in have:
+            raise DataError(
+                f"{source.shown}: no column {columns[0]!r}; it has {', '.join(have[:20])}: name the "
+                "text's with --text-field, or behind the source: 'notes.parquet;text_field=content'"
+            )
+        rows = max(file.metadata.num_rows, 1)
+        size = rows_at_a_time(file.metadata, batch_bytes)
+        for batch in file.iter_batches(size, columns=[c for c in dict.fromkeys(columns) if c in have]):
+            on_bytes(source.bytes * batch.num_rows // rows)
+            yield Batch(source=source, first=first, data=batch)
+            first += batch.num_rows
+
+
+@contextmanager
+def open_parquet(source: Source, shown: str) -> Iterator[pq.ParquetFile]:
+    """A Parquet file that others made, within limits; what its reading raises is a DataError."""
+    with (
+        foreign(f"{shown}: not a readable Parquet file", "fetch it again"),
+        open_file(source.uri) as stream,
+        pq.ParquetFile(stream, thrift_container_size_limit=_MOST_IN_A_LIST) as file,
+    ):
+        yield file
 
 
 def _without_long_rows(batch: Batch, limit: int) -> Iterator[Batch]:

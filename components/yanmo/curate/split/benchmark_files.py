@@ -8,13 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError, StorageError, in_words
-from yanmo.curate.sources.batches import Reading, read_batches, rows_at_a_time, utf8_chunks
+from yanmo.common.errors import DataError, in_words
+from yanmo.curate.sources.batches import Reading, open_parquet, read_batches, rows_at_a_time, utf8_chunks
 from yanmo.curate.sources.listing import Source
-from yanmo.curate.sources.raw_files import open_file
 from yanmo.curate.text.normalize import normalize
 
 _BATCH_BYTES = 8 << 20
@@ -138,20 +135,13 @@ class _Chunks(io.RawIOBase):
 
 def _parquet_strings(source: Source, limit: int) -> Iterator[str]:
     number = 0
-    try:
-        with open_file(source.uri) as opened, pq.ParquetFile(opened) as file:
-            for batch in file.iter_batches(rows_at_a_time(file.metadata, _BATCH_BYTES)):
-                for row in range(len(batch)):
-                    number += 1
-                    if batch.slice(row, 1).nbytes > limit:
-                        raise _too_long(source, number, limit)
-                yield from _strings(batch.to_pylist())
-    except StorageError:
-        raise  # the server is away: try again later
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"--benchmarks {source.shown}: not a readable Parquet file: {in_words(error)}; fetch it again"
-        ) from error
+    with open_parquet(source, f"--benchmarks {source.shown}") as file:
+        for batch in file.iter_batches(rows_at_a_time(file.metadata, _BATCH_BYTES)):
+            for row in range(len(batch)):
+                number += 1
+                if batch.slice(row, 1).nbytes > limit:
+                    raise _too_long(source, number, limit)
+            yield from _strings(batch.to_pylist())
 
 
 def _strings(value: Any) -> Iterator[str]:

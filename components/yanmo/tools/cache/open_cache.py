@@ -7,6 +7,7 @@ from typing import Any
 
 from yanmo.common.errors import UsageError
 from yanmo.formats.packing_settings import SPLITS
+from yanmo.formats.round_trip import open_tokenizer
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.formats.token_file import Ids
 from yanmo.store.output import Output
@@ -25,11 +26,7 @@ class CachedDocuments:
     @cached_property
     def tokenizer(self) -> Any:
         """The cache's own tokenizer, as `tokenizers` reads it."""
-        from tokenizers import Tokenizer
-
-        loaded = Tokenizer.from_file(str(self.cache.tokenizer.path("tokenizer.json")))
-        loaded.encode_special_tokens = True
-        return loaded
+        return open_tokenizer(self.cache.tokenizer.path("tokenizer.json"))
 
     def place(self, number: int) -> tuple[str, DocumentIndex, int]:
         """Split, index and row of the document with this number.

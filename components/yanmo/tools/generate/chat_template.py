@@ -1,18 +1,20 @@
 """Whether a folder's own chat template writes conversations as we do: ChatML, as Qwen.
 
 A model that was tuned with another one would be asked in a form that it does not know, and would answer badly
-without a word. The template is run in jinja's sandbox, as transformers does it.
+without a word. The template is run in jinja's sandbox, as
+transformers does it, and within limits (render_template.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.common.json_object import read_object
 from yanmo.formats.chat_tokens import END, START, Turn
+from yanmo.tools.generate.render_template import rendered
 
 _BEGIN = "<|bos|>"
 _TRIED = (Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"))
@@ -48,8 +50,8 @@ def written(folder: Path, turns: Sequence[Turn]) -> tuple[str, str]:
     if not template:
         return wanted, wanted
     try:
-        found = _rendered(template, turns, config)
-    except Exception as error:  # whatever a template does
+        found = rendered(template, _given(turns, config))
+    except ValueError as error:
         raise DataError(f"{folder}: its chat template cannot be run: {error}"[:500]) from error
     return found.removeprefix(_BEGIN), wanted
 
@@ -64,14 +66,7 @@ def _template_of(folder: Path) -> tuple[str, dict[str, Any]]:
     return (found if isinstance(found, str) else ""), config
 
 
-def _rendered(template: str, turns: Sequence[Turn], config: dict[str, Any]) -> str:
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    def refuse(message: str) -> NoReturn:
-        raise ValueError(message)
-
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.globals["raise_exception"] = refuse
+def _given(turns: Sequence[Turn], config: dict[str, Any]) -> dict[str, Any]:
     names = {name: config[name] for name in ("bos_token", "eos_token") if isinstance(config.get(name), str)}
     messages = [{"role": turn.role, "content": turn.text} for turn in turns]
-    return environment.from_string(template).render(messages=messages, add_generation_prompt=True, **names)
+    return {"messages": messages, "add_generation_prompt": True, **names}
