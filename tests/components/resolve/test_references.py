@@ -113,13 +113,13 @@ def test_a_model_to_start_from_brings_its_tokenizer(store: FileStore) -> None:
 def test_another_channels_champion_is_tuned_and_one_that_is_not_there_is_no_new_model(
     store: FileStore, model: Reference
 ) -> None:
-    with pytest.raises(DataError, match=r"'main' .* has no champion yet. Train one .*`yanmo run --channel m"):
+    with pytest.raises(DataError, match=r"'main' .* has no champion yet. Make one .*`yanmo run --channel m"):
         resolve(store, options(store, "--channel=chat", "--start-from=main/champion"))
     assert main([f"--store={store.root}", "--channel=chat", "--start-from=main/champion"]) == 65
     move_pointer(store, "main", "champion", model)
     found = resolve(store, options(store, "--channel=chat", "--start-from=main/champion"))
     assert (found["start_model"], found["champion"]) == (model, None)
-    with pytest.raises(ValueError, match="channel"):
+    with pytest.raises(ValueError, match="expected train/KEY"):
         resolve(store, options(store, "--start-from=../champion"))
 
 

@@ -14,9 +14,10 @@ from toy_outputs import recipe, write_text
 from yanmo.common.errors import DataError, UsageError
 from yanmo.options.fields import option_fields
 from yanmo.options.shared import StageOptions
-from yanmo.stage.inputs import open_input, resolve_inputs
+from yanmo.stage.inputs import resolve_inputs
 from yanmo.store.commit import commit_once
 from yanmo.store.file_store import FileStore
+from yanmo.store.named import Wanted, find_named
 from yanmo.store.opening import open_store
 from yanmo.store.pointers import MADE_BY, POINTED
 
@@ -49,16 +50,16 @@ def test_an_input_is_named_by_the_digits_that_a_log_shows(store: FileStore) -> N
     outputs = [commit_once(store, recipe(text=str(n)), write_text(str(n))) for n in range(40)]
     keys = [output.manifest.key for output in outputs if output]
     for key in keys:
-        found = open_input(store, f"toy/{key[:12]}", "--earlier", stages=("toy",))
+        found = find_named(store, f"toy/{key[:12]}", Wanted(where="--earlier", stages=("toy",)))
         assert found is not None and found.manifest.key == key
     shortest = {key[:4] for key in keys}
-    assert all(open_input(store, f"toy/{digits}", "--earlier") for digits in shortest)
+    assert all(find_named(store, f"toy/{digits}", Wanted(where="--earlier")) for digits in shortest)
 
 
 @pytest.mark.parametrize("digits", ["abc", "", "ABCD", "abcg", "a" * 65, "ab/cd", ".."])
 def test_what_is_no_beginning_of_a_key_names_nothing(store: FileStore, digits: str) -> None:
-    with pytest.raises(DataError, match="first 4 digits of the key are enough"):
-        open_input(store, f"toy/{digits}", "--earlier")
+    with pytest.raises((DataError, UsageError), match="first 4 digits of the key are enough"):
+        find_named(store, f"toy/{digits}", Wanted(where="--earlier"))
 
 
 def test_digits_with_which_two_keys_begin_are_refused_with_both(store: FileStore) -> None:
@@ -68,8 +69,8 @@ def test_digits_with_which_two_keys_begin_are_refused_with_both(store: FileStore
     other = key[:20] + ("0" if key[20] != "0" else "1") + key[21:]
     shutil.copytree(store.root / "cas/toy" / key, store.root / "cas/toy" / other)
     with pytest.raises(UsageError, match=f"{key[:16]}.*give more digits"):
-        open_input(store, f"toy/{key[:12]}", "--earlier")
-    assert str(open_input(store, f"toy/{key[:21]}", "--earlier")) == f"toy/{key[:12]}"
+        find_named(store, f"toy/{key[:12]}", Wanted(where="--earlier"))
+    assert str(find_named(store, f"toy/{key[:21]}", Wanted(where="--earlier"))) == f"toy/{key[:12]}"
 
 
 def test_a_file_of_inputs_that_is_not_there_is_named_in_one_line(store: FileStore) -> None:
