@@ -231,7 +231,7 @@ def test_after_kill_nine_nothing_is_there_and_the_next_export_clears_up(lab: Lab
         (["main", "out", "--name", "a b"], "--name"),
         (["main", "out", "--license", "all mine: yes"], "SPDX"),
         (["tokenize/latest-of-nothing", "out"], "yanmo store ls"),
-        (["nobody", "out"], "no model of a channel 'nobody'"),
+        (["nobody", "out"], "no channel of that name with one"),
     ],
 )
 def test_what_is_wrong_is_named(lab: Lab, tmp_path: Path, monkeypatch, capsys, argv: list[str], message: str):
