@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="takes CPUs away")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+
+
+@contextlib.contextmanager
+def one_cpu() -> Iterator[None]:
+    """This process may use one CPU, and so may what it starts."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def fields_of(pid: int | str) -> list[str]:

@@ -19,9 +19,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import needs_affinity, one_cpu
 
-from yanmo.common import control_group
-from yanmo.common.logs import plural
 from yanmo.curate.config import STAGE
 from yanmo.curate.text.normalize import is_han
 from yanmo.formats.records import DOCUMENTS, check_schema, document_id
@@ -120,18 +119,16 @@ def test_bytes_do_not_depend_on_order_files_or_workers(
     assert two.part("evaluation_set").content_digest == one.part("evaluation_set").content_digest
 
 
-@pytest.mark.parametrize("cpus", [1, 5])
+@needs_affinity
 def test_the_workers_are_as_many_as_cpus_may_be_used_and_the_bytes_are_the_same(
-    curate: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cpus: int
+    curate: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     two = curate(FIXTURE, "--workers", "2", "--batch-bytes", "5000", store="two").output()
-    monkeypatch.setattr(control_group, "usable_cpus", lambda: cpus)
     capsys.readouterr()
-    found = curate(FIXTURE, "--batch-bytes", "5000").output()
-    assert found.manifest.execution["workers"] == cpus
-    assert (
-        f"{cpus} at work at a time at most: {plural(cpus, 'CPU')} may be used here" in capsys.readouterr().err
-    )
+    with one_cpu():
+        found = curate(FIXTURE, "--batch-bytes", "5000").output()
+    assert found.manifest.execution["workers"] == 1
+    assert "1 at work at a time at most: 1 CPU may be used here" in capsys.readouterr().err
     assert (found.manifest.key, found.content_digest) == (two.manifest.key, two.content_digest)
 
 

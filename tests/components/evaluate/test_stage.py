@@ -6,11 +6,10 @@ from itertools import pairwise
 
 import pyarrow.parquet as pq
 import pytest
+from processes import needs_affinity, one_cpu
 from tiny_store import commit, copied, make_ground, make_model, make_row, parquet, read
 
-from yanmo.common import control_group
 from yanmo.common.answers import RESULTS_LATER
-from yanmo.common.logs import plural
 from yanmo.evaluate.config import STAGE, EvaluateConfig
 from yanmo.evaluate.work import STEPS
 from yanmo.formats.records import EVALUATION, WRITING
@@ -57,16 +56,14 @@ def test_a_run_leaves_figures_scores_samples_and_baselines(ground, caplog):
     assert "with genre tag" in table_in_log[0] and "5-gram" in table_in_log[0]
 
 
-@pytest.mark.parametrize("cpus", [1, 5])
-def test_the_workers_are_as_many_as_cpus_may_be_used_and_the_bytes_are_the_same(
-    ground, tmp_path, monkeypatch, caplog, cpus
-):
+@needs_affinity
+def test_the_workers_are_as_many_as_cpus_may_be_used_and_the_bytes_are_the_same(ground, tmp_path, caplog):
     other = make_ground(tmp_path / "another", tmp_path / "its model")
     assert evaluate(ground, "--workers", "2", "--tasks", "likelihood", documents="latest") == 0
-    monkeypatch.setattr(control_group, "usable_cpus", lambda: cpus)
-    assert evaluate(other, "--workers", "0", "--tasks", "likelihood", documents="latest") == 0
-    assert f"{cpus} at work at a time at most: {plural(cpus, 'CPU')} may be used here" in caplog.text
-    assert opened(other).manifest.execution["workers"] == cpus
+    with one_cpu():
+        assert evaluate(other, "--workers", "0", "--tasks", "likelihood", documents="latest") == 0
+    assert "1 at work at a time at most: 1 CPU may be used here" in caplog.text
+    assert opened(other).manifest.execution["workers"] == 1
     for name in ("evaluate", "baselines", "writing"):
         one, two = opened(ground, name), opened(other, name)
         assert one.manifest.attempt != two.manifest.attempt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,6 @@ from saying import random_model
 from yanmo.curate.text.normalize import FORMS, STEPS, form_steps, normalize
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
-from yanmo.tools.generate import model_form
 from yanmo.tools.generate.command import main
 from yanmo.tools.generate.model_form import in_form
 
@@ -74,7 +74,7 @@ def test_a_model_of_the_store_gets_its_prompt_in_its_form_and_a_folder_as_it_is(
 
 
 def test_where_the_forms_are_not_installed_it_says_so(monkeypatch, caplog) -> None:
-    monkeypatch.setattr(model_form, "_FORMS", "yanmo.no_such_module")
+    monkeypatch.setitem(sys.modules, "yanmo.curate.text.normalize", None)
     with caplog.at_level(logging.WARNING, logger="yanmo"):
         assert in_form("classical-1", "春眠不覺曉") == "春眠不覺曉"
     assert "the prompt is read as it is" in caplog.text

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes import needs_affinity, one_cpu
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.options.command_line import load_given
@@ -675,11 +676,12 @@ def test_a_benchmark_asks_the_machine_and_records_nothing(store) -> None:
     assert not records(str(store))
 
 
+@needs_affinity
 def test_a_machine_without_device_files_is_not_asked_through_torch(monkeypatch) -> None:
     monkeypatch.setattr(machine_module, "gpu_files", list)
     monkeypatch.setattr(machine_module.subprocess, "run", None)
-    monkeypatch.setattr(machine_module, "usable_cpus", lambda: 5)
-    assert this_machine.__wrapped__() == Machine(cpus=5)
+    with one_cpu():
+        assert this_machine.__wrapped__() == Machine(cpus=1)
 
 
 def test_torch_is_asked_in_a_process_of_its_own_where_a_device_file_is(monkeypatch, caplog) -> None:
