@@ -82,6 +82,13 @@ def find_named(store: ObjectStore, value: str, wanted: Wanted) -> Output | None:
     if reference is None:
         return None
     is_short = len(value) <= _SHOWN and not value.lstrip().startswith("{")
+    last = value.rpartition("/")[2]
+    if (
+        wanted.stages and last in POINTED and POINTED[last] not in wanted.stages
+    ):  # of another stage by its name
+        raise DataError(
+            f"{_said(value, wanted)}: names {reference.stage}/{reference.key[:12]}; expected {wanted}"
+        )
     if wanted.stages:
         check_stage(reference, wanted.stages, f"{wanted.where} {value}" if is_short else wanted.where)
     return open_named(store, reference, origin)

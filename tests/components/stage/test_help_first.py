@@ -38,7 +38,7 @@ def test_what_help_cannot_answer_is_refused_as_all_wrong_options_are() -> None:
     assert "--help nix: expected an option, a group or all" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["history", "rollback", "approve", "reject"])
+@pytest.mark.parametrize("command", ["history", "rollback", "set"])
 def test_a_subcommand_of_a_stage_has_a_help_of_its_own(command: str) -> None:
     done = asked("yanmo.promote", command, "--help")
     assert done.returncode == 0 and done.stdout.startswith(f"usage: yanmo promote {command} ")

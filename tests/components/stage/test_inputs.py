@@ -58,7 +58,7 @@ def test_an_input_is_named_by_the_digits_that_a_log_shows(store: FileStore) -> N
 
 @pytest.mark.parametrize("digits", ["abc", "", "ABCD", "abcg", "a" * 65, "ab/cd", ".."])
 def test_what_is_no_beginning_of_a_key_names_nothing(store: FileStore, digits: str) -> None:
-    with pytest.raises((DataError, UsageError), match="first 4 digits of the key are enough"):
+    with pytest.raises((DataError, UsageError), match="first 4 digits are enough"):
         find_named(store, f"toy/{digits}", Wanted(where="--earlier"))
 
 

@@ -35,7 +35,7 @@ from yanmo.train.config import TrainConfig
         (["--tag-share=1.5"], "--tag-share"),
         (["--muon-learning-rate=nan"], "--muon-learning-rate"),
         (["--precision=fp8"], "precision"),
-        (["--learning-rate=1"], "unknown option --learning-rate; did you mean --.*learning-rate"),
+        (["--learning-rate=1"], "unknown option --learning-rate; here: --adam-learning-rate"),
         (["--stop-at=7"], "--stop-at"),
         (["--night=21:00"], "--night"),
         (["--timezone=Nowhere"], "--timezone"),

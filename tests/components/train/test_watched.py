@@ -119,6 +119,6 @@ def test_the_only_channel_with_a_training_need_not_be_named(trained_store: Path,
 
 def test_what_is_no_training_is_refused(store: Path) -> None:
     assert watched(store).startswith("65: ") and "no training is at work" in watched(store)
-    assert "expected a training, found tokenize/" in watched(store, "dev/tokenize")
+    assert "names tokenize/" in watched(store, "dev/tokenize")
     assert watched(store, "train/0123456789ab").startswith("65: ")
     assert not (store / "runs/train").exists()

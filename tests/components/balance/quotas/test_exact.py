@@ -63,6 +63,7 @@ def test_the_drawn_order_belongs_to_ids_and_seed() -> None:
     assert drawn(ids, 0) == sorted(ids, key=lambda id: hashlib.sha256(f"0\0{id}".encode()).digest())
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.one_of(

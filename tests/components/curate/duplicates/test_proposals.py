@@ -49,6 +49,7 @@ def write_keys(folder: Path, files: list[int], keys: Any) -> list[Path]:
     return paths
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=st.lists(st.integers(0, 60), min_size=1, max_size=4).filter(any),

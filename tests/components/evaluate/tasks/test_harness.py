@@ -97,7 +97,7 @@ def test_a_folder_is_known_by_its_files(folder, tmp_path):
 
 @pytest.mark.skipif(installed, reason="lm-evaluation-harness is installed")
 def test_an_absent_harness_is_named_with_what_to_do(ground, folder):
-    with pytest.raises(EnvironmentFault, match=r"pip install 'yanmo\[harness\]'"):
+    with pytest.raises(EnvironmentFault, match=r"pip install '\.\[harness\]'"):
         run_harness(load_model(ground.model), str(folder))
 
 

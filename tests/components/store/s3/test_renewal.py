@@ -297,6 +297,7 @@ def saves(server: Rotating, keys: tuple[str, str]) -> set[str]:
     return {str(item.etag) for item in found if item.object_name.endswith("/WORK.json")}
 
 
+@pytest.mark.process
 def test_a_training_lives_through_a_new_key_and_keeps_its_checkpoint_where_none_comes(
     server: Rotating, secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

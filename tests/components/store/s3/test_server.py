@@ -152,6 +152,7 @@ print(through("d", 384) - small)
 """
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("reach")
 def test_memory_does_not_grow_with_the_file(s3_place: str) -> None:
     done = subprocess.run(

@@ -81,6 +81,7 @@ def test_after_kill_nine_nobody_can_load_it_and_it_is_replaced_when_asked(lab: L
     whole(prefix)
 
 
+@pytest.mark.process
 def test_of_two_at_once_one_fills_it(lab: Lab, prefix: str):
     both = [started(lab, prefix, "--dtype", dtype) for dtype in ("fp32", "bf16")]
     ends = sorted(process.wait() for process in both)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -22,6 +21,51 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.process
 DOCS = Path(__file__).parents[4] / "docs"
+PROGRAM = """
+import json
+import sys
+
+import torch
+import transformers
+
+
+def main(folder: str) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), report
+    few = {"max_new_tokens": 5, "do_sample": False}
+
+    def goes_on(*texts: str) -> list[str]:
+        read = tokenizer(list(texts), return_tensors="pt", padding=True)
+        made = model.generate(**read, **few)[:, read["input_ids"].shape[1] :]
+        return [tokenizer.decode(row, skip_special_tokens=True) for row in made]
+
+    alone = [*goes_on("春眠春眠眠"), *goes_on("春")]
+    assert goes_on("春眠春眠眠", "春") == alone, "a batch writes what each text alone does"
+    asked = []
+    if tokenizer.chat_template:
+        for content in ("春眠", [{"type": "text", "text": "春"}, {"type": "text", "text": "眠"}]):
+            read = tokenizer.apply_chat_template(
+                [{"role": "user", "content": content}],
+                add_generation_prompt=True,
+                return_tensors="pt",
+                return_dict=True,
+            )
+            model.generate(**read, **few)
+            asked.append(read["input_ids"][0].tolist())
+        assert asked[0] == asked[1], "a content may be a list of parts"
+    with torch.no_grad():
+        logits = model(torch.arange(1, 20)[None] % model.config.vocab_size).logits[0, -1, :8]
+    print(
+        json.dumps(
+            {"version": transformers.__version__, "alone": alone, "asked": asked, "logits": logits.tolist()}
+        )
+    )
+
+
+main(sys.argv[1])
+"""
+"""What anybody does with an export; prints what came as JSON. An argument: the folder."""
 VERSIONS = {
     "4": ["transformers==4.57.6", "tokenizers==0.22.2", "huggingface-hub==0.36.2", "requests==2.34.2"],
     "5": [],
@@ -54,9 +98,8 @@ def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 
 def used(folder: Path, environment: dict[str, str]) -> Any:
-    script = Path(__file__).parent / "with_transformers.py"
     done = subprocess.run(
-        [sys.executable, str(script), str(folder)], env=environment, capture_output=True, text=True
+        [sys.executable, "-c", PROGRAM, str(folder)], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
@@ -66,8 +109,8 @@ def used(folder: Path, environment: dict[str, str]) -> Any:
 def test_our_model_writes_alone_in_a_batch_and_in_a_chat(
     lab: Lab, tmp_path: Path, environment: dict[str, str], flags: list[str]
 ) -> None:
-    if flags == ["--int8"] and importlib.util.find_spec("compressed_tensors") is None:
-        pytest.skip("compressed-tensors is not installed")
+    if flags == ["--int8"]:
+        pytest.importorskip("compressed_tensors")
     assert main(["main", str(tmp_path / "out"), "--store", lab.uri, *flags]) == 0
     found = used(tmp_path / "out", environment)
     assert len(found["alone"]) == 2 and found["asked"]

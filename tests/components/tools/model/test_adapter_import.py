@@ -141,7 +141,7 @@ def test_a_damaged_adapter_is_refused_and_leaves_nothing(name, store, base, adap
 def test_a_base_must_be_named_and_be_a_model(store, base, adapter, folder, capsys):
     assert run(store, capsys, str(adapter))[0] == 64
     tokenizer = f"tokenizer/{opened(store, base).part('tokenizer').manifest.key}"
-    assert run(store, capsys, str(adapter), "--base", tokenizer)[0] == 64
+    assert run(store, capsys, str(adapter), "--base", tokenizer)[0] == 65
     assert run(store, capsys, str(adapter), "--base", "train/" + "0" * 64)[0] == 65
     assert run(store, capsys, str(folder), "--base", base)[0] == 64
 

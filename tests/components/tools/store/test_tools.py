@@ -91,7 +91,7 @@ def test_an_output_is_named_by_pointer_key_prefix_or_reference_file(ground: Grou
 @pytest.mark.parametrize(
     ("what", "code"),
     [
-        ("champion", 64), ("", 64), ("a/b/c", 64), ("../../etc", 64), ("model/../x", 64), ("model/\x00", 64),
+        ("champion", 65), ("", 64), ("a/b/c", 64), ("../../etc", 64), ("model/../x", 64), ("model/\x00", 64),
         ("model/zzzz", 65), ("model/abc", 65), ("demo/other", 65), ("nothing/0000", 65), ("{}", 65),
         ("/etc/passwd", 65),
     ],

@@ -59,6 +59,7 @@ def test_measures_are_those_of_the_text(made, texts):
     assert found.characters_per_token == round(5 / len(ids), 4)
 
 
+@pytest.mark.long
 def test_proxy_is_a_function_of_its_job_and_of_equal_operations(made, texts, tmp_path):
     save_encoded(tmp_path / "a.npz", made["jieba"], texts[:200], texts[1000:1040])
     size = made["jieba"].vocab_size

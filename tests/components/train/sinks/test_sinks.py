@@ -31,7 +31,6 @@ WRONG = [
     ("mlflow", "expected some of tensorboard=DIR"),
     ("wandb=", "wandb=PROJECT"),
     ("wandb=a,wandb=b", "names wandb 2 times"),
-    ("mlflow=https://me:secret@there", "by the environment"),
 ]
 LOG = {"log_level": "info", "log_format": "plain"}
 Held = dict[str, list[tuple[int, float]]]
