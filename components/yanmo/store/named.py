@@ -87,7 +87,8 @@ def find_named(store: ObjectStore, value: str, wanted: Wanted) -> Output | None:
         wanted.stages and last in POINTED and POINTED[last] not in wanted.stages
     ):  # of another stage by its name
         raise DataError(
-            f"{_said(value, wanted)}: names {reference.stage}/{reference.key[:12]}; expected {wanted}"
+            f"{_said(value, wanted)}: names {reference.stage}/{reference.key[:12]}, expected an output of "
+            f"{' or '.join(sorted(wanted.stages))}; give {wanted}"
         )
     if wanted.stages:
         check_stage(reference, wanted.stages, f"{wanted.where} {value}" if is_short else wanted.where)
