@@ -29,7 +29,7 @@ from yanmo.train.job import WorkerJob, clear
 from yanmo.train.memory.cgroup import MemoryGroup
 from yanmo.train.metrics.gauges import MetricsGauges
 from yanmo.train.nodes.leader import place_of
-from yanmo.train.nodes.meeting import Meeting, Over, is_committed
+from yanmo.train.nodes.meeting import Meeting, Over, is_committed, is_made
 from yanmo.train.nodes.outcome import Outcome
 from yanmo.train.nodes.still_there import asking
 from yanmo.train.nodes.wire import Message, NodeLost, Wire, interface_of
@@ -107,7 +107,7 @@ class Follower:
             if self._outcome is None:
                 self._wire.send("failed", code=int(exit_code(error)), message=advice(error))
             raise
-        ended = self._outcome.follow()
+        ended = self._outcome.follow(lambda: is_made(self._run))
         for work in self._works.values():
             if not work.is_in_store and not self._outcome.is_pause:
                 shutil.rmtree(work.path, ignore_errors=True)  # the model is committed

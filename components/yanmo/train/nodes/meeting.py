@@ -42,9 +42,14 @@ class Over(Exception):
         self.ended = ended
 
 
+def is_made(run: TrainRun) -> bool:
+    """Whether the model is in the store."""
+    return find_whole(run.store, run.stage.name, run.key) is not None
+
+
 def is_committed(run: TrainRun) -> bool:
     """Whether the model is there, and nothing asks for another one."""
-    return not run.options.force and find_whole(run.store, run.stage.name, run.key) is not None
+    return not run.options.force and is_made(run)
 
 
 class Meeting:
@@ -96,7 +101,7 @@ class Meeting:
                 wire.token = str(message.get("token", ""))
                 return True
             if message["kind"] in ("refused", "outcome"):
-                raise Over(Outcome.from_message(message).follow())
+                raise Over(Outcome.from_message(message).follow(lambda: is_made(self._run)))
             self._wait("it has not answered")
             time.sleep(_POLL_SECONDS)
         return False

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from yanmo.common.errors import ERROR_OF, ExitCode, advice, exit_code
+from yanmo.common.errors import ERROR_OF, ExitCode, StorageError, advice, exit_code
 from yanmo.store.pause import Pause
 from yanmo.store.runs.fatal_record import Ended
 
@@ -45,12 +46,21 @@ class Outcome:
     def from_message(cls, message: dict[str, Any]) -> Outcome:
         return cls(int(message["code"]), str(message["message"]), bool(message["is_pause"]))
 
-    def follow(self) -> Ended:
+    def follow(self, is_made: Callable[[], bool]) -> Ended:
         """How another node ends then.
 
+        Args:
+            is_made: whether the store has the model. Whoever answers at the rendezvous may say that it has.
+
         Raises:
+            StorageError: the model is said to be committed, and is not.
             Exception: one with node 0's exit code, where an error ended it.
         """
+        if not self.code and not self.is_pause and not is_made():
+            raise StorageError(
+                "who answered as node 0 says that the model is committed, and the store has none; look at "
+                "--rendezvous, and run the same command again"
+            )
         words = f"node 0: {self.message or 'the model is committed'}"
         if self.code and not self.is_pause:
             raise error_of(self.code, words)

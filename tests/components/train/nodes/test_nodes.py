@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import time
 import urllib.request
 from pathlib import Path
@@ -195,3 +196,15 @@ def test_a_model_that_is_there_ends_every_node_at_once(nodes, trained_store, tmp
     run = nodes(2, where, ranks=1)
     run.start()
     assert {number: code for number, (code, _) in run.ends().items()} == {0: 0, 1: 0}
+
+
+def test_a_stranger_in_the_place_of_node_0_cannot_end_a_node_well(nodes, store):
+    """It says that the model is committed; the store, which is asked, has none."""
+    run = nodes(2, ranks=1, steps=20)
+    with socket.create_server(("127.0.0.1", run.port)) as stranger:
+        run.start(1)
+        connection, _ = stranger.accept()
+        with connection:
+            connection.sendall(b'{"kind": "outcome", "code": 0, "message": "", "is_pause": false}\n')
+            code, said = run.ends()[1]
+    assert code == 75 and "the store has none" in said, said
