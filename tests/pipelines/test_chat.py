@@ -46,7 +46,7 @@ def test_a_champion_is_tuned_measured_beside_itself_and_promoted_once(tmp_path: 
         (tmp_path / "chats.jsonl").write_text("".join(itertools.islice(lines, 400)), encoding="utf-8")
 
     too_early = run(tmp_path, "--pipeline=chat", TUNING)
-    assert too_early.returncode == 65 and "has no champion yet. Train one first" in too_early.stderr
+    assert too_early.returncode == 65 and "has no champion yet. Make one first" in too_early.stderr
     assert stages_of(too_early) == []
 
     first = run(tmp_path, "--channel=main", {**SETTINGS, "data_sources": "text.jsonl", "promote.limits": ""})
