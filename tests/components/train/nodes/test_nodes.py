@@ -198,7 +198,7 @@ def test_a_model_that_is_there_ends_every_node_at_once(nodes, trained_store, tmp
     assert {number: code for number, (code, _) in run.ends().items()} == {0: 0, 1: 0}
 
 
-def test_a_stranger_in_the_place_of_node_0_cannot_end_a_node_well(nodes, store):
+def test_a_stranger_who_says_that_the_model_is_committed_is_not_believed(nodes, store):
     """It says that the model is committed; the store, which is asked, has none."""
     run = nodes(2, ranks=1, steps=20)
     with socket.create_server(("127.0.0.1", run.port)) as stranger:
