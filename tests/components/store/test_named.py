@@ -166,6 +166,14 @@ def test_nothing_is_named_by_none_and_by_latest_before_there_is_one(store: FileS
         assert find_named(store, value, WANTED) is None
 
 
+def test_a_file_is_what_it_holds_whatever_pointer_is_called_like_it(store: FileStore, tmp_path: Path) -> None:
+    """KFP's artifacts are files named after outputs: the champion's evaluation may lie in `.../champion`."""
+    evaluated = committed(store, "evaluate", 7)
+    (tmp_path / CHAMPION).write_text(evaluated.reference.to_json(), encoding="utf-8")
+    found = find_named(store, str(tmp_path / CHAMPION), Wanted(where="--champion", stages=("evaluate",)))
+    assert found is not None and found.reference == evaluated.reference
+
+
 def test_a_channel_without_a_champion_stands_for_its_latest_model(store: FileStore) -> None:
     move_pointer(store, "new", MODEL, committed(store, MODEL, 3).reference)
     found = find_named(store, "new", dataclasses.replace(WANTED, channel=OWN))
