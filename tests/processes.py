@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="takes CPUs away")
+needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 
 

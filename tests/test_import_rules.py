@@ -218,8 +218,7 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'components')!r}); import yanmo.{stage}.config as c; "
         "ours = {'yanmo', 'yanmo.common', 'yanmo.common.errors', 'yanmo.common.given_file', "
-        "'yanmo.common.names', 'yanmo.common.address', 'yanmo.common.logs', 'yanmo.common.log_lines', "
-        "'yanmo.common.answers', 'yanmo.common.plain_json', "
+        "'yanmo.common.names', 'yanmo.common.address', 'yanmo.common.words', "
         "'yanmo.options', 'yanmo.options.fields', 'yanmo.options.shared', "
         "'yanmo.options.time_zone', 'yanmo.stage.gpu_metrics', "
         "'yanmo.options.pods', 'yanmo.options.yaml_file', 'yanmo.options.values', "

@@ -41,7 +41,7 @@ from yanmo.common.answers import answer
 from yanmo.common.disk_arrays import taken
 from yanmo.common.errors import UsageError
 from yanmo.common.freed_memory import hand_back
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.formats.documents import shard_bounds, text_form, write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.options.nearest import did_you_mean

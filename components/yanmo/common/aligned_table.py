@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 
 
 def width(text: str) -> int:

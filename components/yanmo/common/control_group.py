@@ -11,7 +11,7 @@ import math
 import os
 from pathlib import Path
 
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 
 log = logging.getLogger(__name__)
 ROOT, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")

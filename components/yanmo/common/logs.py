@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Sequence
 from typing import TextIO
 
 from yanmo.common.log_lines import formatter
@@ -50,21 +49,6 @@ def human_seconds_zh(seconds: float) -> str:
     for english, chinese in ((" h ", " 小时 "), (" min", " 分"), (" s", " 秒")):
         words = words.replace(english, chinese)
     return words
-
-
-def plural(number: int, one: str, many: str = "") -> str:
-    """A number of things in words: `1 file`, `12 files`.
-
-    Args:
-        many: the plural, where it is not the singular with an s.
-    """
-    return f"{number} {one if number == 1 else many or f'{one}s'}"
-
-
-def some_of(names: Sequence[str], most: int = 10) -> str:
-    """Names in a line of the log, however many there are: `a, b, c and 9,997 more`."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def human_bytes(count: float) -> str:

@@ -29,8 +29,8 @@ from yanmo.common.disk_arrays import (
     without,
 )
 from yanmo.common.errors import DataError
-from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
+from yanmo.common.words import plural
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.duplicates.clusters import components, keep_best
 from yanmo.curate.duplicates.near_duplicates import Edges

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from yanmo.common.errors import DataError
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.mapping import MapReport
 from yanmo.curate.sources.parsing import PLAIN

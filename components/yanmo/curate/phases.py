@@ -13,8 +13,8 @@ from typing import Any
 
 from yanmo.common.control_group import workers_for
 from yanmo.common.fork_server import preload
-from yanmo.common.logs import plural, some_of
 from yanmo.common.ordered_map import FEW, start_workers
+from yanmo.common.words import plural, some_of
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.likely_form import with_likely_form

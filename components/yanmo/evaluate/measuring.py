@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.evaluate.bits.of_documents import LoadedModel, Scores, encode, load_model, operations, score
 from yanmo.evaluate.bits.pieces import Pieces
 from yanmo.evaluate.documents.budget import OPERATIONS_PER_MINUTE, affordable, first_of_each_genre

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from yanmo.common.answers import RESULTS_LATER
 from yanmo.common.control_group import workers_for
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.logs import plural
 from yanmo.common.made_by import made_by
+from yanmo.common.words import plural
 from yanmo.evaluate.config import EvaluateConfig
 from yanmo.evaluate.hand_over import EvaluateRun, Handed
 from yanmo.evaluate.plugins import plugins_input

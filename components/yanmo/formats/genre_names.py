@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 
 RESERVED = ("mean", "all", "*")
 """Names that tables, options and records of all genres together use themselves."""

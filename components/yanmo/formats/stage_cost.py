@@ -121,12 +121,6 @@ def _gpu_hours(
     return None if ranks is None else ranks * seconds / 3600
 
 
-def gpus_of(output: Output) -> float:
-    """How many GPUs an output says that it was made on; 0 where it says nothing of that."""
-    hours = _gpu_hours(output.manifest.metadata, output.manifest.execution, 3600.0)
-    return hours or 0.0
-
-
 def _metrics(output: Output) -> dict[str, float]:
     """Samples of metrics.prom: name, or name{label values} -> value."""
     if not output.entries("metrics.prom"):

@@ -18,9 +18,8 @@ from yanmo.common.errors import DataError
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore, amend
 from yanmo.store.schema import OtherSchema, parse
 
-SERIAL = "yanmo-serial"
-"""What a page says of itself: `<meta name="yanmo-serial" content="17">`."""
 _MARK = re.compile(rb"yanmo-serial[^0-9<>]{1,20}([0-9]{1,15})")
+"""In a page: `<meta name="yanmo-serial" content="17">`."""
 _HEAD = 2048
 Values = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Where what is said of a channel's runs lies in a store.
+"""The names of a channel's records of runs, and of their page, in a store.
 
 nights/<channel>/index.html, index.json    the newest runs and their verdicts
 nights/<channel>/runs/<run>.json           what is known of one run

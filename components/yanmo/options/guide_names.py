@@ -73,7 +73,7 @@ GUIDE_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("use_augmentation", "data_augmentation"), ("--augment",)),
     **dict.fromkeys(("max_new_tokens", "max_gen_len"), ("--max-tokens", "--sample-tokens")),
 }
-"""Their name -> what is said of it: the first whose options the command has."""
+"""Their name -> hints, of which the first counts whose options the command has."""
 VALUES = {
     "gpu": "cuda",
     **dict.fromkeys(("16", "16-mixed", "16-true", "float16", "half", "fp16-mixed"), "fp16"),
@@ -88,8 +88,11 @@ _OPTION = re.compile(r"--([a-z][a-z-]*)")
 
 
 def as_named_here(name: str, known: Collection[str]) -> str:
-    """What is said of an option that guides name so, and that a command with the options `known` has
-    otherwise; "" for a name of no guide."""
+    """Return the hint for an option's name in other guides; "" for a name of none.
+
+    Args:
+        known: the options of the command.
+    """
     ours = {each.replace("-", "_") for each in known}
     for text in GUIDE_NAMES.get(name.replace("-", "_").lower(), ()):
         if all(option.replace("-", "_") in ours for option in _OPTION.findall(text)):

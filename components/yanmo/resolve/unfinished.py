@@ -21,7 +21,7 @@ from typing import Any
 
 from yanmo.common.address import redacted
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.options.fields import by_kind, names_of, spelled, values_of
 from yanmo.options.one_line import read_line
 from yanmo.options.shared import Settings

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from yanmo.common.errors import DataError, EnvironmentFault
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.options.values import brief
 
 log = logging.getLogger(__name__)

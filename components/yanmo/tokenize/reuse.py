@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from yanmo.common.errors import DataError, wrong_in
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.token_cache import SpecialIds
 from yanmo.stage.stage_run import StageRun

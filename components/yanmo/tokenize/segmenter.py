@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from yanmo.common.errors import DataError, in_words
 from yanmo.common.jit import has_numba
-from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
+from yanmo.common.words import plural
 from yanmo.formats.round_trip import open_tokenizer
 from yanmo.tokenize.byte_level import from_byte_level, is_byte_level
 from yanmo.tokenize.kernel import Trie, build_trie, segment

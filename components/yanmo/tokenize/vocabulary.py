@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yanmo.common.errors import DataError
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.tokenize.byte_level import BYTES
 from yanmo.tokenize.lexicon import Lexicon
 from yanmo.tokenize.segmenter import Segmenter, text_and_offsets

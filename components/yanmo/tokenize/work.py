@@ -17,7 +17,8 @@ from yanmo.common.errors import DataError
 from yanmo.common.fork_server import preload
 from yanmo.common.freed_memory import hand_back
 from yanmo.common.given_file import MIB, read_given
-from yanmo.common.logs import Progress, human_bytes, plural
+from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.words import plural
 from yanmo.common.workers import Workers
 from yanmo.formats.documents import text_form
 from yanmo.formats.packing_settings import SPLITS

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 
 from yanmo.common.errors import UsageError
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.train import job
 from yanmo.train.backends.accelerator import release_cached
 from yanmo.train.backends.engine import WEIGHT

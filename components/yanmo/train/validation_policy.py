@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.train.config import TrainConfig
 from yanmo.train.schedule import Plateau, ValidationPatience
 

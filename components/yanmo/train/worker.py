@@ -13,8 +13,9 @@ from types import FrameType
 from typing import Any
 
 from yanmo.common.freed_memory import keep_freed_memory
-from yanmo.common.logs import plural, setup
+from yanmo.common.logs import setup
 from yanmo.common.parent import end_with_parent
+from yanmo.common.words import plural
 from yanmo.train import job
 from yanmo.train.backends.accelerator import before_torch, check_compiler, find_device, prepare
 from yanmo.train.config import TrainConfig

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.needs import PodNeeds
 from yanmo_pipelines.cluster.quantities import quantity, shown

@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from yanmo.common.answers import answer
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import EnvironmentFault, ExitCode, UsageError
-from yanmo.common.logs import plural, setup
+from yanmo.common.logs import setup
 from yanmo.common.names import name_problems
+from yanmo.common.words import plural
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo_pipelines.cluster.fitting import no_node_holds, nodes_of, over_quota

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from yanmo.common.logs import plural, some_of
+from yanmo.common.words import plural, some_of
 
 
 @pytest.mark.parametrize(

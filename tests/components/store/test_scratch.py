@@ -188,7 +188,7 @@ def test_a_killed_download_that_nobody_repeats_is_swept_when_room_is_needed(tmp_
     assert not debris.exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_file_of_another_user_is_refused_with_the_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from yanmo.chinese.han_runs import Hashes, Runs
 from yanmo.common.disk_arrays import new_array, picked, slices, taken
 from yanmo.common.errors import DataError
-from yanmo.common.logs import plural, some_of
+from yanmo.common.words import plural, some_of
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.document_files import write_splits

@@ -15,7 +15,7 @@ from yanmo.chinese.han_runs import Runs
 from yanmo.common.disk_arrays import picked, taken, without
 from yanmo.common.errors import DataError
 from yanmo.common.freed_memory import hand_back
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.document_files import write_duplicates, write_splits

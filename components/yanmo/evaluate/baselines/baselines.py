@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.common.fork_server import preload
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.common.workers import Workers
 from yanmo.evaluate.baselines.mixture import mixture_bits
 from yanmo.evaluate.baselines.ppmd import added_bytes as added_bytes_of_ppmd

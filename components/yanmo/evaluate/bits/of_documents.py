@@ -20,7 +20,7 @@ import torch
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.evaluate.bits.devices import on_devices
 from yanmo.evaluate.bits.pieces import Pieces, PieceTask
 from yanmo.evaluate.documents.reading import Document

@@ -20,8 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from yanmo.common.errors import UsageError
-from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
+from yanmo.common.words import plural
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.evaluate.documents.chats import turns_of
 from yanmo.evaluate.documents.groups import groups_of
 from yanmo.formats.chat_tokens import Turn

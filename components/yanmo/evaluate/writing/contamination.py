@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from yanmo.common.errors import DataError
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.evaluate.documents.reading import (
     Document,
     distinct_batches,

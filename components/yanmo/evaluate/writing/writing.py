@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.evaluate.documents.reading import (
     Document,
     by_genre,

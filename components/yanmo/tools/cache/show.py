@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any
 
 from yanmo.common.aligned_table import text_table
-from yanmo.common.logs import human_bytes, plural
+from yanmo.common.logs import human_bytes
+from yanmo.common.words import plural
 from yanmo.formats.token_cache import TOKENIZER
 from yanmo.formats.token_file import id_type
 from yanmo.store.objects import ObjectStore

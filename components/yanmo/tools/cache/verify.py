@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from yanmo.common.errors import DataError
-from yanmo.common.logs import Progress, human_bytes, plural
+from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.words import plural
 from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.token_cache import TOKENIZER, TokenCache, verify
 from yanmo.store.objects import ObjectStore, check_sha256, check_size

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode
-from yanmo.common.logs import plural, setup
+from yanmo.common.logs import setup
 from yanmo.common.made_by import made_by
+from yanmo.common.words import plural
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv
 from yanmo.store.opening import store_of

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.formats.chat_tokens import Turn
 from yanmo.tools.generate.prompts import Prompt
 from yanmo.tools.generate.spelling import Telling

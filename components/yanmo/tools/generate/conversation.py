@@ -16,7 +16,7 @@ from types import FrameType
 
 from yanmo.common.answers import visible
 from yanmo.common.errors import DataError, UsageError, advice
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.formats.chat_tokens import Turn
 from yanmo.model.generation.writing import STOP
 from yanmo.tools.generate.prompts import clean

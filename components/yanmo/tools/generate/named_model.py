@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.common.json_object import read_object
-from yanmo.common.logs import some_of
+from yanmo.common.words import some_of
 from yanmo.formats.chat_tokens import END, Turn, has_marks, prompt_ids
 from yanmo.formats.round_trip import check_given_back, open_tokenizer
 from yanmo.model.generation.writer import Writer

@@ -15,8 +15,9 @@ from typing import NoReturn
 
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode
-from yanmo.common.logs import plural, setup
+from yanmo.common.logs import setup
 from yanmo.common.whole_file import write_whole
+from yanmo.common.words import plural
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo.options.shared import ToolOptions

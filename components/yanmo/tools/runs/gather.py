@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.logs import plural
 from yanmo.common.threads import thread_pool
+from yanmo.common.words import plural
 from yanmo.formats.stage_cost import StageCost, stage_cost
 from yanmo.options.nearest import did_you_mean
 from yanmo.store.manifest import Reference

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from yanmo.common.errors import DataError, StorageError, UsageError
-from yanmo.common.logs import Progress, human_bytes, plural
+from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.words import plural
 from yanmo.store.durable_files import fsync_dir
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from yanmo.common.aligned_table import text_table
-from yanmo.common.logs import human_bytes, plural
+from yanmo.common.logs import human_bytes
+from yanmo.common.words import plural
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from yanmo.common.errors import DataError, ExitCode
-from yanmo.common.logs import Progress, human_bytes, plural
+from yanmo.common.logs import Progress, human_bytes
+from yanmo.common.words import plural
 from yanmo.store.manifest import Reference, is_sealed
 from yanmo.store.objects import ObjectStore, Wanted, check_sha256, check_size
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name

@@ -11,7 +11,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.given_file import given_json
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer

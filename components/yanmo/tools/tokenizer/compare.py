@@ -17,7 +17,8 @@ from yanmo.common.answers import answer, only_answers
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import ExitCode
 from yanmo.common.fork_server import preload
-from yanmo.common.logs import human_seconds, plural
+from yanmo.common.logs import human_seconds
+from yanmo.common.words import plural
 from yanmo.common.workers import Workers
 from yanmo.formats.records import num_characters
 from yanmo.store.objects import ObjectStore

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError, in_words
-from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
+from yanmo.common.words import plural
 from yanmo.store.output import Output
 
 HELD_OUT = 20

@@ -20,7 +20,7 @@ from typing import Any
 
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.train.backends.accelerator import compile_problem
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
+from yanmo.common.words import plural
 from yanmo.train.backends.accelerator import check_compiler
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import (

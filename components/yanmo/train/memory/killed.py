@@ -27,7 +27,8 @@ from pathlib import Path
 from types import TracebackType
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.logs import human_bytes, plural
+from yanmo.common.logs import human_bytes
+from yanmo.common.words import plural
 from yanmo.store.objects import ObjectStore, overwrite
 from yanmo.store.schema import parse
 from yanmo.train.config import TrainConfig

@@ -12,8 +12,8 @@ import logging
 from pathlib import Path
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.logs import plural
 from yanmo.common.plain_json import json_value
+from yanmo.common.words import plural
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import MICRO_BATCH, Status, WorkerJob
 

@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from yanmo.common.logs import human_seconds, some_of
+from yanmo.common.logs import human_seconds
+from yanmo.common.words import some_of
 from yanmo.train import job
 from yanmo.train.backends.engine import Engine
 from yanmo.train.config import TrainConfig

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.train.job import TRACE
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from typing import Any
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.json_object import read_object
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.model.flash_limits import half_precision, misfit, prefers_cudnn
 from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
 from yanmo.stage.stage_run import StageRun

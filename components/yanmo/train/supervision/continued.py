@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection
 from typing import Any
 
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.options.fields import flag, names_of, spelled
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.continued_options import ContinuedOptions

@@ -15,9 +15,10 @@ from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, UsageError
 from yanmo.common.json_object import read_object
-from yanmo.common.logs import human_bytes, plural
+from yanmo.common.logs import human_bytes
 from yanmo.common.made_by import made_by
 from yanmo.common.plain_json import json_value
+from yanmo.common.words import plural
 from yanmo.formats.documents import text_form
 from yanmo.formats.round_trip import open_tokenizer
 from yanmo.formats.seed_noise import PART

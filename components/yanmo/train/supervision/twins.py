@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError, ExitCode, UsageError, advice, exit_code
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
 from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import by_kind

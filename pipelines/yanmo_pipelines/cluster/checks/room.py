@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo_pipelines import resources
 from yanmo_pipelines.cluster.checks.finding import Asked, Finding
 from yanmo_pipelines.cluster.fitting import no_node_holds, nodes_of, over_quota

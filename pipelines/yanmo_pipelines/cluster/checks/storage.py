@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from yanmo.common.errors import DataError, StorageError, UsageError
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 from yanmo.store.opening import default_store, store_of
 from yanmo_pipelines import resources

@@ -13,7 +13,7 @@ from typing import Any
 
 from yanmo.common.answers import visible
 from yanmo.common.errors import ERROR_OF, ExitCode, StorageError, UsageError
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.store.manifest import Reference
 from yanmo.store.pause import PausedOutput
 from yanmo.store.runs.failure_card import Details, attach

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, StorageError
-from yanmo.common.logs import plural
+from yanmo.common.words import plural
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
 from yanmo.store.objects import ObjectStore

@@ -24,8 +24,8 @@ from typing import Any
 
 from yanmo.common.errors import UsageError
 from yanmo.common.given_file import given_text
-from yanmo.common.logs import plural
 from yanmo.common.names import name_problems
+from yanmo.common.words import plural
 from yanmo.options.fields import opt, values_of
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.time_zone import zone_of
