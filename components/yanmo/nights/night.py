@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 from yanmo.common.answers import visible
+from yanmo.store.objects import as_part
 
 BEGUN = "begun"
 STATES = (
@@ -25,13 +26,6 @@ STATES = (
 MOST_OF_A_TEXT, MOST_OF_A_VERSE, LINES_OF_A_VERSE = 2000, 140, 4
 MOST_LINES, MOST_OF_A_LINE = 20, 800
 _PAGE = re.compile(r"cas/promote/[0-9a-f]{64}/[A-Za-z0-9_-]{1,100}/report\.html\Z")
-_MOST_OF_A_RUN = 100
-
-
-def run_part(run_id: str) -> str:
-    """A run's id as a part of an object's name; another character than a letter or digit is a dash."""
-    safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in run_id)
-    return safe[:_MOST_OF_A_RUN] or "-"
 
 
 def night_date(began: float, zone: tzinfo, hours: str = "") -> str:
@@ -102,7 +96,7 @@ class Row:
     @property
     def name(self) -> str:
         """Its own name in the channel: date and run."""
-        return f"{self.date}-{run_part(self.run_id)}"
+        return f"{self.date}-{as_part(self.run_id)}"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from yanmo.nights.night import run_part
+from yanmo.store.objects import as_part
 
 NIGHTS = re.compile(
     r"nights/[A-Za-z0-9][A-Za-z0-9_-]{0,99}/(?:index\.(?:html|json)|runs/[A-Za-z0-9_-]{1,100}\.json)\Z",
@@ -19,7 +19,7 @@ NIGHTS = re.compile(
 
 def record_name(channel: str, run_id: str) -> str:
     """What is known of a run."""
-    return f"nights/{channel}/runs/{run_part(run_id)}.json"
+    return f"nights/{channel}/runs/{as_part(run_id)}.json"
 
 
 def index_name(channel: str) -> str:

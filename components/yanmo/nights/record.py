@@ -22,7 +22,6 @@ from yanmo.nights.night import (
     finite,
     iso,
     plain,
-    run_part,
 )
 from yanmo.nights.places import record_name
 from yanmo.store.objects import ObjectStore
@@ -163,7 +162,7 @@ def _last(values: Values) -> Values:
 
 def read_record(store: ObjectStore, channel: str, run_id: str) -> Values | None:
     """What is known of a night; None for nothing. Raises DataError where it is damaged, or no such record."""
-    name = record_name(channel, run_part(run_id))
+    name = record_name(channel, run_id)
     values = read_document(store, name, SCHEMA)
     return None if values is None else checked(values, f"{store.uri}/{name}")
 

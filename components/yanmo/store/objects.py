@@ -7,6 +7,7 @@ becomes visible is whole, and `create` / `replace` are conditional (S3's If-None
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from yanmo.common.errors import DataError, StorageError
 
 _PART = r"(?!\.+(?:/|\Z))[A-Za-z0-9._=-]{1,200}"  # not only dots
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*\Z")
+_MOST_OF_A_PART = 100
 _TRIES = 30
 MAX_DOCUMENT_BYTES = 32 * 1024 * 1024
 """The largest object that `read` returns; manifests of 100,000 files have about 18 MB."""
@@ -232,6 +234,15 @@ def check_name(name: str) -> str:
             "digits or . _ = -, joined by /"
         )
     return name
+
+
+def as_part(text: str) -> str:
+    """A text, such as a run's id, as one part of a name: itself where it can be, and never another's."""
+    safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in text)[:_MOST_OF_A_PART]
+    if safe == text and safe:
+        return safe
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{safe[: _MOST_OF_A_PART - 9]}-{digest}"
 
 
 def check_size(where: str, wanted: Wanted, found: int | None) -> None:

@@ -7,7 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from yanmo.nights.night import Row, night_date, plain, run_part
+from yanmo.nights.night import Row, night_date, plain
+from yanmo.store.objects import as_part
 
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 
@@ -46,8 +47,14 @@ def test_a_night_of_a_changed_clock_keeps_its_date() -> None:
 
 @pytest.mark.parametrize("run_id", ["../../x", "a/b", "行", "", "a" * 500, "-"])
 def test_a_runs_id_is_one_part_of_a_name(run_id: str) -> None:
-    part = run_part(run_id)
+    part = as_part(run_id)
     assert part and "/" not in part and part.isascii() and len(part) <= 100
+    assert as_part(part) == part, "a name of its own"
+
+
+def test_two_runs_never_share_a_name() -> None:
+    ids = ["行", "诗", "a/b", "a-b", "a" * 100, "a" * 101, "", "-"]
+    assert len({as_part(one) for one in ids}) == len(ids)
 
 
 def test_no_text_steers_or_breaks_what_shows_it() -> None:

@@ -23,7 +23,7 @@ from yanmo.common.errors import ExitCode
 from yanmo.common.logs import human_seconds
 from yanmo.common.made_by import code
 from yanmo.store.manifest import digest
-from yanmo.store.objects import ObjectStore, overwrite
+from yanmo.store.objects import ObjectStore, as_part, overwrite
 from yanmo.store.schema import parse, utc_now
 
 log = logging.getLogger(__name__)
@@ -77,8 +77,7 @@ def command_of(options: Any) -> str:
 
 def fatal_name(stage: str, run_id: str) -> str:
     """Where the record of a run lies."""
-    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in run_id)[:100]
-    return f"runs/{stage}/fatal/{safe}.json"
+    return f"runs/{stage}/fatal/{as_part(run_id)}.json"
 
 
 def obeyed(store: ObjectStore, name: str, this_run: Callable[[], FatalRecord]) -> Ended | None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError, wrong_in
 from yanmo.store.manifest import Reference
-from yanmo.store.objects import ObjectStore, amend
+from yanmo.store.objects import ObjectStore, amend, as_part
 from yanmo.store.pause import PausedOutput
 from yanmo.store.schema import OtherSchema, parse, utc_now
 
@@ -42,8 +42,7 @@ class RunEvents:
 
 def run_record_name(channel: str, run_id: str) -> str:
     """Where the record of a run lies."""
-    safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in run_id)
-    return f"pointers/{channel}/runs/{safe[:100]}.json"
+    return f"pointers/{channel}/runs/{as_part(run_id)}.json"
 
 
 def is_run_record(name: str) -> bool:
