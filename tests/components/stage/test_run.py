@@ -121,7 +121,7 @@ def test_inputs_of_a_run_are_what_it_made_or_found_and_else_the_latest(
 def test_a_run_that_paused_says_so_in_its_record_and_its_lease_says_for_whom(
     store: FileStore, toy: Run
 ) -> None:
-    assert toy("--end=pause", "--run-id=night 1", "--channel=nightly") == 0
+    assert toy("--end=pause", "--run-id=night-1", "--channel=nightly") == 0
     assert toy("--end=stopped", "--run-id=night-2", "--channel=nightly", "--text=夜") == 75
     name = "pointers/nightly/runs/night-1.json"
     events = parse_events(store.read(name)[0], name)
@@ -325,7 +325,7 @@ def fatal(store: FileStore, name: str = "run-1") -> Path:
 def test_a_fatal_error_is_obeyed_by_retries_of_the_same_run_only(
     store: FileStore, toy: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = ("--run-id=run/1", "--end=data")
+    command = ("--run-id=run-1", "--end=data")
     assert toy(*command) == 65
     capsys.readouterr()
     monkeypatch.setenv("TOY_MENDED", "yes")
@@ -333,14 +333,14 @@ def test_a_fatal_error_is_obeyed_by_retries_of_the_same_run_only(
     stderr = capsys.readouterr().err
     assert "ended for good" in stderr and "(DataError): line 3 of raw.txt" in stderr
     assert f"give --force, or another --run-id, or delete {store.uri}/runs/toy/fatal/run-1.json" in stderr
-    assert toy("--run-id=run/2", "--end=data") == 0 and toy() == 0
+    assert toy("--run-id=run-2", "--end=data") == 0 and toy() == 0
 
 
 @pytest.mark.parametrize("way", ["--force", "delete", "another command"])
 def test_what_the_message_says_clears_a_fatal_record(
     store: FileStore, toy: Run, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    command = ["--run-id=run/1", "--end=data"]
+    command = ["--run-id=run-1", "--end=data"]
     assert toy(*command) == 65
     monkeypatch.setenv("TOY_MENDED", "yes")
     if way == "delete":
@@ -357,7 +357,7 @@ def test_what_the_message_says_clears_a_fatal_record(
 def test_a_record_that_is_not_of_this_very_command_and_code_is_written_again(
     store: FileStore, toy: Run, field: str
 ) -> None:
-    command = ("--run-id=run/1", "--end=data")
+    command = ("--run-id=run-1", "--end=data")
     assert toy(*command) == 65
     good = json.loads(fatal(store).read_text(encoding="utf-8"))
     assert good["made_by"] and good["cause"] == "DataError"
@@ -385,15 +385,15 @@ def test_a_bug_may_be_retried(store: FileStore, toy: Run) -> None:
 def test_what_a_machine_lacks_is_remembered_for_the_retries_that_follow_at_once(
     store: FileStore, toy: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert toy("--run-id=run/1", "--end=full disk") == 78
+    assert toy("--run-id=run-1", "--end=full disk") == 78
     monkeypatch.setenv("TOY_MENDED", "yes")
-    assert toy("--run-id=run/1", "--end=full disk") == 78
+    assert toy("--run-id=run-1", "--end=full disk") == 78
     said = capsys.readouterr().err
     assert "Nothing was tried now" in said
     assert said.splitlines()[-1].endswith("toy error 78: no space left on device while writing x; noth...")
     an_hour_ago = time.time() - 3600
     os.utime(fatal(store), (an_hour_ago, an_hour_ago))
-    assert toy("--run-id=run/1", "--end=full disk") == 0, "somebody has made room"
+    assert toy("--run-id=run-1", "--end=full disk") == 0, "somebody has made room"
     assert not fatal(store).exists()
 
 
@@ -401,9 +401,9 @@ def test_a_run_whose_store_its_environment_says_is_remembered_too(
     store: FileStore, toy: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("YANMO_STORE", str(store.root))
-    assert toy("--store=", "--run-id=run/1", "--end=data") == 65
+    assert toy("--store=", "--run-id=run-1", "--end=data") == 65
     monkeypatch.setenv("TOY_MENDED", "yes")
-    assert fatal(store).exists() and toy("--store=", "--run-id=run/1", "--end=data") == 65
+    assert fatal(store).exists() and toy("--store=", "--run-id=run-1", "--end=data") == 65
 
 
 LAST_LINES = {

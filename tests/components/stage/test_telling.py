@@ -29,7 +29,7 @@ def toy(root: Path, *more: str) -> list[str]:
         "--channel",
         "nightly",
         "--run-id",
-        "run/1",
+        "run-1",
         "--metrics-port=-1",
         *more,
     ]
@@ -49,8 +49,8 @@ def test_each_end_of_a_stage_is_told(tmp_path: Path, end: str, code: int, state:
     assert main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path, "--end", end)) == code
     store = open_store(str(tmp_path / "s"))
     [row] = rows_shown(store, "nightly")
-    assert (row.run_id, row.state) == ("run/1", state) and row.seconds >= 0
-    record = read_record(store, "nightly", "run/1")
+    assert (row.run_id, row.state) == ("run-1", state) and row.seconds >= 0
+    record = read_record(store, "nightly", "run-1")
     assert record is not None and list(record["stages"]) == ["toy"]
     if state == "failed":
         page = store.read("nights/nightly/index.html")[0].decode()
@@ -71,7 +71,7 @@ def test_a_stage_that_is_killed_is_found_dead(tmp_path: Path) -> None:
         while not (record and record["stages"]["toy"]["state"] == "working"):
             time.sleep(0.1)
             assert process.poll() is None
-            record = read_record(store, "nightly", "run/1")
+            record = read_record(store, "nightly", "run-1")
         key = record["stages"]["toy"]["key"]
         assert store.stat(lease_name("toy", key)) is not None
         process.send_signal(signal.SIGKILL)
