@@ -1,4 +1,4 @@
-# make demo | demo-chat | demo-modern | test | test-all | test-cluster | check | torture | drill | nights | nodes | bench | format | compile | images | lock | clean; see README.md
+# make demo | demo-chat | demo-modern | test | test-all | test-cluster | check | torture | drill | nights | bench | format | compile | images | lock | clean; see README.md
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ TORCH ?=
 TORCH_INDEX ?=
 export VENV TORCH TORCH_INDEX
 
-.PHONY: install manifest-tools sink-tools check-manifests lock demo demo-chat demo-modern test test-all test-cluster check lint types torture drill nights nodes bench format compile images clean again
+.PHONY: install manifest-tools sink-tools check-manifests lock demo demo-chat demo-modern test test-all test-cluster check lint types torture drill nights bench format compile images clean again
 
 install: $(VENV)/.ready
 
@@ -113,12 +113,6 @@ drill: install
 NIGHTS ?=
 nights: install
 	PYTHONPATH=tests $(BIN)/python -m nights $(NIGHTS)
-
-# Faults on several nodes, each in a network namespace of this machine (Linux, root): docs/nodes-faults.md.
-# make nodes NODES="--only 'cut off' clock --cases 2"
-NODES ?=
-nodes: install
-	PYTHONPATH=tests $(BIN)/python -m nodes $(NODES)
 
 # Beside others that do the same, in turn: docs/benchmarks.md. make bench ONLY=tokens,generation STORE=runs/demo
 ONLY ?=

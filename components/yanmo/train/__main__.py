@@ -9,8 +9,8 @@ if __name__ == "__main__":
     from yanmo.stage.run import run
     from yanmo.stage.stage_run import Steps
     from yanmo.train.nodes.follower import follow
-    from yanmo.train.nodes.leading import with_nodes
     from yanmo.train.supervision.automatic import settle
+    from yanmo.train.supervision.busy import alone
     from yanmo.train.supervision.grid import prepare
     from yanmo.train.supervision.of_channel import failed
     from yanmo.train.supervision.supervisor import forget, work
@@ -21,7 +21,7 @@ if __name__ == "__main__":
             work,
             settle=settle,
             prepare=prepare,
-            alone=with_nodes,
+            alone=alone,
             finish=forget,
             failed=failed,
             assist=follow,

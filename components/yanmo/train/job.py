@@ -57,6 +57,8 @@ class Place:
     address: str
     """Of rank 0, as this node reaches it."""
     port: int
+    meeting: str
+    """What this start of all ranks is called where they meet: an earlier one's never meet them."""
     interface: str = ""
     """The network interface on which gloo connects the ranks; "" leaves it to gloo."""
     parts: str = ""
@@ -91,6 +93,12 @@ class WorkerJob:
     """Why the settings differ from the given options; recorded in metrics.jsonl."""
     place: Place | None = None
     """Where this node's ranks stand, of several nodes."""
+
+    @property
+    def own_ranks(self) -> range:
+        """Of this node."""
+        first = self.place.first_rank if self.place else 0
+        return range(first, first + self.options.ranks)
 
     @property
     def own(self) -> Path:
@@ -134,6 +142,10 @@ class WorkerJob:
     def open(self, reference: Reference) -> Output:
         """The output that a reference of this job names."""
         return open_reference(store_of(self.options, self.store), reference)
+
+
+class PeerFailed(RuntimeError):
+    """Another rank failed, and its message says why; this rank stops because of it."""
 
 
 _MARK = b"yanmo-status "

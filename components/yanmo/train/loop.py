@@ -13,7 +13,6 @@ import torch
 
 from yanmo.common.errors import UsageError
 from yanmo.common.words import plural
-from yanmo.train import job
 from yanmo.train.backends.accelerator import release_cached
 from yanmo.train.backends.engine import WEIGHT
 from yanmo.train.checkpoints import checkpoint
@@ -45,6 +44,8 @@ class Loop(Resumable):
     then: str = "paused"
     reason: str = ""
     clock: Clock = time.time
+    stop_file: Path | None = None
+    """Of this node, on its first rank; there once the node is asked to stop."""
     stop_asked: bool = False
     """Set by the handler of SIGTERM: save and end after this step."""
 
@@ -143,7 +144,7 @@ class Loop(Resumable):
     def _agree(self) -> tuple[bool, bool, bool]:
         """Whether a stop was asked for, the time window is over, a checkpoint is due; equal on all ranks."""
         first, writer = self.engine.rank == 0, self.writer
-        stop = self.stop_asked or (first and (self.folder / job.STOP).exists())
+        stop = self.stop_asked or (self.stop_file is not None and self.stop_file.exists())
         over = first and self.ends_at is not None and self.clock() >= self.ends_at
         due = first and self._save_due()
         flags = self.collectives.any(stop, over, due, writer.is_writing, writer.has_failed)

@@ -21,7 +21,7 @@ from yanmo.train.backends.accelerator import before_torch, check_compiler, find_
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.stacks import answer_requests
 from yanmo.train.health.watchdog import FIRST_WEIGHTS, IMPORTING, JOINING, OPENING, Watchdog, waits_for_others
-from yanmo.train.job import Status, WorkerJob, failure
+from yanmo.train.job import PeerFailed, Place, Status, WorkerJob, failure
 from yanmo.train.metrics.rank_figures import RankFigures
 
 log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__
@@ -63,8 +63,6 @@ def main(path: Path) -> int:
 
 def _follows(error: BaseException) -> bool:
     """Whether a rank failed only because another one did: it lost the connection, or was told so."""
-    from yanmo.train.checkpoints.writer import PeerFailed
-
     text = str(error)
     lost = any(word in text for word in _LOST) or "gloo" in text.lower()
     return isinstance(error, PeerFailed) or (isinstance(error, RuntimeError) and lost)
@@ -104,6 +102,8 @@ def train_rank(
     ]
     attention = prepare(decoder, options, device)
     beat(JOINING)
+    if work.place:
+        _join_nodes(work.place, options, device, beat)
     engine = open_engine(decoder, options, device)
     if rank == 0:
         _describe(engine, samples, parameters, attention)
@@ -127,6 +127,7 @@ def train_rank(
         beat=beat,
         figures=figures or RankFigures(),
         far_parts=_far_parts(work),
+        stop_file=work.own / job.STOP if _is_first_here() else None,
     )
     _stop_on_sigterm(loop)
     loop.resume()
@@ -153,8 +154,21 @@ def _far_parts(work: WorkerJob) -> Any:
     store = store_of(work.options, work.store)
     if isinstance(store, FileStore):
         return None
-    is_first_here = int(os.environ.get("LOCAL_RANK", 0)) == 0
-    return FarParts(store, work.place.parts, work.place.node, work.place.ranks, is_first_here)
+    return FarParts(store, work.place.parts, work.place.node, work.place.ranks, _is_first_here())
+
+
+def _is_first_here() -> bool:
+    """Whether this rank is the first of its node."""
+    return int(os.environ.get("LOCAL_RANK", 0)) == 0
+
+
+def _join_nodes(place: Place, options: TrainConfig, device: str, beat: Callable[[str], None]) -> None:
+    """Join the ranks of the other nodes."""
+    from yanmo.train.backends.flat import collective_timeout
+    from yanmo.train.backends.process_group import join_nodes
+
+    backend = "nccl" if device == "cuda" else "gloo"
+    join_nodes(backend, collective_timeout(options), place, options.rendezvous_seconds, beat)
 
 
 def _import_torch(options: TrainConfig, rank: int) -> str:

@@ -2,7 +2,9 @@
 
 On one node they meet in a file that the supervisor made (`MEETING`), so that no store of theirs listens
 anywhere; gloo and NCCL, which do, are held to the loopback interface (supervision/ranks.py). A rank that is
-alone meets nobody. On several nodes, rank 0 serves torch's store at MASTER_ADDR and MASTER_PORT.
+alone meets nobody. On several nodes, rank 0 serves torch's store at the rendezvous, and each start of all
+ranks meets there below a name of its own, so that a rank of an earlier one, or of a pod that is being ended,
+never meets those of this one. TCPStore speaks in bytes: what a stranger sends there is never run.
 
 torch's own `all_gather_object` and `broadcast_object_list` unpickle what another rank sends, and so what
 anybody sends who reaches its port: unpickling runs code. Here it is JSON.
@@ -13,8 +15,11 @@ user of the machine reaches it, and may set keys; the file is this training's al
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +27,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from yanmo.train.job import MEETING
+from yanmo.common.errors import EnvironmentFault, WorkerLost
+from yanmo.common.logs import human_seconds
+from yanmo.train.health.watchdog import JOINING
+from yanmo.train.job import MEETING, PeerFailed, Place
+
+_TRY_SECONDS = 5.0
+_PORT_SECONDS = 8.0
+"""How long the port of a run that ends just now is waited for."""
+_LOOK_SECONDS = 0.2
 
 
 def join(backend: str, timeout: timedelta) -> None:
@@ -43,6 +56,84 @@ def join(backend: str, timeout: timedelta) -> None:
     if together is not None:
         together.set_timeout(timeout)  # 5 minutes otherwise, and a rank may import torch for longer
     dist.init_process_group(backend, timeout=timeout, rank=rank, world_size=size, store=together)
+
+
+def join_nodes(
+    backend: str, timeout: timedelta, place: Place, wait_seconds: float, beat: Callable[[str], None]
+) -> None:
+    """Join the ranks of all nodes, which may come at any time.
+
+    Args:
+        backend, timeout: as in `join`.
+        wait_seconds: longest wait for the others.
+        beat: called while they are waited for.
+
+    Raises:
+        WorkerLost: some did not come; says which.
+        PeerFailed: rank 0 came, and is gone.
+        EnvironmentFault: the port of the rendezvous is taken.
+    """
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    until = time.monotonic() + wait_seconds
+    store = _serve(place, size) if rank == 0 else _reach(place, size, until, wait_seconds, beat)
+    here: Any = dist.PrefixStore(place.meeting, store)  # type: ignore[attr-defined]
+    try:
+        here.set(f"here/{rank}", "")
+        missing = [other for other in range(size) if other != rank]
+        while missing := [other for other in missing if not here.check([f"here/{other}"])]:
+            if time.monotonic() > until:
+                nodes = sorted({other // place.ranks for other in missing})
+                raise WorkerLost(
+                    f"of {place.nnodes} nodes {', '.join(map(str, nodes[:10]))} did not come to port "
+                    f"{place.port} of node 0 within {human_seconds(wait_seconds)} (--rendezvous-seconds): "
+                    "look at their logs, or start them; the same command tries again"
+                )
+            beat(JOINING)
+            time.sleep(_LOOK_SECONDS)
+    except dist.DistNetworkError as error:  # type: ignore[attr-defined]
+        raise PeerFailed(f"rank 0 at {place.address}:{place.port} is gone: {error}") from error
+    store.set_timeout(timeout)
+    dist.init_process_group(backend, timeout=timeout, rank=rank, world_size=size, store=here)
+
+
+def _serve(place: Place, size: int) -> Any:
+    """The store that this rank serves, at the rendezvous."""
+    until = time.monotonic() + _PORT_SECONDS
+    while True:
+        try:
+            return dist.TCPStore(  # type: ignore[attr-defined]
+                place.address, place.port, size, is_master=True, wait_for_workers=False
+            )
+        except dist.DistNetworkError as error:  # type: ignore[attr-defined]
+            if "EADDRINUSE" not in str(error) and os.strerror(errno.EADDRINUSE) not in str(error):
+                raise
+            if time.monotonic() > until:
+                raise EnvironmentFault(
+                    f"rank 0 cannot listen at port {place.port} ({os.strerror(errno.EADDRINUSE)}): end what "
+                    "uses it, or give all nodes another --rendezvous (PET_MASTER_PORT)"
+                ) from error
+        time.sleep(_LOOK_SECONDS)
+
+
+def _reach(place: Place, size: int, until: float, wait_seconds: float, beat: Callable[[str], None]) -> Any:
+    """The store that rank 0 serves, once it does."""
+    while True:
+        limit = timedelta(seconds=_TRY_SECONDS)
+        why = ""
+        try:
+            return dist.TCPStore(  # type: ignore[attr-defined]
+                place.address, place.port, size, is_master=False, timeout=limit, wait_for_workers=False
+            )
+        except (dist.DistNetworkError, dist.DistStoreError) as error:  # type: ignore[attr-defined]
+            why = str(error).partition("\n")[0]
+        if time.monotonic() > until:
+            raise WorkerLost(
+                f"rank 0 did not answer at {place.address}:{place.port} for {human_seconds(wait_seconds)} "
+                f"(--rendezvous-seconds; {why}): correct --rendezvous (PET_MASTER_ADDR, PET_MASTER_PORT), "
+                "and let all nodes reach it"
+            )
+        beat(JOINING)
+        time.sleep(_LOOK_SECONDS)
 
 
 def gather(value: Any, device: torch.device) -> list[Any]:

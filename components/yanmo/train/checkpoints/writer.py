@@ -18,13 +18,10 @@ from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
 from yanmo.train.checkpoints.far_parts import FarParts
 from yanmo.train.collectives import Collectives
+from yanmo.train.job import PeerFailed
 from yanmo.train.metrics.rank_figures import RankFigures
 
 _POLL_SECONDS = 0.01
-
-
-class PeerFailed(RuntimeError):
-    """Another rank failed, and its message says why; this rank stops because of it."""
 
 
 class Writer:

@@ -32,6 +32,8 @@ IMPORTING, OPENING, FIRST_WEIGHTS = "importing torch", "opening the token cache"
 JOINING, LOADING = "joining the other ranks", "loading a checkpoint"
 STARTS = frozenset({STARTING, IMPORTING, OPENING, FIRST_WEIGHTS, JOINING, LOADING})
 """What a rank reports before it trains; `LOADING` also when it rewinds."""
+BEFORE_OTHERS = STARTS - {LOADING}
+"""The same before it has met the other ranks."""
 _COLLECTIVES = ("/torch/distributed/", "/deepspeed/comm/", "/yanmo/train/collectives.py")
 """Files whose functions wait for other ranks."""
 _ALIVE = "alive-"
@@ -147,7 +149,7 @@ class Watchdog:
     def _end(self, silent: float, limit: float) -> None:
         sys.stderr.flush()
         faulthandler.dump_traceback(sys.stderr, all_threads=True)
-        of = "--hang-seconds" if limit == self._limit else "by --standstill-seconds"
+        of = "--hang-seconds" if limit == self._limit else "by --collective-seconds"
         self._on_hang(
             f"no progress for {silent:.0f} s while {self._doing} ({of} {limit:g}); the "
             "stacks of all threads are in workers.log. Another rank or the machine may be stuck; run the "

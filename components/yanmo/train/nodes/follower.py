@@ -1,148 +1,127 @@
-"""A node other than 0: comes to node 0, starts its ranks when it is told to, and ends as node 0 does.
+"""A node other than 0: starts its ranks when node 0 says what to train, and ends as node 0 does.
 
-It takes no lease and commits nothing. Its supervisor watches its own ranks (their heartbeats are files of
-this machine), serves their figures on /metrics, and passes on to node 0 how they end and that it was itself
-asked to stop. Node 0's fate is its own: where it is gone, the ranks here are ended, and this node ends
-with 75.
+It takes no lease and commits nothing. What node 0 says, it says in the store (told.py), and whether the
+model is committed is asked there too: nothing that answers at the rendezvous is believed. Its supervisor
+watches its own ranks (their heartbeats are files of this machine) and serves their figures on /metrics.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
-from yanmo.common.errors import EnvironmentFault, ExitCode, advice, exit_code
-from yanmo.common.json_object import read_object
+from yanmo.common.errors import EnvironmentFault, ExitCode, WorkerLost
+from yanmo.common.logs import human_seconds
 from yanmo.formats.token_cache import TokenCache
+from yanmo.options.fields import by_kind
+from yanmo.store.commit import find_whole
 from yanmo.store.manifest import Reference
 from yanmo.store.runs.fatal_record import Ended
 from yanmo.store.runs.work_folder import WorkFolder
+from yanmo.train import job
 from yanmo.train.backends.hardware import this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.stacks import Requests
-from yanmo.train.health.watchdog import doings
+from yanmo.train.health.watchdog import BEFORE_OTHERS
 from yanmo.train.job import WorkerJob, clear
 from yanmo.train.memory.cgroup import MemoryGroup
+from yanmo.train.memory.micro_batch import halve_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
-from yanmo.train.nodes.leader import place_of
-from yanmo.train.nodes.meeting import Meeting, Over, is_committed, is_made
-from yanmo.train.nodes.outcome import Outcome
-from yanmo.train.nodes.still_there import asking
-from yanmo.train.nodes.wire import Message, NodeLost, Wire, interface_of
-from yanmo.train.options.nodes_options import longest_silence
+from yanmo.train.nodes.leader import OF_THE_WINDOW
+from yanmo.train.nodes.place import place_of
+from yanmo.train.nodes.told import End, Told, is_at_work, read_told
 from yanmo.train.supervision.automatic import TrainRun, check_machine
-from yanmo.train.supervision.ending import RankLook
+from yanmo.train.supervision.ending import Ending, raise_failure
+from yanmo.train.supervision.one_start import Unbegun, full_ranks, run_ranks
 from yanmo.train.supervision.stop_requests import stop_requests
-from yanmo.train.supervision.worker_group import Frozen, WorkersLog, start, watch
 
 log = logging.getLogger(__name__)
-_POLL_SECONDS = 0.1
+_LOOK_SECONDS = 1.0
+"""How often NODES.json is read while no ranks run here."""
+_LOOK_TRAINING_SECONDS = 5.0
 _SHOWN_SECONDS = 1.0
-_SHARED_SECONDS = 10.0
-"""How long a shared folder may take to show what node 0 has written."""
+_SAY_SECONDS = 30.0
+_GONE_SECONDS = 5.0
+"""How long node 0's lease may be given back before what it has said or committed is seen."""
+_WORDS_SECONDS = 15.0
+"""How long node 0 may take to say why it ended, once its ranks are gone."""
 
 
-class _ToldToEnd(Exception):
-    """Node 0 ends this window."""
+class _Otherwise(Exception):
+    """Node 0 has ended this window, or has begun another one."""
+
+
+class _AskedToStop(Exception):
+    """This process is to end."""
 
 
 def follow(run: TrainRun) -> Ended | None:
     """Train as a node other than 0 until node 0 is done; how this one ends, None for well.
 
     Raises:
-        NodeLost: node 0 cannot be reached, or is gone, and the model is not committed.
+        WorkerLost: node 0 does not come, or is gone, and the model is not committed.
         Exception: one with the exit code that node 0 ends with.
     """
-    with stop_requests() as asked:  # for node 0, which has all nodes save
+    follower: Follower | None = None
+
+    def note(is_first: bool) -> None:
+        if follower and follower.stop_file:
+            follower.touch_stop_file()
+
+    with stop_requests(note) as asked:  # the ranks of all nodes save after the same step
+        follower = Follower(run, asked)
         try:
-            wire = Meeting(run, asked).wire()
-        except Over as over:
-            return over.ended
-        try:
-            with asking(wire, run.options.meeting_point()):
-                return Follower(run, wire, asked).follow()
-        except Exception as error:
-            if isinstance(error, NodeLost) and is_committed(run):
-                log.info("the model is committed, though node 0 did not say so")
-                return None
-            if asked and exit_code(error) == ExitCode.RETRY:  # not tried again in a pod that is to end
-                return Ended(int(ExitCode.RETRY), advice(error))
-            raise
-        finally:
-            wire.close()
+            return follower.follow()
+        except _AskedToStop as reason:
+            return Ended(int(ExitCode.RETRY), f"asked to stop by a signal, {reason}")
 
 
 class Follower:
-    """This node, connected to node 0."""
+    """This node."""
 
-    def __init__(self, run: TrainRun, wire: Wire, asked: list[float]) -> None:
+    def __init__(self, run: TrainRun, asked: list[float]) -> None:
         """Args:
         asked: holds the time of a request to this process to stop, once there was one.
         """
-        self._run, self._wire, self._asked = run, wire, asked
+        self._run, self._asked = run, asked
         self._options: TrainConfig = run.options
-        self._told = False
-        self._outcome: Outcome | None = None
-        self._stopping: list[float] = []
-        self._window_number = 0
+        self._here = Told.of(run.options, "")
+        self._over = ""
+        """An attempt that was over when this node came."""
+        self._attempt = ""
+        """The one that this node has trained with."""
+        self._done = ("", 0)
+        """Attempt and window that the ranks here have ended."""
         self._works: dict[Path, WorkFolder] = {}
         self._gauges: dict[Path, MetricsGauges] = {}
+        self.stop_file: Path | None = None
+        """What asks the ranks that run here to save and end."""
 
-    def follow(self) -> Ended:
+    def follow(self) -> Ended | None:
         """See `follow`."""
-        log.info("node %d of %d, with node 0", self._options.node_rank, self._options.nnodes)
-        try:
-            self._get_ready()
-            while self._outcome is None:
-                message = self._next()
-                if message["kind"] == "start":
-                    self._window(message)
-        except NodeLost:
-            raise
-        except Exception as error:
-            if self._outcome is None:
-                self._wire.send("failed", code=int(exit_code(error)), message=advice(error))
-            raise
-        ended = self._outcome.follow(lambda: is_made(self._run))
-        for work in self._works.values():
-            if not work.is_in_store and not self._outcome.is_pause:
-                shutil.rmtree(work.path, ignore_errors=True)  # the model is committed
-        return ended
-
-    def _next(self) -> Message:
-        """What node 0 says next."""
+        log.info("node %d of %d", self._options.node_rank, self._options.nnodes)
+        self._get_ready()
+        told = read_told(self._run.store, self._run.key)
+        self._over = told.attempt if told and told.end else ""
         while True:
-            message = self._take()
-            if message or self._outcome:
-                return message or {"kind": "outcome"}
-            time.sleep(_POLL_SECONDS)
+            told = self._next()
+            if told is None:
+                self._forget()
+                log.info("the model is committed")
+                return None
+            if told.end:
+                return self._as_node_0(told.end)
+            self._train(told)
 
-    def _take(self) -> Message | None:
-        """What node 0 has said, if anything.
-
-        Raises:
-            NodeLost: it is gone.
-        """
-        if self._asked and not self._told:
-            self._told = True
-            log.info("asked to stop: all nodes save after this step")
-            self._wire.send("stop")
-        message = self._wire.take()
-        if message is None:
-            if self._wire.is_over:
-                raise NodeLost(f"node 0 at {self._options.rendezvous} is gone: its connection was closed")
-            limit = longest_silence(self._options.standstill_seconds)
-            if self._wire.silent() > limit:
-                raise NodeLost(
-                    f"node 0 at {self._options.rendezvous} has given no sign of life for {limit:.0f} s"
-                )
-        elif message["kind"] == "outcome":
-            self._outcome = Outcome.from_message(message)
-        return message
+    def touch_stop_file(self) -> None:
+        """Ask the ranks here to save and end, as a handler of a signal does: raises nothing."""
+        try:
+            if self.stop_file:
+                self.stop_file.touch()
+        except OSError as error:
+            log.warning("%s cannot be written (%s): the workers end without saving", self.stop_file, error)
 
     def _get_ready(self) -> None:
         """Bring the inputs onto this machine: else ranks would wait for the slowest in a collective."""
@@ -151,133 +130,169 @@ class Follower:
         model = self._run.inputs["model"]
         if model is not None:
             model.paths("*")
-        self._wire.send("ready")
 
-    def _window(self, message: Message) -> None:
-        """Start the ranks, and tell node 0 how they end."""
-        self._run.telemetry.state("working")
-        self._window_number = int(message["window"])
-        task = self._task(message)
-        first, options = task.place.first_rank if task.place else 0, task.options
-        gauges = self._gauges.get(task.own) or MetricsGauges(self._run.telemetry, task.own)
-        self._gauges[task.own] = gauges
-        gauges.starting(options.ranks, options.steps, node=options.node_rank, nodes=options.nnodes)
-        clear(task.own)
-        self._stopping.clear()
-        memory = MemoryGroup()
-        killed_before = memory.kills()
-        group = start(options, task.write(), task.place)
-        workers_log = WorkersLog(group, task.own / "workers.log")
-        workers_log.start()
-        looks: Mapping[int, RankLook] = {}
-        frozen: Frozen | None = None
-        try:
-            with Requests().heard() as requests:
-
-                def look() -> None:
-                    gauges.show(_SHOWN_SECONDS)
-                    requests.serve(task.own)
-                    self._pass_on(workers_log)
-
-                looks = watch(
-                    group,
-                    workers_log,
-                    task.own,
-                    ranks=options.ranks,
-                    hang_seconds=options.hang_seconds,
-                    silence_seconds=task.place.silence_seconds if task.place else 0.0,
-                    stopping=self._stopping,
-                    each_time=look,
-                    first_rank=first,
-                )
-        except _ToldToEnd:
-            pass
-        except Frozen as error:
-            frozen, looks = error, error.looks
-        finally:
-            group.end()
-        workers_log.wait()
-        statuses = {status.rank: status.state for status in workers_log.statuses}
-        gauges.ended(well=len(statuses) == options.ranks and "failed" not in statuses.values())
-        self._send_statuses(workers_log)
-        mine = range(first, first + options.ranks)
-        lost = [rank for rank in mine if rank not in statuses]
-        self._wire.send(
-            "ended",
-            window=self._window_number,
-            codes=dict(group.codes),
-            looks={rank: (look.state, look.answers) for rank, look in looks.items()},
-            doings=doings(task.own),
-            said=workers_log.said,
-            killed=lost if memory.kills() > killed_before else [],
-            tail=workers_log.tail[-4000:],
-            frozen=str(frozen) if frozen else "",
-            rank=frozen.rank if frozen else None,
-        )
-
-    def _pass_on(self, workers_log: WorkersLog) -> None:
-        """Send node 0 what the ranks have said; do what it says."""
-        self._send_statuses(workers_log)
-        message = self._take()
-        if message is None:
-            return
-        if message["kind"] == "stopping" and not self._stopping:
-            self._stopping.append(time.monotonic())
-        elif message["kind"] in ("end", "outcome"):
-            raise _ToldToEnd
-
-    def _send_statuses(self, workers_log: WorkersLog) -> None:
-        """Send node 0 what is new of how the ranks ended."""
-        while workers_log.statuses_sent < len(workers_log.statuses):
-            status = workers_log.statuses[workers_log.statuses_sent]
-            workers_log.statuses_sent += 1
-            self._wire.send("status", window=self._window_number, status=dataclasses.asdict(status))
-
-    def _task(self, message: Message) -> WorkerJob:
-        """This node's part of node 0's job.
+    def _next(self) -> Told | None:
+        """What node 0 says that is new: a window to train, or its end; None once the model is committed.
 
         Raises:
-            EnvironmentFault: the folder of the store is not the same on both nodes.
+            WorkerLost: it says nothing within `--rendezvous-seconds`, or is gone.
+            Exception: this node cannot train with it; says why.
         """
-        given = message["job"]
-        options = TrainConfig(**{**vars(self._options), **given["options"]})
-        work = WorkFolder(self._run.store, message["work"])
+        began = time.monotonic()
+        said, gone_since = began, 0.0
+        while True:
+            if self._is_committed():
+                return None
+            told = read_told(self._run.store, self._run.key)
+            if told is not None and told.attempt != self._over:
+                if told.end:
+                    return told
+                if is_at_work(self._run.store, self._run.key, told.attempt):
+                    refusal = told.refusal(self._options.node_rank, self._here)
+                    if refusal:
+                        raise refusal
+                    if told.job and (told.attempt, told.window) != self._done:
+                        return told
+                    began, gone_since = time.monotonic(), 0.0
+                elif told.attempt == self._attempt:
+                    now = time.monotonic()
+                    gone_since = gone_since or now
+                    if now - gone_since > _GONE_SECONDS:
+                        raise WorkerLost(
+                            "node 0 is gone: it holds the lease of the key no longer, and the model is not "
+                            "committed; run the same command again on all nodes"
+                        )
+            if self._asked:
+                raise _AskedToStop("while node 0 was waited for")
+            said = self._wait_longer(began, said)
+            time.sleep(_LOOK_SECONDS)
+
+    def _wait_longer(self, began: float, said: float) -> float:
+        """Say now and then what is waited for; when it was said last.
+
+        Raises:
+            WorkerLost: it was waited for too long.
+        """
+        options, now = self._options, time.monotonic()
+        most, where = options.rendezvous_seconds, f"{self._run.store.uri}: train/{self._run.key[:12]}"
+        if now - began > most:
+            raise WorkerLost(
+                f"no node 0 trains {where} after {human_seconds(most)} (--rendezvous-seconds): start it; its "
+                "log names what it makes, which is the same with the same options and inputs, and --store "
+                "has to be one that all nodes share (s3://, NFS, a shared volume)"
+            )
+        if now - said < _SAY_SECONDS:
+            return said
+        log.info("waiting for node 0 to train %s, for %s at most", where, human_seconds(most))
+        return now
+
+    def _is_committed(self) -> bool:
+        """Whether the model is in the store: with --force, that of the attempt that this node has trained."""
+        found = find_whole(self._run.store, self._run.stage.name, self._run.key)
+        return found is not None and (not self._options.force or found.manifest.attempt == self._attempt)
+
+    def _train(self, told: Told) -> None:
+        """Start the ranks, and see how they end.
+
+        Raises:
+            Exception: what ended them.
+        """
+        self._run.telemetry.state("working")
+        self._attempt = told.attempt
+        task = self._task(told)
+        options = task.options
+        gauges = self._gauges.get(task.own) or MetricsGauges(self._run.telemetry, task.own)
+        self._gauges[task.own] = gauges
+        clear(task.own)
+        self.stop_file = task.own / job.STOP
+        if self._asked:
+            self.touch_stop_file()
+        memory = MemoryGroup()
+        killed_before, looked = memory.kills(), time.monotonic()
+
+        def look() -> None:
+            nonlocal looked
+            gauges.show(_SHOWN_SECONDS)
+            requests.serve(task.own)
+            if time.monotonic() - looked > _LOOK_TRAINING_SECONDS:
+                looked = time.monotonic()
+                now = read_told(self._run.store, self._run.key)
+                if now and (now.end or (now.attempt, now.window) != (told.attempt, told.window)):
+                    raise _Otherwise
+
+        try:
+            with Requests().heard() as requests:
+                ending = run_ranks(task, gauges, self._asked, look)
+        except _Otherwise:
+            return
+        except Unbegun as reason:
+            raise _AskedToStop(str(reason)) from None
+        finally:
+            self.stop_file = None
+        self._done = (told.attempt, told.window)
+        full = full_ranks(ending, was_killed=memory.kills() > killed_before)
+        if full:
+            rows = halve_micro_batch(task, full[0])
+            if self._works[task.folder].is_in_store:
+                raise WorkerLost(f"rank {full[0].rank} lacked memory; all nodes go on with {rows} rows")
+            raise EnvironmentFault(
+                f"rank {full[0].rank} lacked memory with a micro batch of {options.micro_rows} rows: give "
+                f"all nodes --micro-batch {rows}"
+            )
+        self._check(ending)
+
+    def _check(self, ending: Ending) -> None:
+        """Raise what ended the ranks; where they only lost those of other nodes, node 0 may know more."""
+        failed = [status for status in ending.statuses if status.state == "failed"]
+        if failed and self._is_committed():
+            return
+        if failed and all(status.follows for status in failed):
+            if all(doing in BEFORE_OTHERS for doing in ending.doings.values()):
+                log.info("node 0 is gone before all nodes had come; waiting for it to come again")
+                self._attempt = ""
+                return
+            until = time.monotonic() + _WORDS_SECONDS
+            while time.monotonic() < until and not self._asked:
+                told = read_told(self._run.store, self._run.key)
+                if told and (told.end or told.attempt != self._attempt):
+                    return  # `_next` reads it again
+                time.sleep(_LOOK_SECONDS)
+        raise_failure(ending)
+        paused = [status for status in ending.statuses if status.state == "paused"]
+        if paused and self._asked:
+            raise _AskedToStop(f"saved at step {paused[0].step} of {self._options.steps}")
+
+    def _as_node_0(self, end: End) -> Ended | None:
+        """End with node 0's code.
+
+        Raises:
+            Exception: an error has ended it.
+        """
+        if end.code and not end.is_pause:
+            raise end.error
+        log.info("node 0: %s", end.message)
+        return Ended(end.code, f"node 0: {end.message}") if end.code else None
+
+    def _forget(self) -> None:
+        """Remove the working files of a training that is committed, where they are this node's own."""
+        for work in self._works.values():
+            if not work.is_in_store:
+                shutil.rmtree(work.path, ignore_errors=True)
+
+    def _task(self, told: Told) -> WorkerJob:
+        """This node's part of node 0's job: its settings, but for paths and limits, which are this node's."""
+        given = told.job
+        shared = by_kind(self._options, "semantic", "execution")
+        settings = {name: value for name, value in given["options"].items() if name in shared}
+        options = TrainConfig(**{**vars(self._options), **settings})
+        work = WorkFolder(self._run.store, str(given["work"]))
         self._works[work.path] = work
-        host, port = self._options.meeting_point()[0], int(message["port"])
-        interface = interface_of(self._wire.here)
-        parts = str(message["parts"])
-        place = place_of(options, host, port, interface, parts)
-        if work.is_in_store:
-            self._check_shared(work, parts)
         return WorkerJob(
             options=options,
             store=self._run.store.uri,
             token_cache=Reference(**given["token_cache"]),
             model=Reference(**given["model"]) if given["model"] else None,
             folder=work.path,
-            place=place,
-            **{name: given[name] for name in ("ends_at", "then", "reason", "note")},
+            place=place_of(options, str(given["meeting"]), str(given["parts"])),
+            **{name: given[name] for name in OF_THE_WINDOW},
         )
-
-    def _check_shared(self, work: WorkFolder, parts: str) -> None:
-        """Wait until the job that node 0 has written into the folder of the store is seen here.
-
-        Raises:
-            EnvironmentFault: it is not: the folder is another one.
-        """
-        until = time.monotonic() + _SHARED_SECONDS
-        while _parts_in(work) != parts:
-            if time.monotonic() > until:
-                raise EnvironmentFault(
-                    f"{work.path}: node {self._options.node_rank} does not see what node 0 writes there; "
-                    "--store has to be one folder that all nodes share (NFS, a shared volume), or s3://"
-                )
-            time.sleep(_POLL_SECONDS)
-
-
-def _parts_in(work: WorkFolder) -> str:
-    """What node 0's job of this start alone holds; "" where it cannot be seen."""
-    try:
-        return str(read_object(work.path / "job.json")["place"]["parts"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""

@@ -34,7 +34,7 @@ class NodesOptions(Options, group="nodes"):
     )
     rendezvous: str = opt(
         "",
-        "where node 0 listens for the others, HOST:PORT; default: PET_MASTER_ADDR and PET_MASTER_PORT",
+        "where rank 0 listens for the others, HOST:PORT; default: PET_MASTER_ADDR and PET_MASTER_PORT",
         kind="environment",
         metavar="HOST:PORT",
     )
@@ -44,10 +44,10 @@ class NodesOptions(Options, group="nodes"):
         kind="environment",
         least=1,
     )
-    standstill_seconds: float = opt(
+    collective_seconds: float = opt(
         120.0,
-        "with several nodes, longest time of a training step, after which all end with 75; two thirds of it: "
-        "longest time without a sign of life of a node or a rank, seconds",
+        "with several nodes, longest wait for the others in a training step, after which a node ends with "
+        "75; two thirds of it: longest time without a sign of life of a rank of its own, seconds",
         kind="environment",
         least=40,
     )
@@ -64,7 +64,7 @@ class NodesOptions(Options, group="nodes"):
         if not self.rendezvous:
             return [
                 f"--nnodes {self.nnodes} needs --rendezvous HOST:PORT (or PET_MASTER_ADDR and "
-                "PET_MASTER_PORT), the same on every node: where node 0 listens for the others"
+                "PET_MASTER_PORT), the same on every node: where rank 0 listens for the others"
             ]
         try:
             self.meeting_point()
@@ -96,10 +96,7 @@ def left_to_the_launcher(values: Mapping[str, Any]) -> dict[str, Scalar]:
     return {"rendezvous": f"{address}:{os.environ.get('PET_MASTER_PORT') or _PORT}"}
 
 
-def longest_silence(standstill_seconds: float) -> float:
-    """How long a node or a rank may give no sign of life, seconds.
-
-    Less than a training step may take: after a cut of the network, what the ranks exchange is sent again by
-    TCP's doubling waits, up to as long again as the cut has lasted, while nodes ask each other again at once.
-    """
-    return standstill_seconds * 2 / 3
+def longest_silence(collective_seconds: float) -> float:
+    """How long a rank may give its node no sign of life, seconds: less than a training step may take, so that
+    the rank which stands still is named before those that wait for it."""
+    return collective_seconds * 2 / 3

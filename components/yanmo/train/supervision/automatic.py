@@ -44,8 +44,7 @@ from yanmo.train.options.machine_options import (
 from yanmo.train.supervision.continued import with_length
 
 log = logging.getLogger(__name__)
-TrainRun = StageRun[TrainConfig, Any]
-"""What it prepares is the `Leader` of several nodes, or None."""
+TrainRun = StageRun[TrainConfig, None]
 LEFT = names_of(TrainConfig, by_machine=True)
 """Options that the machine decides where they are not given."""
 _TRITON = (7, 0)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from yanmo.stage.channel_lease import alone_in
-from yanmo.stage.stage_run import StageRun
-from yanmo.train.config import TrainConfig
+from yanmo.stage.channel_lease import Busy, alone_in
+from yanmo.train.nodes.leader import tell_busy
+from yanmo.train.supervision.automatic import TrainRun
 
 
-def alone(run: StageRun[TrainConfig, Any]) -> AbstractContextManager[None]:
-    """The lease of the channel, where the options ask for it."""
+@contextmanager
+def alone(run: TrainRun) -> Iterator[None]:
+    """Hold the lease of the channel, where the options ask for it.
+
+    Raises:
+        Busy: another training of the channel is at work.
+    """
     options = run.options
     if options.when_busy == "train":
-        return nullcontext()
+        yield
+        return
     waits = options.when_busy == "wait"
-    return alone_in(run.store, run.stage.name, options.channel, options.run_id, waits=waits)
+    try:
+        with alone_in(run.store, run.stage.name, options.channel, options.run_id, waits=waits):
+            yield
+    except Busy as reason:
+        if options.nnodes > 1:
+            tell_busy(run, str(reason))
+        raise

@@ -72,6 +72,9 @@ class Ending:
     """All that is known of how the workers ended."""
 
     ranks: int
+    """Of all nodes."""
+    own: Sequence[int] = ()
+    """Of this node, whose supervisor knows nothing of the others; by default all."""
     statuses: Sequence[Status]
     doings: Mapping[int, str] = field(default_factory=dict)
     """Of each rank that began, what it did last."""
@@ -85,6 +88,9 @@ class Ending:
     """Last lines of the workers' log."""
     of_a_node: int = 0
     """Ranks of each node, where there are several."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "own", self.own or range(self.ranks))
 
     def doing(self, rank: int) -> str:
         """What it did last: by its own words, else by its file, which may be a second older."""
@@ -131,7 +137,7 @@ def raise_failure(ending: Ending) -> None:
     """
     failed = [s for s in ending.statuses if s.state == "failed"]
     causes = [s for s in failed if not s.follows]
-    missing = sorted(set(range(ending.ranks)) - {s.rank for s in ending.statuses})
+    missing = sorted(set(ending.own) - {s.rank for s in ending.statuses})
     if failed and all(ending.codes.get(rank) == -signal.SIGTERM for rank in missing):
         missing = []  # they were asked to end as that one had failed
     frozen = _frozen(ending.looks)
@@ -228,11 +234,11 @@ def _behind(ending: Ending, reports: Sequence[Status]) -> int | None:
     if ending.ranks == 1:
         return reports[0].rank
     busy = [s.rank for s in reports if not s.waits]
-    if len(busy) == 1 and len(reports) == ending.ranks:
+    if len(busy) == 1 and len(reports) == len(ending.own):
         return busy[0]
     steps = {rank: _step(ending.doing(rank)) for rank in (s.rank for s in reports)}
     known = {rank: step for rank, step in steps.items() if step is not None}
-    if len(known) == ending.ranks and len(set(known.values())) > 1:
+    if len(known) == len(ending.own) and len(set(known.values())) > 1:
         lowest = min(known.values())
         last = [rank for rank, step in known.items() if step == lowest]
         return last[0] if len(last) == 1 else None
@@ -255,7 +261,8 @@ def _raised(ending: Ending, status: Status) -> Exception:
 
 def _cut_off(ending: Ending, status: Status) -> Exception:
     """Of a rank that lost its connection to another, where none has failed."""
-    why = f"lost its connection to another rank, though none had failed: {status.message}"
+    where = " here; the logs of the other nodes say more" if len(ending.own) < ending.ranks else ""
+    why = f"lost its connection to another rank, though none had failed{where}: {status.message}"
     error = WorkerLost(
         f"rank {status.rank} of {ending.ranks} {why}; run the same command again to go on from the last "
         "checkpoint"
@@ -305,7 +312,7 @@ def _with(ending: Ending, error: E, rank: int | None, why: str, others: str) -> 
 def _others(ending: Ending, rank: int | None, did: str) -> tuple[str, ...]:
     """What the other ranks did, those of one kind together, and the last line that each of some wrote."""
     found: dict[str, list[int]] = {}
-    for other in range(ending.ranks):
+    for other in ending.own:
         if other != rank:
             doing = ending.doing(other)
             what = f"{did}, in {doing}" if doing else "had not begun"

@@ -33,7 +33,6 @@ from yanmo.train.backends.hardware import this_machine
 from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
-from yanmo.train.nodes.leader import Leader
 from yanmo.train.options.machine_options import AUTO
 from yanmo.train.supervision.automatic import TrainRun
 from yanmo.train.supervision.contest import NEAR, Contest, contest
@@ -45,10 +44,8 @@ Setting = dict[str, Any]
 Clock = Callable[[TrainRun, TrainConfig], float]
 
 
-def prepare(run: TrainRun) -> Prepared[Leader | None]:
+def prepare(run: TrainRun) -> Prepared[None]:
     """With `--benchmark`, run the benchmark instead of a training; adds nothing to the key.
-
-    Gives what node 0 of several knows of the others.
 
     Raises:
         Skip: the benchmark is done.
@@ -63,8 +60,7 @@ def prepare(run: TrainRun) -> Prepared[Leader | None]:
         raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")
     if run.options.deepspeed_config:
         engine_config(run.options, check_batch=run.options.micro_batch != AUTO)
-    is_leader = run.options.nnodes > 1 and not run.options.is_helper()
-    return Prepared(Leader(run.options) if is_leader else None)
+    return Prepared(None)
 
 
 def best_settings(run: TrainRun, clock: Clock | None = None) -> Setting:

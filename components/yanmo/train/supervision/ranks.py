@@ -118,8 +118,6 @@ def environments(ranks: int, place: Place | None) -> list[dict[str, str]]:
     """
     first, size = (place.first_rank, place.nnodes * place.ranks) if place else (0, ranks)
     of_all = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(ranks)}
-    if place:
-        of_all |= {"MASTER_ADDR": place.address, "MASTER_PORT": str(place.port)}
     return [{**of_all, "RANK": str(first + local), "LOCAL_RANK": str(local)} for local in range(ranks)]
 
 

@@ -50,8 +50,9 @@ from yanmo.train.models.starting_model import (
     vocabulary_of,
     with_shape_of,
 )
-from yanmo.train.nodes.leader import Leader
+from yanmo.train.nodes.leader import Leader, leading
 from yanmo.train.nodes.parts import forget_parts
+from yanmo.train.nodes.told import record_name
 from yanmo.train.sinks.process import Sinks
 from yanmo.train.supervision.automatic import Look, TrainRun, check_machine
 from yanmo.train.supervision.of_channel import begins, ends, is_trained, pauses
@@ -84,27 +85,30 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
         check_machine(run, look)
         return _task(run, cache, folder)
 
-    try:
-        if not (folder / job.EXPORT).exists():
-            first = task()
-            uploader.restore()
-            if leader_of(run):
-                forget_parts(run.store, run.work_folder.name)
-            watched = KillWatch(run.store, run.work_folder.name, folder).begin(first.options)
-            with watched as memory, _sinks(run, first) as sinks:
-                gauges = MetricsGauges(run.telemetry, folder)
-                pause = train_in_windows(first, windows, gauges, uploader, memory, leader_of(run))
-                sinks.is_done = pause is None
-            if pause:
-                uploader.save()
-                pauses(run, uploader.label, pause)
-                return Result(counts={}, pause=pause)
-    except Exception:
-        ends(run, uploader.label)
-        raise
-    if options.twins:
-        noise = seed_noise(run, task, functools.partial(_train_twin, windows, leader_of(run)))
-        parts = {PART: noise} if noise else {}
+    with leading(run) as leader:
+        try:
+            if not (folder / job.EXPORT).exists():
+                first = task()
+                uploader.restore()
+                if leader:
+                    forget_parts(run.store, run.work_folder.name)
+                watched = KillWatch(run.store, run.work_folder.name, folder).begin(first.options)
+                with watched as memory, _sinks(run, first) as sinks:
+                    gauges = MetricsGauges(run.telemetry, folder)
+                    pause = train_in_windows(first, windows, gauges, uploader, memory, leader)
+                    sinks.is_done = pause is None
+                if pause:
+                    uploader.save()
+                    pauses(run, uploader.label, pause)
+                    if leader:
+                        leader.pauses(pause)
+                    return Result(counts={}, pause=pause)
+        except Exception:
+            ends(run, uploader.label)
+            raise
+        if options.twins:
+            noise = seed_noise(run, task, functools.partial(_train_twin, windows, leader))
+            parts = {PART: noise} if noise else {}
     return dataclasses.replace(_result(run, cache, folder), references=parts)
 
 
@@ -135,11 +139,6 @@ def _task(run: TrainRun, cache: TokenCache, folder: Path) -> WorkerJob:
     )
 
 
-def leader_of(run: TrainRun) -> Leader | None:
-    """What this node, 0 of several, knows of the others; None of one alone."""
-    return getattr(run, "prepared", None)  # unset where nothing was prepared
-
-
 def _train_twin(
     windows: TimeWindows, others: Leader | None, task: WorkerJob, uploader: Uploader
 ) -> Pause | None:
@@ -161,7 +160,8 @@ def forget(run: TrainRun, output: Output) -> Finish:
     folder = run.work_folder.path
     run.work_folder.forget()
     forget_parts(run.store, run.work_folder.name)
-    run.store.delete(f"{run.work_folder.name}/{RECORD}")
+    for name in (f"{run.work_folder.name}/{RECORD}", record_name(run.key)):
+        run.store.delete(name)
     for name in (job.CHECKPOINTS, job.EXPORT, job.NODES):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in (job.METRICS, job.TRACE, job.FLOPS, job.MICRO_BATCH, "job.json", "workers.log"):

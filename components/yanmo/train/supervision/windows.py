@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,23 +20,19 @@ from yanmo.store.runs.failure_card import Details, attach, details_of
 from yanmo.train import job
 from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.health.stacks import Requests
-from yanmo.train.health.watchdog import doings
 from yanmo.train.job import Status, WorkerJob, clear
 from yanmo.train.memory.estimate import divisors
 from yanmo.train.memory.killed import KillWatch
 from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
 from yanmo.train.nodes.leader import Leader
-from yanmo.train.nodes.node import NodeEnd
-from yanmo.train.supervision.ending import Ending, RankLook, of_frozen, of_memory, raise_failure
+from yanmo.train.supervision.ending import Ending, of_memory, raise_failure
+from yanmo.train.supervision.one_start import Unbegun, full_ranks, run_ranks
 from yanmo.train.supervision.power import power_limit
-from yanmo.train.supervision.ranks import Ranks
 from yanmo.train.supervision.stop_requests import stop_requests
-from yanmo.train.supervision.worker_group import FOLLOW_SECONDS, Frozen, WorkersLog, start, watch
 from yanmo.train.time_window import TimeWindow, TimeWindows
 
 log = logging.getLogger(__name__)
-_POLL_SECONDS = 0.2
 _SHOWN_SECONDS = 1.0
 """How often the figures of the workers are read while nobody scrapes: as often as they write them."""
 
@@ -52,7 +48,7 @@ def train_in_windows(
     """Run the workers, one time window after another, to the end; where and why they paused, if they did.
 
     Args:
-        others: the other nodes, of several.
+        others: tells the other nodes of several what to train.
 
     Raises:
         Exception: the error that ended a worker, so that the stage has its exit code.
@@ -61,15 +57,14 @@ def train_in_windows(
         while True:
             clear(task.folder)
             window = windows.current()
-            if others and not (stopping or windows.is_over):
-                others.gather(stopping)
-                window = windows.current()
             if stopping or (window.ends_at <= time.time() and window.then == "paused"):
                 return _pause(task, _saved_step(task.folder), window, stopping)
             try:
                 statuses = _one_window(
                     _for_window(task, window), gauges, uploader, stopping, requests, memory, others
                 )
+            except Unbegun:
+                return _pause(task, _saved_step(task.folder), window, stopping)
             except Exception as error:
                 _say_what_is_kept(error, uploader)
                 raise
@@ -97,7 +92,8 @@ def _pause(task: WorkerJob, step: int, window: TimeWindow, stopping: list[float]
     """Where and why it paused. Where somebody signals a rank and not the stage, nothing was
     asked here and no window is over."""
     is_planned = bool(window.reason) and not stopping
-    why = window.reason if is_planned else f"asked to stop by a signal{' to a rank' * (not stopping)}"
+    whom = "" if stopping else " to another node or a rank" if task.options.nnodes > 1 else " to a rank"
+    why = window.reason if is_planned else f"asked to stop by a signal{whom}"
     return Pause(where=f"step {step} of {task.options.steps}", why=why, is_planned=is_planned)
 
 
@@ -144,50 +140,12 @@ def _one_window(
         requests.serve(task.folder)
         if memory:
             memory.look()
-        if others:
-            workers_log.statuses += others.look(stopping, task.folder / job.STOP)
 
-    options, ends = task.options, dict[int, NodeEnd]()
-    gauges.starting(options.ranks, options.steps, options.checkpoint_seconds, nodes=options.nnodes)
-    with power_limit(task.options.power_watts):
+    with power_limit(task.options.power_watts), uploader:
         task = others.begin(task, uploader.work_name) if others else task
-        group = start(task.options, task.write(), task.place)
-        workers_log = WorkersLog(group, task.folder / "workers.log")
-        workers_log.start()
-        looks: Mapping[int, RankLook] = {}
-        try:
-            with uploader:
-                looks = watch(
-                    group,
-                    workers_log,
-                    task.folder,
-                    ranks=task.options.ranks,
-                    hang_seconds=task.options.hang_seconds,
-                    silence_seconds=task.place.silence_seconds if task.place else 0.0,
-                    stopping=stopping,
-                    each_time=look,
-                )
-                if others:
-                    _wait_for(others, workers_log, look)
-        except BaseException as error:
-            gauges.ended(well=False)
-            if isinstance(error, Frozen) and error.looks:
-                of_frozen(_ending(task, workers_log, group, error.looks), error.rank, error)
-            raise
-        finally:
-            group.end()
-            ends = others.end(stopping) if others else ends
-        workers_log.wait()
-        if others:
-            workers_log.statuses += others.look(stopping, task.folder / job.STOP)
-    states = {status.rank: status.state for status in workers_log.statuses}
-    gauges.ended(well=len(states) == task.options.world_size and "failed" not in states.values())
-    full = [status for status in workers_log.statuses if status.out_of_memory]
-    if memory and memory.kills() > killed_before:
-        full += _killed(workers_log.statuses, range(task.options.ranks))
-    for one in ends.values():
-        full += _killed(workers_log.statuses, one.killed)
-    return _outcome(task, _ending(task, workers_log, group, looks, ends), full, memory)
+        ending = run_ranks(task, gauges, stopping, look)
+    full = full_ranks(ending, was_killed=bool(memory and memory.kills() > killed_before))
+    return _outcome(task, ending, full, memory)
 
 
 def _outcome(
@@ -212,58 +170,6 @@ def _outcome(
         return None
     raise_failure(ending)
     return list(ending.statuses)
-
-
-def _wait_for(others: Leader, workers_log: WorkersLog, look: Callable[[], None]) -> None:
-    """Wait until the ranks of the other nodes have ended too: not long, where one of any node has failed."""
-    began = time.monotonic()
-    while not others.have_ended:
-        failed = any(status.state == "failed" for status in workers_log.statuses)
-        if failed and time.monotonic() - began > FOLLOW_SECONDS:
-            return
-        time.sleep(_POLL_SECONDS)
-        look()
-
-
-def _ending(
-    task: WorkerJob,
-    workers_log: WorkersLog,
-    group: Ranks,
-    looks: Mapping[int, RankLook],
-    ends: Mapping[int, NodeEnd] | None = None,
-) -> Ending:
-    """What is known of how the workers ended.
-
-    Args:
-        ends: by node, how those of other nodes did.
-    """
-    found = Ending(
-        ranks=task.options.world_size,
-        of_a_node=task.options.ranks if task.options.nnodes > 1 else 0,
-        statuses=workers_log.statuses,
-        doings=doings(task.folder),
-        codes=dict(group.codes),
-        looks=looks,
-        said=workers_log.said,
-        tail=workers_log.tail,
-    )
-    for number, one in (ends or {}).items():
-        found = dataclasses.replace(
-            found,
-            doings={**found.doings, **one.doings},
-            codes={**found.codes, **one.codes},
-            looks={**found.looks, **one.looks},
-            said={**found.said, **one.said},
-            tail=f"{found.tail}\nnode {number}:\n{one.tail}" if one.tail else found.tail,
-        )
-    return found
-
-
-def _killed(statuses: list[Status], ranks: Iterable[int]) -> list[Status]:
-    """The ranks that ended without a word, where the system killed processes of this container for memory."""
-    lost = sorted(set(ranks) - {status.rank for status in statuses})
-    message = "killed for lack of the container's memory"
-    return [Status(rank, "failed", message=message, out_of_memory=True) for rank in lost]
 
 
 @contextmanager

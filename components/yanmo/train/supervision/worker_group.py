@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
@@ -100,7 +100,7 @@ def watch(
     *,
     ranks: int,
     hang_seconds: float,
-    stopping: list[float],
+    stopping: Sequence[float],
     each_time: Callable[[], None],
     first_rank: int = 0,
     silence_seconds: float = 0.0,
@@ -148,7 +148,7 @@ def watch(
         limit, of = hang_seconds + FROZEN_SECONDS, "--hang-seconds"
         silent = heartbeats.silent(limit) if hang_seconds else []
         if silence_seconds and not silent:
-            limit, of = silence_seconds, "by --standstill-seconds"
+            limit, of = silence_seconds, "by --collective-seconds"
             silent = signs.silent(limit)
         ended = {status.rank for status in workers_log.statuses}  # one of them may still write the model
         silent = [rank for rank in silent if rank not in ended]
@@ -176,8 +176,6 @@ class WorkersLog(threading.Thread):
         self._pipe, self._path = group.stdout, path
         self._tail: deque[str] = deque(maxlen=15)
         self.statuses: list[Status] = []
-        self.statuses_sent = 0
-        """How many of them were passed on to another node."""
         self.said: dict[int, str] = {}
         """The last line of each rank."""
 

@@ -59,7 +59,7 @@ def test_a_training_step_has_a_limit_of_its_own_but_for_the_first_which_may_comp
     assert done.returncode == 75
     *did, last, said = done.stdout.splitlines()
     assert did == ["training step 5", "training step 6", "validation"] and last == "training step 7"
-    assert "while training step 7 (by --standstill-seconds 1.5)" in said
+    assert "while training step 7 (by --collective-seconds 1.5)" in said
 
 
 def test_a_frozen_rank_falls_silent(tmp_path):

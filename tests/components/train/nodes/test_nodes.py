@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ from several_nodes import a_port, losses, model_of, wait_for_step, workers_of
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
+from yanmo.train.health.watchdog import JOINING
 
 pytestmark = pytest.mark.process
 
@@ -30,13 +32,13 @@ def test_a_node_that_is_killed_ends_all_and_the_same_command_goes_on(nodes, stor
     run.running[1].kill()
     ended = run.ends()
     assert time.monotonic() - killed < 120
-    assert ended[0][0] == 75 and "node 1 of 2" in ended[0][1], ended
+    assert ended[0][0] == 75 and "lost its connection to another rank" in ended[0][1], ended
     assert not workers_of(store)
     run.start()
     wait_for_step(store, 20)
     os.kill(run.running[0].pid, signal.SIGKILL)
     code, said = run.ends()[1]
-    assert code == 75 and "node 0 at 127.0.0.1" in said and "is gone" in said, said
+    assert code == 75 and "the logs of the other nodes say more" in said, said
     assert not workers_of(store)
     run.start()
     ended = run.ends()
@@ -65,33 +67,56 @@ def _is(line: str, name: str) -> bool:
 
 
 def test_a_node_whose_node_0_died_after_the_commit_ends_well(nodes, store, trained_store):
-    run = nodes(4, ranks=1)  # two of them never come, so that node 0 waits
+    run = nodes(4, ranks=1)  # two of them never come, so that the ranks wait
     run.start(0, 1)
-    assert run.says(1, "node 1 of 4, with node 0")
+    assert _waits_for_others(store, 1)
     shutil.copytree(trained_store / "cas/train", store / "cas/train", dirs_exist_ok=True)
     os.kill(run.running[0].pid, signal.SIGKILL)
     code, said = run.ends()[1]
-    assert code == 0 and "the model is committed, though node 0 did not say so" in said, said
+    assert code == 0 and "the model is committed" in said, said
+
+
+def _waits_for_others(store: Path, node: int, seconds: float = 120) -> bool:
+    """Whether a rank of the node comes to wait for those of other nodes."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for path in store.glob(f"runs/train/*/nodes/{node}/heartbeats/doing-*"):
+            if path.read_text(encoding="utf-8").strip() == JOINING:
+                return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_node_whose_node_0_is_started_again_alone_joins_the_new_one(nodes, store):
+    """As pods of an Indexed Job come back one by one: ranks of two starts never meet."""
+    run = nodes(4, ranks=1, steps=20)
+    run.start(0, 1)
+    assert _waits_for_others(store, 1)
+    os.kill(run.running[0].pid, signal.SIGKILL)
+    run.running[0].wait()
+    run.start(0)
+    run.start(2, 3)
+    ended = run.ends()
+    assert {number: code for number, (code, _) in ended.items()} == dict.fromkeys(range(4), 0), ended
 
 
 @needs_proc
-def test_a_node_that_stands_still_is_noticed_within_the_time_that_was_given(nodes, store):
-    run = nodes(2, ranks=1, steps=100_000, standstill_seconds=40)
+def test_a_rank_that_stands_still_ends_all_within_the_time_that_was_given(nodes, store):
+    run = nodes(2, ranks=1, steps=100_000, collective_seconds=40)
     ports = {number: a_port() for number in range(2)}
     for number, port in ports.items():
         run.start(number, metrics_port=port)
     wait_for_step(store, 3)
     for number, port in ports.items():
         _serves_its_own_ranks(port, number)
-    run.running[1].send_signal(signal.SIGSTOP)
+    (path,) = store.glob("runs/train/*/nodes/1/heartbeats/rank-*")
+    os.kill(int(path.read_text(encoding="utf-8")), signal.SIGSTOP)
     frozen = time.monotonic()
-    run.running[0].wait(timeout=600)
-    said = run.log(0)
-    assert run.running[0].returncode == 75, said
-    assert "node 1 of 2, at 127.0.0.1, has given no sign of life for 27 s" in said, said
+    ended = run.ends()
+    assert {number: code for number, (code, _) in ended.items()} == {0: 75, 1: 75}, ended
+    assert "rank 1 stands still and does not answer" in ended[1][1], ended[1][1]
+    assert "lost its connection" in ended[0][1] or "no progress" in ended[0][1], ended[0][1]
     assert 24 < time.monotonic() - frozen < 180
-    run.running[1].send_signal(signal.SIGCONT)
-    assert run.running[1].wait(timeout=600) == 75
     assert not workers_of(store)
 
 
@@ -145,14 +170,14 @@ def test_on_s3_nodes_share_no_disk_and_a_run_elsewhere_goes_on_to_the_same_digit
     assert model_of(bucket).content_digest == model_of(store).content_digest
 
 
-def test_other_options_on_a_node_are_refused_on_both_before_training(nodes, store):
-    run = nodes(2, ranks=1)
+def test_other_options_on_a_node_are_refused_before_training(nodes, store):
+    run = nodes(2, ranks=1, rendezvous_seconds=12)
     run.start(0)
     run.start(1, threads=2)
     ended = run.ends()
-    assert {number: code for number, (code, _) in ended.items()} == {0: 64, 1: 64}, ended
-    assert all("node 1 has --threads 2, and node 0 1" in said for _, said in ended.values())
-    assert not list(store.glob("runs/train/*/heartbeats"))
+    assert {number: code for number, (code, _) in ended.items()} == {0: 75, 1: 64}, ended
+    assert "node 1 has --threads 2, and node 0 1" in ended[1][1]
+    assert "of 2 nodes 1 did not come" in ended[0][1]
 
 
 def test_a_supervisor_that_torchrun_started_says_how_to_start_it(nodes, monkeypatch):
@@ -163,32 +188,40 @@ def test_a_supervisor_that_torchrun_started_says_how_to_start_it(nodes, monkeypa
     assert code == 64 and "started by torchrun: run `yanmo train` itself" in said, said
 
 
-def test_a_node_that_finds_nobody_says_for_what_and_how_long_it_waited(nodes):
+def test_a_node_that_finds_nobody_says_for_what_and_how_long_it_waited(nodes, store):
     run = nodes(2, ranks=1)
-    run.start(1, rendezvous_seconds=2)
-    code, said = run.ends()[1]
+    with socket.create_server(("127.0.0.1", run.port)):  # who answers there is not asked
+        run.start(1, rendezvous_seconds=2)
+        code, said = run.ends()[1]
     assert code == 75, said
-    assert f"node 0 did not answer at 127.0.0.1:{run.port} for 2 s" in said and "refused" in said
+    assert f"no node 0 trains file://{store}: train/" in said and "after 2 s" in said
 
 
-def test_a_node_that_is_to_end_while_it_waits_for_node_0_does_not_try_again(nodes):
-    run = nodes(2, ranks=1)
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_node_that_is_to_end_while_it_waits_does_not_try_again(nodes, store, begun):
+    run = nodes(4, ranks=1)
     run.start(1, wait_seconds=3600)
-    assert run.says(1, "waiting for node 0")
-    run.running[1].send_signal(signal.SIGTERM)
-    code, said = run.ends()[1]
-    assert code == 75 and "asked to stop by a signal" in said and "again in" not in said, said
+    if begun:
+        run.start(0)
+        assert _waits_for_others(store, 1)
+    else:
+        assert run.says(1, "node 1 of 4")
+        time.sleep(1)
+    for one in run.running.values():
+        one.send_signal(signal.SIGTERM)
+    for code, said in run.ends().values():
+        assert code == 75 and "asked to stop by a signal" in said and "again in" not in said, said
 
 
-def test_a_store_that_nodes_do_not_share_is_refused(nodes, store, store_template, tmp_path):
+def test_a_store_that_nodes_do_not_share_is_named(nodes, store, store_template, tmp_path):
     elsewhere = Path(shutil.copytree(store_template, tmp_path / "elsewhere"))
-    run = nodes(2, ranks=1)
+    run = nodes(2, ranks=1, rendezvous_seconds=12)
     run.start(0)
     run.store = elsewhere
     run.start(1)
     ended = run.ends()
-    assert {number: code for number, (code, _) in ended.items()} == {0: 78, 1: 78}, ended
-    assert all("--store has to be one folder that all nodes share" in said for _, said in ended.values())
+    assert {number: code for number, (code, _) in ended.items()} == {0: 75, 1: 75}, ended
+    assert "--store has to be one that all nodes share" in ended[1][1]
 
 
 def test_a_model_that_is_there_ends_every_node_at_once(nodes, trained_store, tmp_path):
@@ -198,13 +231,28 @@ def test_a_model_that_is_there_ends_every_node_at_once(nodes, trained_store, tmp
     assert {number: code for number, (code, _) in run.ends().items()} == {0: 0, 1: 0}
 
 
-def test_a_stranger_who_says_that_the_model_is_committed_is_not_believed(nodes, store):
-    """It says that the model is committed; the store, which is asked, has none."""
-    run = nodes(2, ranks=1, steps=20)
-    with socket.create_server(("127.0.0.1", run.port)) as stranger:
-        run.start(1)
-        connection, _ = stranger.accept()
-        with connection:
-            connection.sendall(b'{"kind": "outcome", "code": 0, "message": "", "is_pause": false}\n')
-            code, said = run.ends()[1]
-    assert code == 75 and "the store has none" in said, said
+@needs_proc
+def test_what_strangers_send_to_the_rendezvous_changes_nothing(nodes, store):
+    """30 MB of nonsense and connections that say nothing; before, they cost 728 MB or the training."""
+    run = nodes(2, ranks=1, steps=60)
+    run.start()
+    wait_for_step(store, 3)
+    (path,) = store.glob("runs/train/*/heartbeats/rank-00000")
+    rank = int(path.read_text(encoding="utf-8"))
+    before = _resident(rank)
+    silent = [socket.create_connection(("127.0.0.1", run.port)) for _ in range(50)]
+    for what in (b"[],[]," * 5_000_000, b'{"kind": "outcome", "code": 0}\n', bytes(range(256)) * 4):
+        with socket.create_connection(("127.0.0.1", run.port)) as stranger, contextlib.suppress(OSError):
+            stranger.sendall(what)
+    grown = _resident(rank) - before
+    ended = run.ends()
+    for one in silent:
+        one.close()
+    assert {number: code for number, (code, _) in ended.items()} == {0: 0, 1: 0}, ended
+    assert grown < 100 << 20
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory that a process has."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -93,7 +93,7 @@ def test_a_process_that_stands_still_is_seen_whatever_it_did_and_however_long_th
     result.start()
     limits = {"ranks": 1, "hang_seconds": 600.0, "silence_seconds": 4.0}
     with pytest.raises(
-        worker_group.Frozen, match=r"rank 0 stands still .* for 4 s \(by --standstill-seconds\)"
+        worker_group.Frozen, match=r"rank 0 stands still .* for 4 s \(by --collective-seconds\)"
     ):
         worker_group.watch(process, result, tmp_path, **limits, stopping=[], each_time=lambda: None)
     process.end()

@@ -1,0 +1,152 @@
+"""What node 0 of several tells the others: what to train now, with what, and how it ended.
+
+    <store>/runs/train/<key>/NODES.json
+
+Node 0 alone writes it, which holds the lease of the key; the others read it, and the lease: while that is
+held by the attempt that the record names, node 0 lives. So only who may write to the store can tell a node
+anything. What the ranks need of each other they exchange themselves (backends/process_group.py).
+
+Alternative not taken: messages between the supervisors. Whoever reached the port could end a training, or
+have a node believe that it was paused, and a silent connection is not yet a lost node (a protocol of 1,400
+lines that did all this noticed a node without power after 80 s; a collective's time limit does after 120).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from yanmo.common.errors import ERROR_OF, EnvironmentFault, ExitCode, UsageError, advice, exit_code
+from yanmo.common.made_by import made_by
+from yanmo.common.plain_json import json_value
+from yanmo.options.fields import by_kind, flag, spelled
+from yanmo.store.objects import ObjectStore, overwrite
+from yanmo.store.pause import Pause
+from yanmo.store.runs.in_use import lease_name, work_name
+from yanmo.store.runs.lease import is_live
+from yanmo.store.schema import parse
+from yanmo.train.config import STAGE, TrainConfig
+
+NODES, SCHEMA = "NODES.json", "yanmo.nodes/1"
+_MAX_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class End:
+    """How node 0 ended, where it made no model: by an error, or paused."""
+
+    code: int
+    message: str
+    is_pause: bool = False
+    """Whether it saved and ended because it was asked to, or its hours were over: there is no other try."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> End:
+        """Of a try that an error ended."""
+        if not isinstance(error, Exception):  # SIGTERM or Ctrl-C, while nothing could be saved
+            return cls(int(ExitCode.RETRY), "asked to stop")
+        return cls(int(exit_code(error)), advice(error))
+
+    @classmethod
+    def of_pause(cls, pause: Pause) -> End:
+        """Of a try that saved and ended."""
+        code = ExitCode.DONE if pause.is_planned else ExitCode.RETRY
+        return cls(int(code), f"paused at {pause.where}: {pause.why}", is_pause=True)
+
+    @property
+    def error(self) -> Exception:
+        """One that ends a stage with the same code."""
+        return ERROR_OF.get(self.code, RuntimeError)(f"node 0: {self.message}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What NODES.json says."""
+
+    attempt: str
+    """Of node 0's try; its lease has the same."""
+    code: Mapping[str, str]
+    """Versions by name. Inputs and semantic options are the same on all nodes, as they make the key."""
+    execution: Mapping[str, Any]
+    """Options of execution: with others, ranks would wait for each other in different collectives."""
+    window: int = 0
+    """Number of the time window, from 1: another start of the ranks."""
+    job: Mapping[str, Any] = field(default_factory=dict)
+    """Of this window; empty before the first."""
+    end: End | None = None
+    schema: str = SCHEMA
+
+    @classmethod
+    def of(cls, options: TrainConfig, attempt: str) -> Told:
+        """What a node with these options, on this machine, would say."""
+        versions = {name: text for name, text in made_by().items() if name != "processor"}
+        execution = json.loads(json.dumps(by_kind(options, "execution")))  # as it is read again
+        return cls(attempt=attempt, code=versions, execution=execution)
+
+    def refusal(self, node: int, here: Told) -> Exception | None:
+        """Why node `node`, which would say `here`, cannot train with node 0; None if it can."""
+        wrong = _difference(self.code, here.code)
+        if wrong:
+            name, first, other = wrong
+            return EnvironmentFault(
+                f"node {node} runs another version of {name}: {other or 'none'}, and node 0 "
+                f"{first or 'none'}; give all nodes the same image or installation"
+            )
+        wrong = _difference(self.execution, here.execution)
+        if wrong:
+            name, first, other = wrong
+            return UsageError(
+                f"node {node} has {flag(name)} {other}, and node 0 {first}: give all nodes the same command"
+            )
+        return None
+
+    def write(self, store: ObjectStore, key: str) -> None:
+        """Write the record, whatever was there.
+
+        Raises:
+            StorageError: not now.
+        """
+        text = json.dumps(dataclasses.asdict(self), ensure_ascii=False, indent=1)
+        overwrite(store, record_name(key), text.encode())
+
+
+def record_name(key: str) -> str:
+    """Where the record of a key lies."""
+    return f"{work_name(STAGE.name, key)}/{NODES}"
+
+
+def read_told(store: ObjectStore, key: str) -> Told | None:
+    """What node 0 has said last; None where there is nothing, or nothing that can be read."""
+    try:
+        values = parse(store.read(record_name(key))[0], SCHEMA, _MAX_BYTES)
+        end = values["end"]
+        return Told(**{**values, "end": End(**end) if end else None})
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def is_at_work(store: ObjectStore, key: str, attempt: str) -> bool:
+    """Whether a living run may hold the lease of the key for this attempt."""
+    name = lease_name(STAGE.name, key)
+    info = store.stat(name)
+    try:
+        data = store.read(name)[0]
+        holder = json_value(data)["attempt"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return False
+    return info is not None and holder == attempt and is_live(data, store.clock() - info.modified)
+
+
+def _difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """The first name whose values differ, and both."""
+    for name in sorted({*first, *other}):
+        if first.get(name) != other.get(name):
+            return name, _shown(first.get(name)), _shown(other.get(name))
+    return None
+
+
+def _shown(value: Any) -> str:
+    return "" if value is None else spelled(value)[:100]
