@@ -56,7 +56,9 @@ def _driver() -> Iterator[Measure]:
     took = 1000 * (time.monotonic() - began)
     values = {name: value for name, value, labels in found if not labels}
     said = ", ".join(f"{name} {value:.6g}" for name, value in values.items() if value is not None)
-    yield holds(f"NVML {nvml.driver()}", bool(gpus[0].uuid), f"one reading took {took:.0f} ms: {said}")
+    yield holds(
+        f"NVML {nvml.driver()}", bool(gpus[0].ask("GetUUID")), f"one reading took {took:.0f} ms: {said}"
+    )
     absent = sorted({name for name, value, _ in found if value is None})
     yield holds("NVML, not supported by this card", True, ", ".join(absent) or "nothing")
     total = torch.cuda.mem_get_info()[1]

@@ -29,7 +29,7 @@ MODEL = {
 }
 _WHEELS = (
     *("deepspeed", "hjson", "pydantic", "pydantic_core", "annotated_types", "typing_inspection"),
-    *("minio", "argon2_cffi", "argon2_cffi_bindings", "cffi", "pycparser", "pycryptodome"),
+    *("minio", "argon2_cffi", "argon2_cffi_bindings", "cffi", "pycparser", "pycryptodome", "nvidia_ml_py"),
 )
 """Beside torch, numpy, numba, pyarrow, tokenizers, safetensors and pyyaml, which the machine has."""
 _PYTHON = "3.12"

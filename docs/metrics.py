@@ -74,9 +74,6 @@ Pushed are the facts of a run that has ended, marked "pushed" in the tables; nev
   `honor_labels: true`.
 - A run that finds its output in the store pushes what the output says of itself (documents, bits)
   from its record, and no cost.
-- `--pushgateway-delete start` deletes them when the next run of the stage begins, `success` at once
-  where it ends well, so that only failures stay. `never`, the default: they stay until the next
-  run.
 - The rules of `manifests/` do not read what is pushed: no alert fires for a run of yesterday. To be
   told of a run that failed: `yanmo_stage_exit_code{stage!=""} > 0`; of one that did not come:
   `time() - yanmo_stage_last_success_timestamp_seconds{stage!=""} > 26 * 3600`.
@@ -84,10 +81,10 @@ Pushed are the facts of a run that has ended, marked "pushed" in the tables; nev
   they are refused. Neither is logged, nor is the address in a warning.
 - A Pushgateway that is away, refuses or hangs is one warning in the log and at most 5 s at the end
   of the stage (2 s where it was told to end); the exit code stays what it is.
-- In pods: the variables `YANMO_PUSHGATEWAY_URL` and `YANMO_PUSHGATEWAY_DELETE`, for Jobs in the
-  ConfigMap `yanmo-settings` (component [pushgateway](../manifests/README.md#pushgateway), which
-  also opens the way), or in the Secret `yanmo-store`, which tasks in KFP read too:
-  `pushgateway_url`, `pushgateway_username`, `pushgateway_password`.
+- In pods: the variable `YANMO_PUSHGATEWAY_URL`, for Jobs in the ConfigMap `yanmo-settings`
+  (component [pushgateway](../manifests/README.md#pushgateway), which also opens the way), or in the
+  Secret `yanmo-store`, which tasks in KFP read too: `pushgateway_url`, `pushgateway_username`,
+  `pushgateway_password`.
 
 This page is written by `python docs/metrics.py` from what the code declares.""",
     "zh": """# 指标
@@ -139,8 +136,6 @@ This page is written by `python docs/metrics.py` from what the code declares."""
 - 它们位于 `job="yanmo"`、`stage` 和 `channel` 之下：阶段的每次运行取代上一次的，所以不会每次运行多
   一个序列。Prometheus 抓取 Pushgateway 时用 `honor_labels: true`。
 - 在存储中找到输出的运行，按记录推送输出自身的数字（文档数、比特数），不含花费。
-- `--pushgateway-delete start` 在该阶段下一次运行开始时删除它们；`success` 在正常结束时立即删除，于
-  是只留下失败。默认 `never`：保留到下一次运行。
 - `manifests/` 的规则不读推送的数字：不会为昨天的运行触发告警。想知道失败的运行：
   `yanmo_stage_exit_code{stage!=""} > 0`；没有到来的运行：
   `time() - yanmo_stage_last_success_timestamp_seconds{stage!=""} > 26 * 3600`。
@@ -148,10 +143,9 @@ This page is written by `python docs/metrics.py` from what the code declares."""
   都不进日志，警告里也没有地址。
 - Pushgateway 不在、拒绝或挂起时，日志中只有一条警告，阶段结束时至多多用 5 秒（被要求结束时 2 秒）；
   退出码不变。
-- 在 Pod 里：变量 `YANMO_PUSHGATEWAY_URL` 和 `YANMO_PUSHGATEWAY_DELETE`；Job 写在 ConfigMap
-  `yanmo-settings` 里（部件 [pushgateway](../manifests/README.zh.md#pushgateway) 同时放行），或写在
-  KFP 的任务也会读的 Secret `yanmo-store` 里：`pushgateway_url`、`pushgateway_username`、
-  `pushgateway_password`。
+- 在 Pod 里：变量 `YANMO_PUSHGATEWAY_URL`；Job 写在 ConfigMap `yanmo-settings` 里（部件
+  [pushgateway](../manifests/README.zh.md#pushgateway) 同时放行），或写在 KFP 的任务也会读的 Secret
+  `yanmo-store` 里：`pushgateway_url`、`pushgateway_username`、`pushgateway_password`。
 
 本页由 `python docs/metrics.py` 按代码中的声明写成。""",
 }

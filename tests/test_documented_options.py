@@ -27,7 +27,6 @@ from yanmo_pipelines.compile import CompileOptions
 from yanmo_pipelines.launch_options import LaunchOptions
 from yanmo_pipelines.run import PipelineRunOptions
 from yanmo_pipelines.stages import LANGUAGE_MODEL
-from yanmo_pipelines.sweep.options import SweepOptions
 
 
 def flags_of(cls: type) -> set[str]:
@@ -50,7 +49,6 @@ def known() -> dict[str, set[str]]:
         "generate": GenerateOptions,
         "export": ExportOptions,
         "run": PipelineRunOptions,
-        "sweep": SweepOptions,
         "compile": CompileOptions,
         "submit": SubmitOptions,
         "rerun": RerunOptions,

@@ -32,10 +32,6 @@ COMMANDS = {
         "yanmo.tools.watch",
         "follow a training in the terminal: progress, curve, speed, faults",
     ),
-    "sweep": (
-        "yanmo_pipelines.sweep",
-        "train with several settings and seeds; which one is best, and how sure",
-    ),
     "submit": (
         "yanmo_pipelines.cluster.submit",
         "run a pipeline in a cluster's KFP, and follow it to its verdict",
@@ -91,7 +87,7 @@ def main() -> None:
         print(
             f"yanmo {name}: the Python package {error.name!r} is not installed; `pip install` Yanmo with its "
             "extra: data for curate, balance, tokenize, tokenizer and cache; train for train, evaluate, "
-            "promote, generate, export, model and tokenizer compare; pipeline for run, sweep and compile; "
+            "promote, generate, export, model and tokenizer compare; pipeline for run and compile; "
             "cluster for submit, launch, schedule, rerun, status and doctor",
             file=sys.stderr,
         )

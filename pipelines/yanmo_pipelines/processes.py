@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from yanmo.common.answers import stdout_for_children
 from yanmo.common.parent import end_with_parent
@@ -60,18 +60,10 @@ class Processes:
         if self._stopped_by:
             raise Stopped(self._stopped_by)
 
-    def run(
-        self,
-        command: Sequence[str],
-        environment: Mapping[str, str] | None = None,
-        stderr: IO[bytes] | None = None,
-    ) -> Ended:
+    def run(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Ended:
         """Run `command` to its end, in a process group of its own, with our stdout, and leave none of it.
 
         Ctrl-C in a terminal then reaches only us, and a stage hears of it once, as SIGTERM.
-
-        Args:
-            stderr: where its log goes; by default to our stderr.
 
         Raises:
             Stopped: a signal came, before or meanwhile.
@@ -83,7 +75,6 @@ class Processes:
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=stdout_for_children(),
-            stderr=stderr,
             start_new_session=True,
             preexec_fn=end_with_us if sys.platform == "linux" else None,
         )

@@ -1,23 +1,46 @@
 """A driver that answers as NVML's reference says. Synthetic: no card was asked.
 
-Names, structures, units and codes are those of the NVML API Reference and of nvml.h (3: not supported, 10:
-timeout, 15: lost); the figures are invented, of the size of an H100's.
+Names, units and codes are those of the NVML API Reference and of nvml.h (3: not supported, 4: no permission,
+10: timeout, 15: lost); the figures are invented, of the size of an H100's. Structures are those of NVIDIA's
+bindings, which `bindings_of` gives with this driver below them.
 A test may change `unsupported` and `lost`.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import threading
+from types import ModuleType
 from typing import Any
 
-NOT_SUPPORTED, TIMEOUT, LOST, UNINITIALIZED = 3, 10, 15, 1
+NOT_SUPPORTED, NO_PERMISSION, TIMEOUT, LOST, UNINITIALIZED = 3, 4, 10, 15, 1
 UUIDS = ("GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-000000000000")
 NUMBERS = {
     "nvmlDeviceGetPowerUsage": 312_500,  # mW
     "nvmlDeviceGetEnforcedPowerLimit": 700_000,
     "nvmlDeviceGetTotalEnergyConsumption": 5_000_000,  # mJ
 }
+
+
+def bindings_of(driver: Driver) -> ModuleType:
+    """A copy of `pynvml` of its own, which loads no library."""
+    spec = importlib.util.find_spec("pynvml")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.nvmlLib = driver
+    return module
+
+
+def number_of(handle: Any) -> int:
+    """A handle's number, from 1."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
+
+
+def _point(answer: Any, number: int) -> None:
+    """Make a pointer that is handed in by reference a handle of that number."""
+    ctypes.c_void_p.from_buffer(answer._obj).value = number
 
 
 class Driver:
@@ -29,27 +52,37 @@ class Driver:
         self.is_gone = threading.Event()
         self.unsupported: set[str] = set()
         self.lost: set[int] = set()
-        """Handles of cards that fell off the bus."""
+        """Numbers of cards that fell off the bus."""
         self.calls: list[str] = []
+        self.limits = dict.fromkeys(range(1, cards + 1), 700_000)
+        """Milliwatts of each card."""
+        self.may_set_limits = True
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("nvml"):
             raise AttributeError(name)
 
-        def call(*arguments: Any) -> int:
+        def call(*arguments: Any) -> Any:
             self.calls.append(name)
             self.hangs.wait()
             if name in self.unsupported:
                 return NOT_SUPPORTED
-            if getattr(arguments[0] if arguments else None, "value", None) in self.lost:
+            of_card = name.startswith("nvmlDevice") and "Handle" not in name and "Count" not in name
+            if of_card and number_of(arguments[0]) in self.lost:
                 return LOST
-            return int(getattr(self, f"_{name}", self._number)(name, *arguments))
+            return getattr(self, f"_{name}", self._number)(name, *arguments)
 
         return call
 
     def _number(self, name: str, handle: Any, answer: Any) -> int:
-        answer._obj.value = NUMBERS[name] * handle.value
+        answer._obj.value = NUMBERS[name] * number_of(handle)
         return 0
+
+    def _nvmlInitWithFlags(self, name: str, flags: Any) -> int:
+        return 0
+
+    def _nvmlErrorString(self, name: str, code: Any) -> bytes:
+        return b"Insufficient Permissions" if code == NO_PERMISSION else b"an error"
 
     def _nvmlDeviceGetCount_v2(self, name: str, answer: Any) -> int:
         answer._obj.value = self.cards
@@ -58,14 +91,14 @@ class Driver:
     def _nvmlDeviceGetHandleByIndex_v2(self, name: str, index: Any, answer: Any) -> int:
         if index.value >= self.cards:
             return 6  # NVML_ERROR_NOT_FOUND
-        answer._obj.value = index.value + 1
+        _point(answer, index.value + 1)
         return 0
 
     def _nvmlDeviceGetHandleByUUID(self, name: str, uuid: Any, answer: Any) -> int:
         text = uuid.value.decode()
         if text not in UUIDS:
             return 6
-        answer._obj.value = UUIDS.index(text) + 1
+        _point(answer, UUIDS.index(text) + 1)
         return 0
 
     def _nvmlDeviceGetName(self, name: str, handle: Any, text: Any, length: Any) -> int:
@@ -73,7 +106,7 @@ class Driver:
         return 0
 
     def _nvmlDeviceGetUUID(self, name: str, handle: Any, text: Any, length: Any) -> int:
-        text.value = UUIDS[handle.value - 1].encode()
+        text.value = UUIDS[number_of(handle) - 1].encode()
         return 0
 
     def _nvmlSystemGetDriverVersion(self, name: str, text: Any, length: Any) -> int:
@@ -106,17 +139,27 @@ class Driver:
         return 0
 
     def _nvmlDeviceGetFieldValues(self, name: str, handle: Any, count: Any, answer: Any) -> int:
-        field = answer._obj
-        assert count.value == 1 and field.scope == 0xFFFFFFFF
-        field.result, field.value = 0, {138: 3, 139: 5}[field.field]  # KiB of data
+        (field,) = answer._obj
+        assert count.value == 1 and field.scopeId == 0xFFFFFFFF
+        field.nvmlReturn, field.value.ullVal = 0, {138: 3, 139: 5}[field.fieldId]  # KiB of data
+        return 0
+
+    def _nvmlDeviceGetPowerManagementLimit(self, name: str, handle: Any, answer: Any) -> int:
+        answer._obj.value = self.limits[number_of(handle)]
+        return 0
+
+    def _nvmlDeviceSetPowerManagementLimit(self, name: str, handle: Any, limit: Any) -> int:
+        if not self.may_set_limits:
+            return NO_PERMISSION
+        self.limits[number_of(handle)] = limit.value
         return 0
 
     def _nvmlEventSetCreate(self, name: str, answer: Any) -> int:
-        answer._obj.value = 99
+        _point(answer, 99)
         return 0
 
     def _nvmlDeviceRegisterEvents(self, name: str, handle: Any, kinds: Any, events: Any) -> int:
-        assert kinds.value == 0x8 and events.value == 99, "nvmlEventTypeXidCriticalError"
+        assert kinds.value == 0x8 and number_of(events) == 99, "nvmlEventTypeXidCriticalError"
         return 0
 
     def _nvmlEventSetWait_v2(self, name: str, events: Any, answer: Any, milliseconds: Any) -> int:
@@ -125,8 +168,7 @@ class Driver:
         if not self.xids:
             return TIMEOUT
         place, number = self.xids.pop(0)
-        answer._obj.device, answer._obj.kind, answer._obj.data = place + 1, 0x8, number
+        event = answer._obj
+        event.device = ctypes.cast(ctypes.c_void_p(place + 1), type(event.device))
+        event.eventType, event.eventData = 0x8, number
         return 0
-
-
-assert ctypes.sizeof(ctypes.c_ulonglong) == 8

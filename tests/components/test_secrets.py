@@ -270,10 +270,10 @@ def test_a_pushgateway_that_leads_elsewhere_takes_no_password_there(
     other = server()
     first = server(f"http://127.0.0.1:{other.server_port}")
     store = FileStore(tmp_path / "store")
-    for delete in ("never", "start"):
-        argv = [f"--store={store.root}", "--metrics-port=-1", f"--pushgateway-delete={delete}"]
-        argv += [f"--pushgateway=http://127.0.0.1:{first.server_port}", "--force"]
-        assert main(toy_stage.STAGE, toy_stage.STEPS, argv) == 0
+    for end, code in (("done", 0), ("data", 65)):  # a PUT, a POST
+        argv = [f"--store={store.root}", "--metrics-port=-1", f"--end={end}", "--force"]
+        argv += [f"--pushgateway=http://127.0.0.1:{first.server_port}"]
+        assert main(toy_stage.STAGE, toy_stage.STEPS, argv) == code
     assert first.asked and all(login.startswith("Basic ") for _, login in first.asked)
     assert other.asked == []
     assert "it answered 302" in capfd.readouterr().err

@@ -149,13 +149,6 @@ COMMANDS = {
             ready=second_champion,
         ),
         _tool("run", "yanmo_pipelines.run:PipelineRunOptions"),
-        _tool(
-            "sweep",
-            "yanmo_pipelines.sweep.command:SweepOptions",
-            _CHANNEL,
-            "--grid=train.layers=1,2",
-            "--dry-run=true",
-        ),
         _cluster("submit", "submit:SubmitOptions"),
         _cluster("rerun", "rerun:RerunOptions", "train"),
         _cluster("status", "status.command:StatusOptions", "--store=@store", says_on_stdout=True),

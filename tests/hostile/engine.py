@@ -21,7 +21,7 @@ _NOT_OURS = ("AWS_", "YANMO_", "PYTHONPATH", "KUBE", "KFP_", "KF_")
 """Beginnings of variables that a command does not get: a store, a cluster that somebody uses."""
 _KINDS = {
     **dict.fromkeys(("train", "evaluate", "tokenizer", "model"), "torch"),
-    **dict.fromkeys(("submit", "rerun", "status", "doctor", "sweep", "compile"), "cluster"),
+    **dict.fromkeys(("submit", "rerun", "status", "doctor", "compile"), "cluster"),
 }
 """First word of a command -> which process forks it, where it is not that of data."""
 

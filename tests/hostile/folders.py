@@ -120,7 +120,7 @@ def cases(seed: int, ground: Ground, whole: bool = False) -> Iterator[Case]:
     """Every command in every place in every state."""
     cannot = may_mount()
     for command in COMMANDS.values():
-        if command.name in ("run", "sweep", "tokenizer-compare"):
+        if command.name in ("run", "tokenizer-compare"):
             continue
         argv = command.line(*([OTHER_KEY[command.name]] if command.is_stage else []))
         argv = tuple(

@@ -34,7 +34,7 @@ OTHER_KEY = {
     "promote": "--seed=1",
 }
 """Stage -> an option with which it has something to make."""
-_LEFT_OUT = ("run", "compile", "tokenizer-import", "model-import", "sweep", "submit", "rerun", "doctor")
+_LEFT_OUT = ("run", "compile", "tokenizer-import", "model-import", "submit", "rerun", "doctor")
 """Commands that read no more of a store than others do."""
 _MANY, _OF_A_SORT = 12, 2
 _CONTENT = ("empty", "an error page", "half", "a bit", "zeros after it")

@@ -34,7 +34,7 @@ SEED = int(
     or (CI_SEED if os.environ.get("CI") else random.SystemRandom().randrange(10**6))
 )
 AGAIN = f"YANMO_HOSTILE_SEED={SEED} draws this again"
-WITH_TORCH = ("train", "evaluate", "tokenizer", "model", "run", "sweep")
+WITH_TORCH = ("train", "evaluate", "tokenizer", "model", "run")
 READERS = ("balance", "resolve", "store-show", "store-ls", "cache-show", "promote-history")
 
 

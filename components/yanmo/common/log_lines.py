@@ -7,7 +7,7 @@
 Only plain lines may be followed by others that belong to them, a traceback's; in the other forms it is one
 more value, `exception`. What a line says in numbers is given as `extra={"figures": {...}}` beside its text.
 
-Whoever reads a stage's log (`submit`, `status`, sweeps, the supervisor of a training) reads it here, so that
+Whoever reads a stage's log (`submit`, `status`, the supervisor of a training) reads it here, so that
 a form of lines is known to all of them or to none.
 """
 

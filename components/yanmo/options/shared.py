@@ -180,15 +180,6 @@ class RunOptions(LogOptions, group="run"):
         variable="YANMO_PUSHGATEWAY_URL",
         metavar="URL",
     )
-    pushgateway_delete: str = opt(
-        "never",
-        "when the stage's figures are deleted from the Pushgateway: never, as those of the next run replace "
-        "them; start: when the next run begins; success: at once where it ends well, so that failures alone "
-        "stay",
-        kind="environment",
-        choices=("never", "start", "success"),
-        variable="YANMO_PUSHGATEWAY_DELETE",
-    )
 
     def contradictions(self) -> list[str]:
         return list(address_problems("--pushgateway", self.pushgateway))

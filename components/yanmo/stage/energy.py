@@ -97,6 +97,6 @@ def _gpus(open_nvml: Callable[[], Nvml | None]) -> list[Gpu]:
 
 def _gpu_joules(gpus: list[Gpu]) -> float | None:
     """Sum of the GPUs' counters; None where one has none."""
-    found = [gpu.joules() for gpu in gpus]
+    found = [gpu.number("GetTotalEnergyConsumption", unit=1e-3) for gpu in gpus]
     known = [joules for joules in found if joules is not None]
     return sum(known) if gpus and len(known) == len(found) else None

@@ -13,13 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.gpu_metrics import DIRECTIONS, GPU_METRICS
+from yanmo.stage.gpu_metrics import DIRECTIONS, GPU_METRICS, THROTTLES
 from yanmo.stage.measured import Figure
 from yanmo.stage.nvml import Gpu, Nvml
 from yanmo.stage.sampling import Sampler
 
 log = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
+_NVLINK, _ALL_LINKS = {"sent": 138, "received": 139}, 0xFFFFFFFF
+"""Fields of NVML for KiB of data, without the protocol's own."""
 _MEASURED = {metric.name for metric in GPU_METRICS} - {"xid_errors"}
 
 
@@ -48,7 +50,10 @@ class GpuMetrics:
             return
         driver = nvml.driver()
         # Read once: a card that is lost no longer says who it is.
-        self._gpus = [(gpu, {"uuid": gpu.uuid, "name": gpu.name, "driver": driver}) for gpu in gpus]
+        self._gpus = [
+            (gpu, {"uuid": gpu.ask("GetUUID") or "", "name": gpu.ask("GetName") or "", "driver": driver})
+            for gpu in gpus
+        ]
         self.telemetry.source(self._show, lasts=True)
         for seen in nvml.xids(gpus, _LOOK_SECONDS):
             if seen:
@@ -71,19 +76,35 @@ class GpuMetrics:
 
 
 def figures_of(gpu: Gpu) -> list[tuple[str, float | None, dict[str, str]]]:
-    """Metric, value and labels besides the GPU's own, of one card; None for what it does not support."""
-    used, total = gpu.memory() or (None, None)
-    throttled = gpu.throttled() or {}
+    """Metric, value and labels besides the GPU's own, of one card; None for what it does not support.
+
+    PCIe is counted over 20 ms, which each direction takes; KB of the API are taken for 1,000 bytes.
+    """
+    memory, rates = gpu.ask("GetMemoryInfo"), gpu.ask("GetUtilizationRates")
+    throttled = gpu.ask("GetCurrentClocksThrottleReasons")
+    reasons = [] if throttled is None else list(enumerate(THROTTLES))
     return [
-        ("utilization_ratio", gpu.utilization(), {}),
-        ("memory_used_bytes", used, {}),
-        ("memory_bytes", total, {}),
-        ("power_watts", gpu.watts(), {}),
-        ("power_limit_watts", gpu.watts_limit(), {}),
-        ("energy_joules", gpu.joules(), {}),
-        ("temperature_celsius", gpu.celsius(), {}),
-        *(("clock_hertz", gpu.hertz(clock), {"clock": clock}) for clock in ("sm", "memory")),
-        *(("throttled", value, {"reason": reason}) for reason, value in throttled.items()),
-        *(("pcie_bytes_per_second", gpu.pcie_bytes_per_second(d), {"direction": d}) for d in DIRECTIONS),
-        *(("nvlink_bytes", gpu.nvlink_bytes(d), {"direction": d}) for d in DIRECTIONS),
+        ("utilization_ratio", rates and rates.gpu / 100, {}),
+        ("memory_used_bytes", memory and memory.used, {}),
+        ("memory_bytes", memory and memory.total, {}),
+        ("power_watts", gpu.number("GetPowerUsage", unit=1e-3), {}),
+        ("power_limit_watts", gpu.number("GetEnforcedPowerLimit", unit=1e-3), {}),
+        ("energy_joules", gpu.number("GetTotalEnergyConsumption", unit=1e-3), {}),
+        ("temperature_celsius", gpu.ask("GetTemperature", 0), {}),
+        *(
+            ("clock_hertz", gpu.number("GetClockInfo", number, unit=1e6), {"clock": clock})
+            for number, clock in ((1, "sm"), (2, "memory"))
+        ),
+        *(("throttled", throttled >> bit & 1, {"reason": reason}) for bit, reason in reasons),
+        *(
+            ("pcie_bytes_per_second", gpu.number("GetPcieThroughput", way, unit=1e3), {"direction": name})
+            for way, name in enumerate(DIRECTIONS)
+        ),
+        *(("nvlink_bytes", _nvlink_bytes(gpu, _NVLINK[name]), {"direction": name}) for name in DIRECTIONS),
     ]
+
+
+def _nvlink_bytes(gpu: Gpu, field: int) -> int | None:
+    """Data over all links since the driver was loaded."""
+    (value,) = gpu.ask("GetFieldValues", [(field, _ALL_LINKS)]) or (None,)
+    return None if value is None or value.nvmlReturn else value.value.ullVal * 1024

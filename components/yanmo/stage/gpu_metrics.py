@@ -12,7 +12,7 @@ THROTTLES = (
     *("gpu_idle", "application_clocks", "software_power_cap", "hardware_slowdown", "sync_boost"),
     *("software_thermal", "hardware_thermal", "power_brake", "display_clocks"),
 )
-"""Why a GPU's clocks are held back: as in nvml.py."""
+"""Why a GPU's clocks are held back: the bits of nvmlClocksEventReasons in their order."""
 GPU = Label(name="gpu", about="GPU of this pod, from 0", zh="本 Pod 的 GPU 编号，从 0 开始")
 _DIRECTION = Label(name="direction", values=DIRECTIONS)
 _THROTTLE = Label(name="reason", values=THROTTLES)

@@ -7,8 +7,8 @@ what a pod does now) stays with /metrics: a Pushgateway repeats the last value f
     ended well, its output handed over   PUT: these figures, and none of an earlier run
     paused, failed, nothing to do        POST: exit code and time of the end; the last success stays readable
 
-A Pushgateway that is away, refuses or hangs costs a warning and a few seconds, never the stage: requests are
-made in threads that nobody waits for any longer.
+A Pushgateway that is away, refuses or hangs costs a warning and a few seconds, never the stage: the request
+is made in a thread that nobody waits for any longer.
 """
 
 from __future__ import annotations
@@ -19,19 +19,15 @@ import functools
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
+from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from prometheus_client.core import Metric as Family
-from prometheus_client.exposition import (
-    delete_from_gateway,
-    push_to_gateway,
-    pushadd_to_gateway,
-)
+from prometheus_client.exposition import push_to_gateway, pushadd_to_gateway
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector, CollectorRegistry
 
@@ -57,18 +53,30 @@ def pushed(telemetry: Telemetry, options: StageOptions) -> Iterator[None]:
     if gateway is None:
         yield
         return
-    gateway.begin()
     try:
         yield
     except BaseException as error:
         telemetry.ended_by(error)
-        gateway.end(telemetry)
         raise
-    gateway.end(telemetry)
+    finally:
+        problems: SimpleQueue[str] = SimpleQueue()
+        push = threading.Thread(
+            target=lambda: problems.put(_problem(telemetry, gateway)), daemon=True, name="pushgateway"
+        )
+        push.start()
+        try:
+            problem = problems.get(timeout=_ENDING_SECONDS if waiting.is_ending() else _SECONDS)
+        except Empty:
+            problem = "no answer in time"
+        if problem:
+            log.warning("Pushgateway: the final figures of this run are not there: %s", problem)
 
 
-def _gateway_of(stage: str, options: StageOptions) -> Pushgateway | None:
-    """What the options say; None for no Pushgateway, and for all ranks and nodes but the first."""
+def _gateway_of(stage: str, options: StageOptions) -> dict[str, Any] | None:
+    """How prometheus_client is called, as the options say.
+
+    None for no Pushgateway, and for all ranks and nodes but the first.
+    """
     by_rank = any(os.environ.get(name, "0") not in ("", "0") for name in ("RANK", "LOCAL_RANK"))
     if by_rank or options.is_helper():
         return None
@@ -83,58 +91,34 @@ def _gateway_of(stage: str, options: StageOptions) -> Pushgateway | None:
         log.warning("Pushgateway: %s", problem)
     if problem or not address:
         return None
-    return Pushgateway(address, stage, options.channel, options.pushgateway_delete, user, password)
+    return {
+        "gateway": address,
+        "job": JOB,
+        "grouping_key": {"stage": stage, "channel": options.channel},
+        "timeout": _SECONDS,
+        "handler": functools.partial(_asked, user=user, password=password),
+    }
 
 
-class Pushgateway:
-    """The figures of one stage of a channel at one Pushgateway."""
-
-    def __init__(
-        self, address: str, stage: str, channel: str, delete: str, user: str = "", password: str = ""
-    ) -> None:
-        """Args:
-        address: http(s)://host[:port], and a path where it lies below one.
-        delete: `never`, `start` or `success`, as --pushgateway-delete.
-        """
-        self._delete = delete
-        self._begun: _Request | None = None
-        self._call: dict[str, Any] = {
-            "gateway": address,
-            "job": JOB,
-            "grouping_key": {"stage": stage, "channel": channel},
-            "timeout": _SECONDS,
-            "handler": functools.partial(_asked, user=user, password=password),
-        }
-
-    def begin(self) -> None:
-        """Delete what the run before left there, if that is wanted; does not wait for it."""
-        if self._delete == "start":
-            self._begun = _Request(functools.partial(delete_from_gateway, **self._call))
-
-    def end(self, telemetry: Telemetry) -> None:
-        """Hand the figures over, or delete them; warns where that cannot be done in time."""
-        until = time.monotonic() + (_ENDING_SECONDS if waiting.is_ending() else _SECONDS)
-        if self._begun:  # it must not come after what is pushed now
-            problem = self._begun.problem(until)
-            if problem is not None:
-                self._warn("the figures of the run before were not deleted", problem)
-                return
-        is_good = telemetry.value("last_success_timestamp_seconds", room="stage") is not None
-        if is_good and self._delete == "success":
-            problem = _Request(functools.partial(delete_from_gateway, **self._call)).problem(until)
-        else:
-            push = push_to_gateway if is_good else pushadd_to_gateway
-            problem = _Request(functools.partial(self._push, push, telemetry, is_good)).problem(until)
-        if problem is not None:
-            self._warn("the final figures of this run are not there", problem)
-
-    def _push(self, push: Callable[..., None], telemetry: Telemetry, is_good: bool) -> None:
+def _problem(telemetry: Telemetry, gateway: dict[str, Any]) -> str:
+    """Hand the figures over; why that failed, "" where it did not."""
+    is_good = telemetry.value("last_success_timestamp_seconds", room="stage") is not None
+    push = push_to_gateway if is_good else pushadd_to_gateway
+    try:
         registry = CollectorRegistry()
         registry.register(_Figures(final_figures(telemetry) if is_good else ending_of(telemetry)))
-        push(registry=registry, **self._call)
-
-    def _warn(self, what: str, why: str) -> None:
-        log.warning("Pushgateway: %s: %s", what, why)
+        push(registry=registry, **gateway)
+    except HTTPError as error:
+        said = ""
+        with contextlib.suppress(OSError, HTTPException):
+            said = error.read(_MOST_OF_ANSWER * 4).decode("utf-8", "replace")
+        said = " ".join("".join(c for c in said if c.isprintable() or c == " ").split())
+        return f"it answered {error.code} {said[:_MOST_OF_ANSWER]}".rstrip()
+    except URLError as error:
+        return in_words(error.reason) if isinstance(error.reason, Exception) else str(error.reason)
+    except Exception as error:  # no figure is worth a stage; it may answer anything
+        return in_words(error)
+    return ""
 
 
 def ending_of(telemetry: Telemetry) -> list[Family]:
@@ -184,35 +168,6 @@ def _asked(
             pass
 
     return ask
-
-
-class _Request:
-    """A request in a thread of its own, from now on."""
-
-    def __init__(self, ask: Callable[[], None]) -> None:
-        self._ask, self._problem = ask, ""
-        self._thread = threading.Thread(target=self._run, daemon=True, name="pushgateway")
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._ask()
-        except HTTPError as error:
-            with contextlib.suppress(OSError, HTTPException):
-                said = error.read(_MOST_OF_ANSWER * 4).decode("utf-8", "replace")
-                self._problem = " ".join("".join(c for c in said if c.isprintable() or c == " ").split())
-            self._problem = f"it answered {error.code} {self._problem[:_MOST_OF_ANSWER]}".rstrip()
-        except URLError as error:
-            self._problem = (
-                in_words(error.reason) if isinstance(error.reason, Exception) else str(error.reason)
-            )
-        except Exception as error:  # no figure is worth a stage; it may answer anything
-            self._problem = in_words(error)
-
-    def problem(self, until: float) -> str | None:
-        """Why it failed; None where it is done. Waits for it, up to that time of the monotonic clock."""
-        self._thread.join(max(0.0, until - time.monotonic()))
-        return "no answer in time" if self._thread.is_alive() else self._problem or None
 
 
 class _Figures(Collector):

@@ -1,7 +1,7 @@
 """A stage says how it stands, for the pages of its channel's nights (yanmo.nights): at its begin and its end.
 
 Only a run of a pipeline is a night, that is one with an id which moves its channel's pointers: not a stage
-that is run by hand, a sweep, a dry run, or one of several ranks that is not the first.
+that is run by hand, a dry run, or one of several ranks that is not the first.
 """
 
 from __future__ import annotations

@@ -214,9 +214,9 @@ def test_help_shows_what_is_set_often_and_the_names_of_the_groups(capsys: pytest
         "--store TEXT",
         "toy (6)",
         "store (9)",
-        "run (13)",
+        "run (12)",
         "--help GROUP",
-        "of 28)",
+        "of 27)",
     ):
         assert name in text
     assert "--rate" not in text and "--run-id" not in text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 import toy_stage
 from servers.pushgateway import PASSWORD, USER, Pushgateway, absent, pushgateway
-from toy_outputs import wait_until
 
 from yanmo.store.file_store import FileStore
 
@@ -108,33 +106,6 @@ def test_a_run_that_finds_its_output_shows_what_the_output_holds(toy: Run, gatew
     assert gateway.value("yanmo_toy_documents_total") == 1
     assert gateway.value("yanmo_stage_outputs_total", part="toy", result="found") == 1
     assert gateway.value("yanmo_toy_cpu_seconds") is None, "that was another run's"
-
-
-def test_figures_are_deleted_when_the_next_run_begins(
-    toy: Run, gateway: Pushgateway, store: FileStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("YANMO_PUSHGATEWAY_URL", gateway.address)
-    monkeypatch.setenv("YANMO_PUSHGATEWAY_DELETE", "start")
-    assert toy("--channel=other") == 0 and toy() == 0
-    at_work = _started(store, "--text=new", "--sleep-seconds=1000")
-    try:
-        wait_until(lambda: gateway.value("yanmo_stage_exit_code", channel="dev") is None, "they are deleted")
-        assert gateway.value("yanmo_stage_exit_code", channel="other") == 0, "another channel's stay"
-        wait_until(lambda: [*Path(store.root).glob("runs/toy/*/LEASE.json")] != [], "it is at work")
-    finally:
-        at_work.terminate()
-        at_work.wait()
-    assert gateway.value("yanmo_stage_exit_code", channel="dev") == 128 + signal.SIGTERM
-
-
-def test_figures_of_a_success_are_deleted_where_failures_alone_are_wanted(
-    toy: Run, gateway: Pushgateway
-) -> None:
-    flags = (f"--pushgateway={gateway.address}", "--pushgateway-delete=success")
-    assert toy(*flags, "--end=data") == 65
-    assert gateway.value("yanmo_stage_exit_code") == 65
-    assert toy(*flags) == 0
-    assert gateway.held() == {}
 
 
 def test_the_other_ranks_of_a_training_push_nothing(
@@ -297,12 +268,14 @@ ILL = {
 }
 
 
-@pytest.mark.parametrize("delete", ["never", "start", "success"])
+@pytest.mark.parametrize(("end", "code"), [("done", 0), ("data", 65)], ids=["done", "failed"])
 @pytest.mark.parametrize(("sick", "why"), ILL.values(), ids=ILL, indirect=["sick"])
 def test_what_is_wrong_with_it_is_one_warning(
-    toy: Run, caplog: pytest.LogCaptureFixture, sick: str, why: str, delete: str
+    toy: Run, caplog: pytest.LogCaptureFixture, sick: str, why: str, end: str, code: int
 ) -> None:
-    assert toy(f"--pushgateway={sick}", f"--pushgateway-delete={delete}") == 0
+    began = time.monotonic()
+    assert toy(f"--pushgateway={sick}", f"--end={end}") == code
+    assert time.monotonic() - began < 20, "five seconds of it are the Pushgateway's"
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warned) == 1 and warned[0].startswith("Pushgateway: "), warned
     assert why in warned[0], warned

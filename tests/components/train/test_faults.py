@@ -174,20 +174,15 @@ def test_max_seconds_pauses_and_a_run_outside_of_its_night_does_not_begin(store,
 
 def test_the_benchmark_prints_an_options_file_and_trains_nothing(store, tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))  # no compiler, which would take half a minute to try
-    options = {**tiny, "batch_rows": 1, "benchmark": "true"}  # three settings; test_grid.py looks at all
-    site = tmp_path / "site"  # one round; test_contest.py looks at more
-    site.mkdir()
-    short = "from yanmo.train.supervision import contest\ncontest.MOST_ROUNDS = 1\n"
-    (site / "sitecustomize.py").write_text(short, encoding="utf-8")
-    done = stage(store, options, str(site))
+    options = {**tiny, "batch_rows": 1, "benchmark": "true"}  # two settings; test_grid.py looks at all
+    done = stage(store, options)
     assert done.returncode == 0 and "trains no model" in done.stderr, done.stderr
     path = tmp_path / "best.yaml"
     path.write_text(done.stdout)
     best = load(TrainConfig, [f"--config={path}", "--batch-rows=1"], "yanmo train")
-    assert best.micro_batch >= 1 and best.threads >= 1 and "# --precision bf16" in done.stdout
+    assert best.micro_batch >= 1 and best.threads >= 1
     table = [line for line in done.stdout.splitlines() if line.startswith("#")]
-    assert len(table) == 5, "three settings, whether their order is certain, the other precision"
-    assert "not certain" in table[3] or "the first is the fastest" in table[3]
+    assert len(table) == 3, "a heading and two settings"
     assert " backend=deepspeed" in done.stdout and " backend=torch" in done.stdout
     assert not list(store.glob("pointers/dev/train.json"))
 

@@ -109,6 +109,7 @@ int cuGetErrorName(int e, const char **found) { return *found = "cudaErrorOfNull
 
 /* NVML. */
 int nvmlInit_v2(void) { return 0; }
+int nvmlInitWithFlags(unsigned flags) { return 0; }
 int nvmlInit(void) { return 0; }
 int nvmlShutdown(void) { return 0; }
 const char *nvmlErrorString(int e) { return "an error of the null GPU"; }

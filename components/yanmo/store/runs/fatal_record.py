@@ -35,7 +35,7 @@ _BESIDE = {
     *("endpoint", "executor_input", "force", "log_format", "log_level", "metrics_port"),
     *("reference_out", "run_id", "scratch", "scratch_gib", "wait_seconds"),
     *("metrics_address", "metrics_wait_seconds", "gpu_metrics"),
-    *("pushgateway", "pushgateway_delete"),
+    "pushgateway",
 }
 """Options that cannot change how a run ends, or differ between tries of one command."""
 

@@ -202,7 +202,7 @@ class MachineOptions(Options, group="machine"):
     )
     power_watts: int = opt(
         0,
-        "power limit of each GPU while it trains, watts, where nvidia-smi may set it; 0 leaves it as it is",
+        "power limit of each GPU while it trains, watts, where the driver lets us; 0 leaves it as it is",
         kind="execution",
     )
     benchmark: bool = opt(

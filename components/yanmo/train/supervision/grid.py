@@ -2,12 +2,9 @@
 
 Only settings that change no sample and no key: ranks and threads (on a CPU), micro batch, ZeRO stage,
 backend, and torch.compile where there is a compiler. Each trial is a real training of a few steps in a
-temporary folder. Ranks and threads are tried with every micro batch; backend, stage and compiling only
-with the best of those, as they hardly depend on it. Settings that come near each other are tried again in
-turns (contest.py); where that does not settle the order, the table says so.
-
-The precision is semantic: another one makes another model. It is measured with the best setting, reported
-in a comment, and left out of the options file.
+temporary folder: ranks and threads first, then one change at a time of the fastest. Each setting has one
+trial, so that on a machine that others use the first two may change places; trials in turns until the order
+is certain cost six times as long.
 """
 
 from __future__ import annotations
@@ -17,29 +14,30 @@ import logging
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from yanmo.common.answers import answer
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault, UsageError
-from yanmo.model.flash_limits import half_precision
 from yanmo.options.yaml_file import dump_yaml
 from yanmo.stage.stage_run import Prepared, Skip
 from yanmo.train import job
 from yanmo.train.backends.accelerator import compile_problem
-from yanmo.train.backends.hardware import this_machine
 from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
 from yanmo.train.options.machine_options import AUTO
 from yanmo.train.supervision.automatic import TrainRun
-from yanmo.train.supervision.contest import NEAR, Contest, contest
-from yanmo.train.supervision.worker_group import WorkersLog, start, watch
+from yanmo.train.supervision.worker_group import WorkersLog, start
 
 log = logging.getLogger(__name__)
 _WARM_STEPS, _STEPS = 4, 12
+MOST_SETTINGS = 7
+_MOST_SECONDS = 300.0
+"""Of a trial; its speed is that of the steps so far."""
 Setting = dict[str, Any]
 Clock = Callable[[TrainRun, TrainConfig], float]
 
@@ -72,40 +70,49 @@ def best_settings(run: TrainRun, clock: Clock | None = None) -> Setting:
     Raises:
         EnvironmentFault: none of them runs here.
     """
-    options: TrainConfig = run.options
-    clock = clock or tokens_per_second
-    settings: list[Setting] = []
-    speeds: list[list[float]] = []
-
-    def measure(number: int) -> float:
-        speed = _speed(run, settings[number], clock)
-        shown = _shown(settings[number])
-        log.info("%s: %s", shown, f"{speed:.0f} tokens/s" if speed else "does not run here")
-        return speed
-
-    def first_trial(setting: Setting) -> None:
-        settings.append(setting)
-        speeds.append([measure(len(settings) - 1)])
-
-    def leader() -> Setting:
-        return settings[max(range(len(settings)), key=lambda i: speeds[i][0])]
-
-    for setting in first_settings(options, usable_cpus()):
-        first_trial(setting)
-    best = leader()
-    for change in second_settings(options):
-        first_trial({**best, **change})
-    if not options.compile and not compile_problem(options.device):
-        first_trial({**leader(), "compile": True})
-    if not any(values[0] for values in speeds):
+    log.info("at most %d settings, each for %.0f minutes at most", MOST_SETTINGS, _MOST_SECONDS / 60)
+    tried: list[tuple[Setting, float]] = []
+    for setting in settings(run.options, usable_cpus(), tried):
+        speed = _speed(run, setting, clock or tokens_per_second)
+        log.info("%s: %s", _shown(setting), f"{speed:.0f} tokens/s" if speed else "does not run here")
+        tried.append((setting, speed))
+    in_order = sorted(tried, key=lambda one: -one[1])
+    best, fastest = in_order[0]
+    if not fastest:
         raise EnvironmentFault(
-            f"--benchmark: none of {len(settings)} settings runs here; --log-level debug says why"
+            f"--benchmark: none of {len(tried)} settings runs here; --log-level debug says why"
         )
-    found = contest(speeds, measure)
-    best, speed = settings[found.best], found.speed(found.best)
-    lines = [*_table(found, settings), _verdict(found, settings), _advice(run, best, speed, clock)]
-    answer("".join(f"# {line}\n" for line in lines) + dump_yaml(best))
-    return {**best, "tokens_per_second": round(speed)}
+    table = "".join(f"# {speed:.0f} {_shown(setting)}\n" for setting, speed in in_order)
+    answer(f"# tokens per second, one trial each:\n{table}{dump_yaml(best)}")
+    return {**best, "tokens_per_second": round(fastest)}
+
+
+def settings(options: TrainConfig, cores: int, tried: Sequence[tuple[Setting, float]]) -> Iterator[Setting]:
+    """Ranks and threads that fill the machine, then changes of the fastest in `tried`, which grows meanwhile.
+
+    On GPUs there is one rank per GPU.
+    """
+    places = [(options.ranks, options.threads)]
+    if options.device == "cpu":  # what was left to the machine is settled
+        counts = sorted({1, max(cores // 2, 1), cores})
+        places = [(ranks, cores // ranks) for ranks in counts if options.batch_rows % ranks == 0]
+    for ranks, threads in places:
+        # The engine too: what is left open may be another one for another number of ranks.
+        rows = options.batch_rows // ranks
+        yield {"ranks": ranks, "threads": threads, "micro_batch": rows, "backend": options.backend}
+
+    def changed(**values: Any) -> Setting:
+        return {**max(tried, key=lambda one: one[1])[0], **values}
+
+    rows = options.batch_rows // changed()["ranks"]
+    for part in (2, 4):
+        if rows % part == 0:
+            yield changed(micro_batch=rows // part)
+    yield changed(zero_stage=1, backend={"deepspeed": "torch", "torch": "deepspeed"}[options.backend])
+    if options.device != "cpu":
+        yield changed(zero_stage=2, backend="deepspeed")
+    if not options.compile and not compile_problem(options.device):
+        yield changed(compile=True)
 
 
 def short() -> Setting:
@@ -121,68 +128,6 @@ def _shown(setting: Setting) -> str:
     return " ".join(f"{name}={value}" for name, value in setting.items())
 
 
-def _table(found: Contest, settings: list[Setting]) -> Iterator[str]:
-    """A line per setting, the fastest first: median tokens per second and number of trials."""
-    for number in sorted(range(len(settings)), key=lambda i: (i != found.best, -found.speed(i))):
-        trials = len(found.speeds[number])
-        count = "one trial" if trials == 1 else f"median of {trials} trials"
-        yield f"{found.speed(number):.0f} {_shown(settings[number])} ({count})"
-
-
-def _verdict(found: Contest, settings: list[Setting]) -> str:
-    """Whether the first of the table is certainly the fastest; if not, which others may be."""
-    if not found.rivals:
-        once = f"; of {len(found.far)} others one trial was {NEAR} times slower and more" if found.far else ""
-        safe = len(settings) - 1 - len(found.far)
-        return f"the first is the fastest: {safe} others did not run or were slower beyond chance{once}"
-    texts = []
-    for number in found.rivals:
-        middle, low, high = found.gain(number)
-        texts.append(f"{_shown(settings[number])}: {middle:.2f} (99 % interval {low:.2f} to {high:.2f})")
-    return (
-        f"not certain that the first is the fastest, after {len(found.speeds[found.best])} rounds; it was so "
-        f"many times as fast as: {'; '.join(texts)}"
-    )
-
-
-def first_settings(options: TrainConfig, cores: int) -> Iterator[Setting]:
-    """Ranks and threads that fill the machine, with micro batches of a rank's rows, a half and a quarter.
-
-    On GPUs there is one rank per GPU.
-    """
-    places = [(options.ranks, options.threads)]
-    if options.device == "cpu":  # what was left to the machine is settled
-        counts = sorted({1, max(cores // 2, 1), cores})
-        places = [(ranks, cores // ranks) for ranks in counts if options.batch_rows % ranks == 0]
-    for ranks, threads in places:
-        share = options.batch_rows // ranks
-        for rows in sorted({share // part for part in (1, 2, 4) if share % part == 0 and share >= part}):
-            # The engine too: what is left open may be another one for another number of ranks.
-            yield {"ranks": ranks, "threads": threads, "micro_batch": rows, "backend": options.backend}
-
-
-def second_settings(options: TrainConfig) -> Iterator[Setting]:
-    """Further settings, tried with the best of the first."""
-    other = {"deepspeed": "torch", "torch": "deepspeed"}[options.backend]
-    yield {"zero_stage": 1, "backend": other}
-    yield {"zero_stage": 2, "backend": "deepspeed"}
-
-
-def _advice(run: TrainRun, best: Setting, speed: float, clock: Clock) -> str:
-    """The speed of the other precision, in a line."""
-    options: TrainConfig = run.options
-    other = "fp32"
-    if options.precision == "fp32":
-        other = half_precision(this_machine().capability) if options.device == "cuda" else "bf16"
-    found = _speed(run, {**best, "precision": other}, clock)
-    if not found:
-        return f"--precision {other} does not run with these settings"
-    return (
-        f"--precision {other}: {found:.0f} tokens/s, {found / speed:.2f} times {options.precision}; it makes "
-        "another model (another key), so that it is not in this file; one trial"
-    )
-
-
 def _speed(run: TrainRun, setting: Setting, clock: Clock) -> float:
     """Tokens per second of a setting; 0 where it does not run, or the other options contradict it."""
     try:
@@ -196,6 +141,7 @@ def _speed(run: TrainRun, setting: Setting, clock: Clock) -> float:
 def tokens_per_second(run: TrainRun, options: TrainConfig) -> float:
     """The median speed of a few steps after the first ones; 0 where they do not run."""
     model = run.inputs["model"]
+    until = time.monotonic() + _MOST_SECONDS
     with tempfile.TemporaryDirectory(prefix="yanmo-benchmark-") as name:
         folder = Path(name)
         cache = run.input("token_cache").reference
@@ -204,15 +150,8 @@ def tokens_per_second(run: TrainRun, options: TrainConfig) -> float:
         workers_log = WorkersLog(group, folder / "workers.log")
         workers_log.start()
         try:
-            watch(
-                group,
-                workers_log,
-                folder,
-                ranks=options.ranks,
-                hang_seconds=options.hang_seconds,
-                stopping=[],
-                each_time=lambda: None,
-            )
+            while not group.have_ended and time.monotonic() < until:
+                time.sleep(0.1)
         finally:
             group.end()
         workers_log.wait()

@@ -1,65 +1,40 @@
 """The GPUs' power limit during training: a quieter machine by day, full power by night.
 
-It is a hint: setting it needs administrator rights, which few pods have. Where nvidia-smi is missing or
-refuses, one warning says so and training goes on at the present limit. The old limit is restored at the
-end.
+It is a hint: setting it needs administrator rights, which few pods have. Where the driver refuses, a warning
+says so and training goes on at the present limit. The old limit is restored at the end.
 """
 
 from __future__ import annotations
 
 import logging
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from yanmo.stage.nvml import Gpu, Nvml
+
 log = logging.getLogger(__name__)
-_SECONDS = 20
 
 
 @contextmanager
-def power_limit(watts: int) -> Iterator[None]:
-    """While inside, every visible GPU is asked to draw at most `watts`; 0 asks nothing."""
-    before = _limits() if watts else {}
+def power_limit(watts: int, nvml: Nvml | None = None) -> Iterator[None]:
+    """While inside, every GPU of this process is asked to draw at most `watts`; 0 asks nothing."""
+    nvml = nvml or (Nvml.open() if watts else None)
+    gpus = nvml.gpus() if watts and nvml else []
+    before = [(gpu, old) for gpu in gpus if (old := gpu.ask("GetPowerManagementLimit")) is not None]
     if watts and not before:
-        log.warning("a power limit of %d W was asked for, and nvidia-smi shows no GPU; no effect", watts)
-    changed = {gpu: old for gpu, old in before.items() if _set(gpu, float(watts))}
+        log.warning("a power limit of %d W was asked for, and no GPU here has one; no effect", watts)
+    changed = [(gpu, old) for gpu, old in before if _set(gpu, 1000 * watts)]
     try:
         yield
     finally:
-        for gpu, old in changed.items():
+        for gpu, old in changed:
             _set(gpu, old)
 
 
-def _limits() -> dict[str, float]:
-    """GPU index -> its power limit in watts."""
-    shown = _nvidia_smi("--query-gpu=index,power.limit", "--format=csv,noheader,nounits") or ""
-    found = {}
-    for line in shown.splitlines():
-        gpu, _, watts = line.partition(",")
-        try:
-            found[gpu.strip()] = float(watts)
-        except ValueError:  # [N/A]: it has no limit to set
-            continue
-    return found
-
-
-def _set(gpu: str, watts: float) -> bool:
-    done = _nvidia_smi("-i", gpu, "-pl", f"{watts:g}") is not None
-    if done:
-        log.info("GPU %s may draw %g W", gpu, watts)
-    return done
-
-
-def _nvidia_smi(*arguments: str) -> str | None:
-    """What it prints; None where it is missing or refuses."""
+def _set(gpu: Gpu, milliwatts: int) -> bool:
     try:
-        done = subprocess.run(
-            ["nvidia-smi", *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if done.returncode:
-        text = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
-        log.warning("nvidia-smi %s: %s", " ".join(arguments), text.splitlines()[-1])
-        return None
-    return done.stdout
+        gpu.bindings.nvmlDeviceSetPowerManagementLimit(gpu.handle, milliwatts)
+    except gpu.bindings.NVMLError as error:
+        log.warning("a GPU keeps its power limit: %s", error)
+        return False
+    return True

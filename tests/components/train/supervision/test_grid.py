@@ -10,56 +10,55 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.supervision import grid
 
 
-def test_ranks_and_threads_fill_a_machine_without_gpu():
-    settings = list(grid.first_settings(TrainConfig(batch_rows=24, device="cpu"), 8))
-    assert {(s["ranks"], s["threads"]) for s in settings} == {(1, 8), (4, 2), (8, 1)}
-    assert [s["micro_batch"] for s in settings if s["ranks"] == 1] == [6, 12, 24]
-    assert [s["micro_batch"] for s in settings if s["ranks"] == 8] == [3]
-    for setting in settings:
-        TrainConfig(batch_rows=24, **setting)
-
-
-@pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_a_gpu_machine_keeps_its_ranks(device):
-    """By what was settled: under WSL and with AMD's driver there is no /dev/nvidia0."""
-    ranks = {"cuda": 2, "mps": 1}[device]
-    options = TrainConfig(batch_rows=16 * ranks, ranks=ranks, threads=4, device=device, backend="torch")
-    settings = list(grid.first_settings(options, 64))
-    assert {(s["ranks"], s["threads"]) for s in settings} == {(ranks, 4)}
-    assert [s["micro_batch"] for s in settings] == [4, 8, 16]
-
-
-def test_a_setting_that_one_trial_excluded_is_not_reported_as_slower_beyond_chance(measured, capsys):
-    measured(True)
-    assert "slower beyond chance; of" in capsys.readouterr().out
-
-
-def test_ranks_that_do_not_divide_the_batch_are_left_out():
-    settings = list(grid.first_settings(TrainConfig(batch_rows=3, ranks=1, device="cpu"), 2))
-    assert {s["ranks"] for s in settings} == {1} and [s["micro_batch"] for s in settings] == [3]
-
-
 @pytest.fixture
 def measured(monkeypatch):
-    """What `best_settings` measures: measured(a compiler is there) -> (result, settings that were tried).
+    """What `best_settings` measures: measured(a compiler is there) -> (result, options that were tried).
 
-    Its clock is not a training: compiled layers are 1.5 times as fast, bf16 twice; with speed=0 nothing runs.
+    Its clock is not a training: compiled layers are 1.5 times as fast, half of the rows twice; with speed=0
+    nothing runs.
     """
 
     def run(compiler: bool, *, cores: int = 1, speed: float = 1000.0, **options):
         tried = []
+        asked = TrainConfig(**{"batch_rows": 4, "ranks": 1, "device": "cpu", **options})
 
         def clocked(run, options: TrainConfig) -> float:
             tried.append(options)
             faster = 1.5 if options.compile else 1.0
-            return speed * faster * (2.0 if options.precision == "bf16" else 1.0)
+            is_half = options.micro_batch * options.ranks * 2 == asked.batch_rows
+            return speed * faster * (2.0 if is_half else 1.0)
 
         monkeypatch.setattr(grid, "compile_problem", lambda device: "" if compiler else "no compiler")
         monkeypatch.setattr(grid, "usable_cpus", lambda: cores)
-        asked = TrainConfig(batch_rows=4, ranks=1, **{"device": "cpu", **options})
         return grid.best_settings(SimpleNamespace(options=asked), clocked), tried
 
     return run
+
+
+def test_ranks_and_threads_fill_a_machine_without_gpu(measured):
+    _, tried = measured(True, cores=8, batch_rows=24)
+    assert [(one.ranks, one.threads, one.micro_batch) for one in tried[:3]] == [
+        (1, 8, 24),
+        (4, 2, 6),
+        (8, 1, 3),
+    ]
+    assert len(tried) <= grid.MOST_SETTINGS
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_a_gpu_machine_keeps_its_ranks(device, measured):
+    """By what was settled: under WSL and with AMD's driver there is no /dev/nvidia0."""
+    ranks = {"cuda": 2, "mps": 1}[device]
+    shape = {"batch_rows": 16 * ranks, "ranks": ranks, "threads": 4, "backend": "torch"}
+    best, tried = measured(True, cores=64, device=device, **shape)
+    assert {(one.ranks, one.threads) for one in tried} == {(ranks, 4)}
+    assert [one.micro_batch for one in tried[:3]] == [16, 8, 4] and best["micro_batch"] == 8
+    assert len(tried) <= grid.MOST_SETTINGS
+
+
+def test_ranks_that_do_not_divide_the_batch_are_left_out(measured):
+    _, tried = measured(False, cores=2, batch_rows=3)
+    assert {one.ranks for one in tried} == {1} and {one.micro_batch for one in tried} == {3}
 
 
 def test_compiling_is_tried_where_a_compiler_is(measured):
@@ -68,14 +67,15 @@ def test_compiling_is_tried_where_a_compiler_is(measured):
     assert "compile" not in best and not any(options.compile for options in tried)
 
 
-def test_the_other_precision_is_reported_and_not_put_into_the_options(measured, capsys, tmp_path):
-    measured(True)
+def test_what_is_printed_is_a_table_and_the_fastest_as_an_options_file(measured, capsys, tmp_path):
+    _, tried = measured(True)
     text = capsys.readouterr().out
-    assert "# --precision bf16: 3000 tokens/s, 2.00 times fp32; it makes another model" in text
+    table = [line for line in text.splitlines() if line.startswith("#")]
+    assert len(table) == 1 + len(tried) and table[1].startswith("# 3000 ")
     path = tmp_path / "best.yaml"
     path.write_text(text, encoding="utf-8")
     best = load(TrainConfig, [f"--config={path}", "--batch-rows=4"], "yanmo train")
-    assert best.precision == "fp32" and best.compile
+    assert best.micro_batch == 2 and best.compile
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_other_precision_is_reported_and_not_put_into_the_options(measured, 
 )
 def test_options_that_contradict_a_setting_leave_out_that_setting_alone(options, measured):
     best, tried = measured(False, cores=2, **options)
-    assert best["tokens_per_second"] == 1000 and len(tried) > 2
+    assert best["tokens_per_second"] == 2000 and len(tried) > 2
 
 
 def test_a_benchmark_of_which_nothing_ran_prints_no_options(measured, capsys):

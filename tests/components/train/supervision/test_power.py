@@ -1,57 +1,49 @@
-"""The power limit is set, and set back, through nvidia-smi; here a script that keeps its limits in a file."""
+"""The power limit is set, and set back, through the driver; here that of nvml_answers.py."""
 
 from __future__ import annotations
 
 import logging
 
 import pytest
+from nvml_answers import Driver, bindings_of
 
+from yanmo.stage.nvml import Nvml
 from yanmo.train.supervision.power import power_limit
-
-SCRIPT = """#!/bin/sh
-cd "$(dirname "$0")"
-case "$1" in
-  --query*) cat limits ;;
-  -i) if [ -e locked ]; then echo "Insufficient Permissions" >&2; exit 4; fi
-      echo "$2, $4" > limits; echo "$4" >> calls ;;
-esac
-"""
 
 
 @pytest.fixture
-def smi(tmp_path, monkeypatch):
-    """A folder with the script and its files, first on PATH."""
-    path = tmp_path / "nvidia-smi"
-    path.write_text(SCRIPT)
-    path.chmod(0o755)
-    (tmp_path / "limits").write_text("0, 700.00\n")
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    return tmp_path
+def driver(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return Driver()
 
 
-def test_the_limit_holds_inside_and_the_old_one_comes_back(smi):
-    with pytest.raises(KeyError), power_limit(450):
-        assert (smi / "limits").read_text() == "0, 450\n"
+def limited(driver: Driver, watts: int):
+    return power_limit(watts, Nvml(bindings_of(driver)))
+
+
+def test_the_limit_holds_inside_and_the_old_one_comes_back(driver):
+    driver.limits[2] = 650_000
+    with pytest.raises(KeyError), limited(driver, 450):
+        assert driver.limits == {1: 450_000, 2: 450_000}
         raise KeyError
-    assert (smi / "calls").read_text() == "450\n700\n"
+    assert driver.limits == {1: 700_000, 2: 650_000}
 
 
-def test_a_refusal_is_one_warning_and_training_goes_on(smi, caplog):
-    (smi / "locked").touch()
-    with power_limit(450):
+def test_a_refusal_is_a_warning_and_training_goes_on(driver, caplog):
+    driver.may_set_limits = False
+    with limited(driver, 450):
         pass
-    assert caplog.text.count("Insufficient Permissions") == 1
-    assert (smi / "limits").read_text() == "0, 700.00\n"
+    assert caplog.text.count("Insufficient Permissions") == driver.cards
+    assert driver.calls.count("nvmlDeviceSetPowerManagementLimit") == driver.cards, "nothing is set back"
 
 
-def test_without_nvidia_smi_a_limit_has_no_effect_and_says_so(tmp_path, monkeypatch, caplog):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with caplog.at_level(logging.WARNING), power_limit(450):
+def test_without_a_gpu_a_limit_has_no_effect_and_says_so(caplog, monkeypatch):
+    with caplog.at_level(logging.WARNING), limited(Driver(cards=0), 450):
         pass
     assert "450 W" in caplog.text
 
 
-def test_no_limit_calls_nothing(smi):
-    with power_limit(0):
+def test_no_limit_calls_nothing(driver):
+    with limited(driver, 0):
         pass
-    assert not (smi / "calls").exists()
+    assert not driver.calls
