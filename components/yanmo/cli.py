@@ -28,10 +28,6 @@ COMMANDS = {
     "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
     "generate": ("yanmo.tools.generate", "let a model write, answer a file of prompts, or talk"),
     "export": ("yanmo.tools.export", "write a model as a folder that transformers, vLLM and llama.cpp load"),
-    "watch": (
-        "yanmo.tools.watch",
-        "follow a training in the terminal: progress, curve, speed, faults",
-    ),
     "sweep": (
         "yanmo_pipelines.sweep",
         "train with several settings and seeds; which one is best, and how sure",
