@@ -45,7 +45,6 @@ lock: install
 # that README's digits hold everywhere.
 demo: install
 ifeq ($(SOURCES),)
-	@echo "To follow the training, in another terminal: $(BIN)/yanmo watch --store $${STORE:-runs/demo}"
 	@$(BIN)/yanmo run --store "$${STORE:-runs/demo}" --channel demo \
 	    --set data_sources=corpus/small.jsonl.zst --set data_quotas=ci=200%,fu=200% --set train.threads=2
 	@echo "With text of your own (.txt, .jsonl, .parquet, a folder): make demo SOURCES='my text.txt'"

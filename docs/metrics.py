@@ -11,7 +11,6 @@ from pathlib import Path
 
 from yanmo.stage.metric import Label, Metric
 from yanmo.stage.shared_metrics import EVERY_STAGE
-from yanmo_pipelines.cluster.status.serving.metrics import METRICS as OF_STATUS
 from yanmo_pipelines.stages import LANGUAGE_MODEL
 
 FOLDER = Path(__file__).parent
@@ -48,8 +47,6 @@ to the stage's output as `metrics.prom`.
         "namespace", "$1", "exported_namespace", "(.+)")
       * on (namespace, pod) group_left (run_id) yanmo_run_info
 
-- What no pod of a stage can say, as it is there when none is: `yanmo status --serve`, at the end of
-  this page and in [operators.md](operators.md#status---serve).
 - The alert that uses a metric is named beside it. Rules for Prometheus:
   [manifests/](../manifests/README.md#prometheus).
 
@@ -74,9 +71,10 @@ Pushed are the facts of a run that has ended, marked "pushed" in the tables; nev
   `honor_labels: true`.
 - A run that finds its output in the store pushes what the output says of itself (documents, bits)
   from its record, and no cost.
-- The rules of `manifests/` do not read what is pushed: no alert fires for a run of yesterday. To be
-  told of a run that failed: `yanmo_stage_exit_code{stage!=""} > 0`; of one that did not come:
-  `time() - yanmo_stage_last_success_timestamp_seconds{stage!=""} > 26 * 3600`.
+- Of what is pushed the rules of `manifests/` read one figure, the last success of promote: where it
+  is 26 hours old, `YanmoMissedNight` fires. A training that takes several nights ends none of them
+  well: write its time there. A channel whose nights are over: delete its groups. To be told of a
+  run that failed: `yanmo_stage_exit_code{stage!=""} > 0`.
 - User and password: `YANMO_PUSHGATEWAY_USERNAME` and `YANMO_PUSHGATEWAY_PASSWORD`. In the address
   they are refused. Neither is logged, nor is the address in a warning.
 - A Pushgateway that is away, refuses or hangs is one warning in the log and at most 5 s at the end
@@ -112,8 +110,6 @@ This page is written by `python docs/metrics.py` from what the code declares."""
         "namespace", "$1", "exported_namespace", "(.+)")
       * on (namespace, pod) group_left (run_id) yanmo_run_info
 
-- 阶段的 Pod 说不出的事（因为没有 Pod 时它也在）：`yanmo status --serve`，见本页末尾和
-  [operators.zh.md](operators.zh.md#status---serve)。
 - 用到一个指标的告警写在它旁边。Prometheus 的规则见
   [manifests/](../manifests/README.zh.md#prometheus)。
 
@@ -136,9 +132,9 @@ This page is written by `python docs/metrics.py` from what the code declares."""
 - 它们位于 `job="yanmo"`、`stage` 和 `channel` 之下：阶段的每次运行取代上一次的，所以不会每次运行多
   一个序列。Prometheus 抓取 Pushgateway 时用 `honor_labels: true`。
 - 在存储中找到输出的运行，按记录推送输出自身的数字（文档数、比特数），不含花费。
-- `manifests/` 的规则不读推送的数字：不会为昨天的运行触发告警。想知道失败的运行：
-  `yanmo_stage_exit_code{stage!=""} > 0`；没有到来的运行：
-  `time() - yanmo_stage_last_success_timestamp_seconds{stage!=""} > 26 * 3600`。
+- 推送的数字里，`manifests/` 的规则只读一个，即 promote 最近一次成功的时间：超过 26 小时，
+  `YanmoMissedNight` 就触发。一次训练要用好几夜时，其中没有一夜算成功：请把那里的时间改长。不再有夜
+  的频道：删除它的各组。想知道失败的运行：`yanmo_stage_exit_code{stage!=""} > 0`。
 - 用户与密码：`YANMO_PUSHGATEWAY_USERNAME` 和 `YANMO_PUSHGATEWAY_PASSWORD`。写在地址里会被拒绝。两者
   都不进日志，警告里也没有地址。
 - Pushgateway 不在、拒绝或挂起时，日志中只有一条警告，阶段结束时至多多用 5 秒（被要求结束时 2 秒）；
@@ -229,8 +225,6 @@ def page(language: str) -> str:
         if stage.metrics:
             found += [f"## `{stage.name}`", table(stage.metrics, stage.name, language)]
             every += stage.metrics
-    found += ["## `yanmo status --serve`", table(OF_STATUS, "status", language)]
-    every += OF_STATUS
     found += [f"## {words['labels']}", labels_of(every, language)]
     return "\n\n".join(found) + "\n"
 

@@ -11,15 +11,13 @@ import pytest
 from user_pages import ALL, ROOT
 
 from yanmo.stage.shared_metrics import declared
-from yanmo_pipelines.cluster.status.serving.metrics import METRICS as OF_STATUS
 from yanmo_pipelines.stages import LANGUAGE_MODEL
 
 
 @functools.cache
 def metrics_made() -> set[str]:
     """Every name on /metrics of any stage."""
-    of_stages = {name for stage in LANGUAGE_MODEL for name, _ in declared(stage.name, stage.metrics)}
-    return of_stages | {metric.family("status") for metric in OF_STATUS}
+    return {name for stage in LANGUAGE_MODEL for name, _ in declared(stage.name, stage.metrics)}
 
 
 def test_every_metric_that_a_page_names_is_made() -> None:
@@ -37,14 +35,13 @@ def test_the_page_of_metrics_is_what_the_stages_declare(page: str, language: str
     assert (ROOT / "docs" / page).read_text(encoding="utf-8") == written, said
 
 
-SETTING = {"set", "add", "gone", "_set", "value", "show_only"}
-SERVING = ROOT / "pipelines/yanmo_pipelines/cluster/status/serving"
+SETTING = {"set", "add", "gone", "_set", "value"}
 
 
 def test_every_declared_metric_is_set_somewhere_and_nothing_else_is() -> None:
     """By the names in calls; those that come from a table are texts of the same module."""
     texts, called = set[str](), dict[str, str]()
-    for path in (*(ROOT / "components/yanmo").rglob("*.py"), *SERVING.glob("*.py")):
+    for path in (ROOT / "components/yanmo").rglob("*.py"):
         if path.name in ("metrics.py", "declared.py", "shared_metrics.py", "gpu_metrics.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -57,7 +54,6 @@ def test_every_declared_metric_is_set_somewhere_and_nothing_else_is() -> None:
                     if isinstance(argument, ast.Constant):
                         called[argument.value] = f"{path.name}:{node.lineno}"
     names = {m.name for stage in LANGUAGE_MODEL for _, m in declared(stage.name, stage.metrics)}
-    names |= {metric.name for metric in OF_STATUS}
     assert names - texts == set(), "declared, and set nowhere"
     assert {name: where for name, where in called.items() if name not in names} == {}
     assert len(called) > 20

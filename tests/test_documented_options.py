@@ -16,7 +16,6 @@ from yanmo.promote.history.options import HistoryOptions, RollbackOptions, SetOp
 from yanmo.tools.export.options import ExportOptions
 from yanmo.tools.generate.options import GenerateOptions
 from yanmo.tools.runs.command import RunsOptions
-from yanmo.tools.watch.options import WatchOptions
 from yanmo_pipelines.cluster.doctor import DoctorOptions
 from yanmo_pipelines.cluster.launch.reap import ReapOptions
 from yanmo_pipelines.cluster.rerun import RerunOptions
@@ -45,7 +44,6 @@ def known() -> dict[str, set[str]]:
         "promote rollback": RollbackOptions,
         "promote set": SetOptions,
         "runs": RunsOptions,
-        "watch": WatchOptions,
         "generate": GenerateOptions,
         "export": ExportOptions,
         "run": PipelineRunOptions,

@@ -28,10 +28,6 @@ COMMANDS = {
     "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
     "generate": ("yanmo.tools.generate", "let a model write, answer a file of prompts, or talk"),
     "export": ("yanmo.tools.export", "write a model as a folder that transformers, vLLM and llama.cpp load"),
-    "watch": (
-        "yanmo.tools.watch",
-        "follow a training in the terminal: progress, curve, speed, faults",
-    ),
     "submit": (
         "yanmo_pipelines.cluster.submit",
         "run a pipeline in a cluster's KFP, and follow it to its verdict",

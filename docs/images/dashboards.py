@@ -3,9 +3,9 @@
     PYTHONPATH=tests python docs/images/dashboards.py [--folder FOLDER] [--only run | nights]
 
 Runs the pipeline on the bundled corpus beside a real Prometheus (Debian's package) on two cores, a run of
-some minutes and six short nights of half an hour, and asks it what Grafana would ask, panel by panel,
-as the committed JSON says. Where FOLDER holds them already, they are only drawn again. Grafana draws more
-beautifully; what is seen is the same.
+some minutes and five short nights, and asks it what Grafana would ask, panel by panel, as the committed JSON
+says. Where FOLDER holds them already, they are only drawn again. Grafana draws more beautifully; what is seen
+is the same.
 """
 
 from __future__ import annotations
@@ -36,27 +36,15 @@ SETTINGS = {
     "train.valid_every=20 train.checkpoint_steps=25 train.peak_tflops=0.1",
 }
 AWAY = ("curate", "--store=s3://away", "--endpoint=http://127.0.0.1:9", "--run-id=away", "--wait-seconds=20")
-STATUS = (
-    *("status", "--serve", "--serve-port=0", "--store=runs/drawn", "--refresh-seconds=2"),
-    *("--count-seconds=20", "--cron=*/3 * * * *", "--night-channel=demo"),
-)
-NIGHT_SECONDS = 240
-"""From one night to the next."""
-OF_NIGHTS = (
-    *("status", "--serve", "--serve-port=0", "--store=runs/nights", "--refresh-seconds=2"),
-    *("--count-seconds=20", f"--cron=*/{NIGHT_SECONDS // 60} * * * *", "--night-channel=nightly"),
-    *(f"--night-seconds={NIGHT_SECONDS - 20}", "--begin-seconds=60"),
-)
 NIGHTS: tuple[dict[str, str], ...] = (
     {"train_steps": "20"},
     {"train_steps": "60", "promote.hold": "true"},
-    {},
     {"train_steps": "60"},
     {"train_steps": "60", "train_seed": "1"},
     {"train_steps": "150"},
 )
-"""What each is set to: a first champion, a better one that a person approves, none (it is missed), nothing
-new, another seed, a better one."""
+"""What each is set to: a first champion, a better one that a person approves, nothing new, another seed, a
+better one."""
 LITTLE = (
     f"data_sources={ROOT / 'corpus/small.jsonl.zst'}",
     "options=train.layers=2 train.width=64 train.heads=2 train.feed-forward=192 train.batch_rows=8",
@@ -384,35 +372,27 @@ def observed(server: Prometheus, folder: Path) -> tuple[float, float]:
     settings = [word for pair in SETTINGS.items() for word in ("--set", "=".join(pair))]
     start = time.time()
     run = yanmo("run", "--store=runs/drawn", "--channel=demo", *settings)
-    with server.beside(yanmo(*STATUS), folder, ENVIRONMENT, folder / "status.log"):
-        assert server.run(run, folder, ENVIRONMENT, folder / "run.log") == 0, folder / "run.log"
-        time.sleep(40)  # the exporter's next looks
+    assert server.run(run, folder, ENVIRONMENT, folder / "run.log") == 0, folder / "run.log"
     away = yanmo(*AWAY, f"--sources={SETTINGS['data_sources']}")
     assert server.run(away, folder, ENVIRONMENT, folder / "away.log") == 75, folder / "away.log"
     return start, time.time()
 
 
 def observed_nights(server: Prometheus, folder: Path) -> tuple[float, float]:
-    """The nights of a channel, each when it is due; from when to when they were."""
+    """The nights of a channel, one after the other; from when to when they were."""
     start = time.time()
     place = ("--store=runs/nights", "--channel=nightly")
-    with server.beside(yanmo(*OF_NIGHTS), folder, ENVIRONMENT, folder / "status-nights.log"):
-        for number, fields in enumerate(NIGHTS):
-            time.sleep(NIGHT_SECONDS - time.time() % NIGHT_SECONDS)
-            if not fields:
-                continue
-            values = (*LITTLE, *(f"{name}={value}" for name, value in fields.items()))
-            words = [word for value in values for word in ("--set", value)]
-            night = yanmo("run", *place, *words)
-            assert server.run(night, folder, ENVIRONMENT, folder / f"night-{number + 1}.log") == 0
-            if "promote.hold" in fields:
-                time.sleep(20)  # it waits for a person
-                waits = json.loads((folder / "runs/nights/pointers/nightly/train.json").read_bytes())["key"]
-                approved = yanmo(
-                    "promote", "set", f"train/{waits}", *place, "--who=li", "--why=reads well", "--yes"
-                )
-                assert server.run(approved, folder, ENVIRONMENT, folder / "approved.log") == 0
-        time.sleep(40)  # the exporter's next looks
+    for number, fields in enumerate(NIGHTS):
+        values = (*LITTLE, *(f"{name}={value}" for name, value in fields.items()))
+        words = [word for value in values for word in ("--set", value)]
+        night = yanmo("run", *place, *words)
+        assert server.run(night, folder, ENVIRONMENT, folder / f"night-{number + 1}.log") == 0
+        if "promote.hold" in fields:
+            waits = json.loads((folder / "runs/nights/pointers/nightly/train.json").read_bytes())["key"]
+            approved = yanmo(
+                "promote", "set", f"train/{waits}", *place, "--who=li", "--why=reads well", "--yes"
+            )
+            assert server.run(approved, folder, ENVIRONMENT, folder / "approved.log") == 0
     return start, time.time()
 
 

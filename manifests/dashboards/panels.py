@@ -145,7 +145,7 @@ NAMESPACE = Variable(
     name="namespace",
     label="Namespace",
     about="Of the pods; empty outside Kubernetes.",
-    query='label_values({__name__=~"yanmo_run_info|yanmo_status_store_up"}, namespace)',
+    query="label_values(yanmo_run_info, namespace)",
 )
 CHANNEL = Variable(
     name="channel",

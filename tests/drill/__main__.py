@@ -98,7 +98,7 @@ def _tried(fault: Fault, folder: Path, rules: dict[str, Any], factor: float) -> 
     print(f"{fault.name}: {fault.what}", file=sys.stderr, flush=True)
     try:
         with (
-            fault.scene(folder, factor) as scene,
+            fault.scene(folder) as scene,
             Watchers(folder / "watchers", rules, [scene.target]) as watchers,
         ):
             _wait_until_scraped(watchers)

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from servers import s3
 from servers.fault_proxy import FaultProxy, Faults
 
 from drill.training import Training, module_of, tiny_cache
-from drill.watchers import free_port, get
 
 _TMPFS_BYTES = 256 << 20
 
@@ -48,12 +46,12 @@ class Fault:
     waits: str
     """What the rule waits for before it fires, at its real times."""
     waits_zh: str
-    scene: Callable[[Path, float], contextlib.AbstractContextManager[Scene]]
-    """Folder and factor of times -> what is watched."""
+    scene: Callable[[Path], contextlib.AbstractContextManager[Scene]]
+    """Folder -> what is watched."""
 
 
 @contextmanager
-def signalled_rank(folder: Path, factor: float, number: signal.Signals) -> Iterator[Scene]:
+def signalled_rank(folder: Path, number: signal.Signals) -> Iterator[Scene]:
     """A rank of two gets a signal that it cannot handle."""
     store = tiny_cache().make_store(folder / "store")
     with Training(folder / "run", str(store), {}) as training:
@@ -66,7 +64,7 @@ def signalled_rank(folder: Path, factor: float, number: signal.Signals) -> Itera
 
 
 @contextmanager
-def poisoned_batch(folder: Path, factor: float) -> Iterator[Scene]:
+def poisoned_batch(folder: Path) -> Iterator[Scene]:
     """The loss of one micro batch becomes NaN in one rank; what follows from it is the product's own."""
     store, trigger = tiny_cache().make_store(folder / "store"), folder / "poison"
     site = module_of("components/train/faults.py").install(
@@ -82,7 +80,7 @@ def poisoned_batch(folder: Path, factor: float) -> Iterator[Scene]:
 
 
 @contextmanager
-def throttled_store(folder: Path, factor: float) -> Iterator[Scene]:
+def throttled_store(folder: Path) -> Iterator[Scene]:
     if reason := s3.absent():
         raise NotHere(reason)
     server = s3.borrow(f"drill-{os.getpid()}")
@@ -112,7 +110,7 @@ def throttled_store(folder: Path, factor: float) -> Iterator[Scene]:
 
 
 @contextmanager
-def full_disk(folder: Path, factor: float) -> Iterator[Scene]:
+def full_disk(folder: Path) -> Iterator[Scene]:
     place = folder / "disk"
     place.mkdir()
     mounted = (
@@ -140,58 +138,6 @@ def full_disk(folder: Path, factor: float) -> Iterator[Scene]:
             yield Scene(target=training.target, break_it=fill)
     finally:
         subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-@contextmanager
-def _nights(folder: Path, *flags: str) -> Iterator[tuple[str, Path]]:
-    store, port = tiny_cache().make_store(folder / "store"), free_port()
-    command = [sys.executable, "-m", "yanmo_pipelines.cluster.status", "--serve", f"--store={store}"]
-    command += [f"--serve-port={port}", "--refresh-seconds=1", "--night-channel=dev", *flags]
-    with (folder / "status.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    try:
-        while "yanmo_status_store_up 1" not in _text(port):
-            if process.poll() is not None:
-                raise RuntimeError(f"yanmo status --serve ended; look at {folder}/status.log")
-            time.sleep(0.1)
-        yield f"127.0.0.1:{port}", store
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _text(port: int) -> str:
-    try:
-        return get(f"http://127.0.0.1:{port}/metrics")
-    except OSError:
-        return ""
-
-
-@contextmanager
-def skipped_night(folder: Path, factor: float) -> Iterator[Scene]:
-    """A night that is due half a minute from now, or a little later; nobody begins it."""
-    due = ((time.time() + 30) // 60 + 1) * 60
-    at = time.gmtime(due)
-    begin = 1800 / factor
-    flags = [f"--cron={at.tm_min} {at.tm_hour} * * *", f"--begin-seconds={begin}", "--night-seconds=3600"]
-    with _nights(folder, *flags) as (target, _):
-
-        def wait() -> float:
-            time.sleep(max(0.0, due - time.time()))
-            return due
-
-        yield Scene(target=target, break_it=wait)
-
-
-@contextmanager
-def lost_store(folder: Path, factor: float) -> Iterator[Scene]:
-    with _nights(folder) as (target, store):
-
-        def take_away() -> float:
-            store.rename(store.with_name("away"))
-            return time.time()
-
-        yield Scene(target=target, break_it=take_away)
 
 
 FAULTS = (
@@ -239,23 +185,5 @@ FAULTS = (
         waits="2 min",
         waits_zh="2 分钟",
         scene=full_disk,
-    ),
-    Fault(
-        name="night",
-        what="a night is due, and nobody begins it",
-        zh="到了该开始的夜，没有人开始",
-        alert="YanmoMissedNight",
-        waits="30 min (`--begin-seconds`), then 1 min",
-        waits_zh="30 分钟（`--begin-seconds`），再加 1 分钟",
-        scene=skipped_night,
-    ),
-    Fault(
-        name="store",
-        what="the store is gone (its folder is moved away)",
-        zh="存储不见了（其文件夹被移走）",
-        alert="YanmoStoreUnseen",
-        waits="5 min",
-        waits_zh="5 分钟",
-        scene=lost_store,
     ),
 )

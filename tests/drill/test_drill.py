@@ -17,8 +17,8 @@ from drill.scaled import scaled, scaled_expression
 
 ROOT = Path(__file__).parents[2]
 RULES = yaml.safe_load((ROOT / "manifests/components/prometheus/rules.yaml").read_text(encoding="utf-8"))
-NO_TIMES = {"85", "20", "10", "14"}
-"""Numbers above 9 in the rules that are no times: degrees, samples, retries; days (each one is scaled)."""
+NO_TIMES = {"85", "20", "10", "14", "26"}
+"""Numbers above 9 in the rules that are no times: degrees, samples, retries; days, hours (each is scaled)."""
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ NO_TIMES = {"85", "20", "10", "14"}
         ("a_age_seconds > 600", "a_age_seconds > 60"),
         ("max without (rank) (b_age_seconds) > 120", "max without (rank) (b_age_seconds) > 12"),
         ("yanmo:stage_waiting_seconds:max > 900", "yanmo:stage_waiting_seconds:max > 90"),
-        ("a offset 15m unless b", "a offset 90000ms unless b"),
         ("time() - max_over_time(t[2d]) > 14 * 86400", "time() - max_over_time(t[17280000ms]) > 14 * 8640"),
         ("held_seconds > 2 * 86400", "held_seconds > 2 * 8640"),
+        ('time() - ended{a="b"} > 26 * 3600', 'time() - ended{a="b"} > 26 * 360'),
         ("gpu_temperature_celsius > 85", "gpu_temperature_celsius > 85"),
     ],
 )

@@ -114,7 +114,6 @@ COMMANDS = {
         *map(_stage, STAGES),
         Command(("resolve",), "yanmo.resolve.config:ResolveOptions", COMMON),
         _tool("runs", f"{_TOOLS}.runs.command:RunsOptions", _CHANNEL),
-        _tool("watch", f"{_TOOLS}.watch.command:WatchOptions", _CHANNEL, "--once"),
         _tool("store ls", f"{_TOOLS}.store.ls:LsOptions"),
         _tool("store show", f"{_TOOLS}.store.show:ShowOptions", f"{CHANNEL}/train"),
         _tool("store verify", f"{_TOOLS}.store.verify:VerifyOptions"),

@@ -104,9 +104,8 @@ NUMBERS = {
     "smallest": "1e-300",
     "long": "9" * 5000,
 }
-MAY_WAIT = {("reference_out", "a file: fifo"), ("csv", "a file: fifo"), ("serve", "true")}
-"""A pipe that somebody will read, as of `--reference-out >(jq .)`, is waited for; an input is not. A server
-waits for who asks (`yanmo status --serve`)."""
+MAY_WAIT = {("reference_out", "a file: fifo"), ("csv", "a file: fifo")}
+"""A pipe that somebody will read, as of `--reference-out >(jq .)`, is waited for; an input is not."""
 
 
 def cases(seed: int, ground: Ground, whole: bool = False) -> Iterator[Case]:

@@ -29,7 +29,7 @@ from hostile.forked_worker import fork_workers
 DATA = (
     *("yanmo.options", "yanmo.common", "yanmo.store", "yanmo.stage", "yanmo.formats", "yanmo.resolve"),
     *("yanmo.curate", "yanmo.balance", "yanmo.tokenize", "yanmo.promote", "yanmo.chinese"),
-    *("yanmo.tools.store", "yanmo.tools.cache", "yanmo.tools.runs", "yanmo.tools.watch"),
+    *("yanmo.tools.store", "yanmo.tools.cache", "yanmo.tools.runs"),
 )
 TORCH = (*DATA, "yanmo.model", "yanmo.train", "yanmo.evaluate", "yanmo.tools.tokenizer", "yanmo.tools.model")
 KINDS = {"data": DATA, "torch": TORCH, "cluster": (*DATA, "yanmo_pipelines")}

@@ -34,15 +34,6 @@ INSTALLED: dict[str, tuple[Peer, int]] = {
 """Service -> its pods and their port where KFP's own manifests (2.17.0) installed it, and kubeadm DNS. On the
 cluster of the recording all of these were programs of the node."""
 JOB = Peer(labels={**labels_of("train"), "batch.kubernetes.io/controller-uid": "any"}, namespace="kubeflow")
-STATUS = Peer(
-    labels={
-        "app.kubernetes.io/name": "yanmo",
-        "app.kubernetes.io/component": "status",
-        "app.kubernetes.io/part-of": "yanmo",
-    },
-    namespace="kubeflow",
-)
-"""The pod of the component `status`."""
 TASK = Peer(
     labels={**labels_of("train"), "pipelines.kubeflow.org/v2_component": "true"}, namespace="kubeflow"
 )
@@ -100,9 +91,6 @@ def test_the_recording_has_both_kinds_of_pods_and_all_they_need() -> None:
         (JOB, Peer(labels={"app": "mysql"}, namespace="kubeflow"), 3306),
         (JOB, SEAWEEDFS[0], 9333),
         (JOB, JOB, METRICS_PORT),
-        (STATUS, API_SERVER, 6443),
-        (STATUS, Peer(labels={"app": "ml-pipeline"}, namespace="kubeflow"), 8888),
-        (Peer(labels={"app": "any"}, namespace="kubeflow"), STATUS, METRICS_PORT),
         (TASK, Peer(labels={"app": "mysql"}, namespace="kubeflow"), 3306),
         (TASK, Peer(address="169.254.169.254"), 80),
         (Peer(labels={"app": "any"}, namespace="kubeflow"), JOB, METRICS_PORT),
@@ -113,14 +101,13 @@ def test_all_else_is_refused(source: Peer, target: Peer, port: int) -> None:
     assert not allowed(policies("small"), source, target, port)
 
 
-@pytest.mark.parametrize("pod", [JOB, STATUS], ids=["job", "status"])
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_prometheus_reaches_the_metrics_and_every_overlay_lets_its_pods_reach_names_and_a_store(
-    overlay: str, pod: Peer
+    overlay: str,
 ) -> None:
     found = policies(overlay)
     space = found[0]["metadata"]["namespace"]
-    job = Peer(labels=pod.labels, namespace=space)
+    job = Peer(labels=JOB.labels, namespace=space)
     assert allowed(found, SCRAPER, job, METRICS_PORT)
     assert allowed(found, job, *INSTALLED["kube-system/kube-dns:53"], "UDP")
     stores = [

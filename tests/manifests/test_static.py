@@ -119,7 +119,6 @@ def test_images_are_those_of_the_one_table_under_any_registry_and_never_the_late
         if OWN in pod.labels:
             assert image.rpartition("/")[2] in ours, pod.owner
             stage_image = "train" if pod.stage in ("train", "evaluate", "promote") else "data"
-            stage_image = "cluster" if pod.owner == "Deployment/yanmo-status" else stage_image
             assert image.rpartition("/")[2] == IMAGES[stage_image], pod.owner
         else:
             assert name in FROM_REGISTRIES and re.fullmatch(r"\d[\d.]*", tag), image

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TextIO
 
+from yanmo.common.bar import above_the_bar
+
 RESULTS_LATER = "YANMO_RESULTS_LATER"
 """Environment variable that `yanmo run` sets for its stages where it prints their results at its own end."""
 _STDOUT, _STDERR = 1, 2
@@ -39,10 +41,11 @@ def visible(text: str) -> str:
 
 
 class _Visible(io.TextIOWrapper):
-    """A stream that shows what would steer a terminal."""
+    """A stream that shows what would steer a terminal; there, its lines stand above the bar of progress."""
 
     def write(self, text: str) -> int:
-        return super().write(visible(text))
+        with above_the_bar():
+            return super().write(visible(text))
 
 
 def take_stdout() -> None:

@@ -83,8 +83,14 @@ def formatter(form: str, stage: str, rank: int | None = None) -> logging.Formatt
         form: one of `FORMS`; "" for what the environment says, else plain.
         rank: of a training's worker.
     """
+    form = form_of(form)
+    return PlainLines(stage, rank) if form == PLAIN else ValueLines(form, stage, rank)
+
+
+def form_of(form: str) -> str:
+    """One of `FORMS`: the one that is asked for, else what the environment says, else plain."""
     form = form or os.environ.get(VARIABLE, PLAIN)
-    return ValueLines(form, stage, rank) if form in (KEYVALUE, JSON) else PlainLines(stage, rank)
+    return form if form in FORMS else PLAIN
 
 
 def _is_one(figure: Any) -> bool:

@@ -1,4 +1,7 @@
-"""One log format for all stages, and progress that neither floods a log nor leaves a person waiting."""
+"""One log format for all stages, and progress that neither floods a log nor leaves a person waiting.
+
+On a terminal it has a bar as well (bar.py).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,19 @@ import sys
 import time
 from typing import TextIO
 
-from yanmo.common.log_lines import formatter
+from yanmo.common.bar import Bar, above_the_bar, show_bars
+from yanmo.common.log_lines import PLAIN, form_of, formatter
 
 _PERIOD_SECONDS = 10.0
 
 
 class _Terminal(logging.StreamHandler[TextIO]):
     """The handler that `setup` made."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line, above the bar where there is one."""
+        with above_the_bar():
+            super().emit(record)
 
 
 def setup(level: str, stage: str, form: str = "", rank: int | None = None) -> None:
@@ -31,6 +40,8 @@ def setup(level: str, stage: str, form: str = "", rank: int | None = None) -> No
     root.setLevel(logging.WARNING)
     for ours in ("yanmo", "yanmo_pipelines", "__main__"):  # a command's own module is run by the last name
         logging.getLogger(ours).setLevel(level.upper())
+    is_told = logging.getLogger("yanmo").isEnabledFor(logging.INFO)
+    show_bars(is_told and form_of(form) == PLAIN and rank is None)
 
 
 def human_seconds(seconds: float) -> str:
@@ -70,11 +81,13 @@ def progress() -> list[Progress]:
 
 def forget_progress() -> None:
     """Begin the list again: what was counted is over, whether it was done or not."""
+    for each in _progress.values():
+        each.bar.end()
     _progress.clear()
 
 
 class Progress:
-    """Counts work done and logs it at most once per period, with speed and time left."""
+    """Counts work done and logs it at most once per period, with speed and time left; a bar shows it."""
 
     def __init__(
         self, log: logging.Logger, what: str, total: float, *, unit: str = "", period: float = _PERIOD_SECONDS
@@ -83,6 +96,7 @@ class Progress:
         self._start = self._last = self._moved = time.monotonic()
         self.done, self.total = 0.0, total
         self.name = f"{what}, {unit}" if unit else what
+        self.bar = Bar(what, total)
         _progress[self.name] = self
 
     @property
@@ -93,16 +107,25 @@ class Progress:
     def end(self) -> None:
         """Count the rest as done: it was there already, or there is less than was thought."""
         self.done = self.total
+        self.bar.end()
 
     def add(self, count: float = 1, note: str = "") -> None:
         """Note `count` more done; `note` is appended to the line, should one be due."""
         self.done += count
         now = self._moved = time.monotonic()
-        if now - self._last < self._period:
+        if self.done >= self.total:
+            self.bar.end()
+        is_line_due = now - self._last >= self._period
+        if not is_line_due and not self.bar.is_due:
+            return
+        speed = self.done / max(now - self._start, 1e-9)
+        left = (self.total - self.done) / speed if speed else 0.0
+        unit = "" if self._unit == "B" else f" {self._unit or 'items'}"
+        amount = f"{self._number(self.done)} of {self._number(self.total)}{unit}"
+        self.bar.show(self.done, amount, left, f"{self._number(speed)}{unit}/s")
+        if not is_line_due:
             return
         self._last = now
-        speed = self.done / (now - self._start)
-        left = (self.total - self.done) / speed if speed else 0.0
         self._log.info(
             "%s %d of %d %s (%d %%), %.3g %s/s, %s left%s",
             self._what,
@@ -115,3 +138,8 @@ class Progress:
             human_seconds(max(left, 0)),
             f"; {note}" if note else "",
         )
+
+    def _number(self, count: float) -> str:
+        if self._unit == "B":
+            return human_bytes(count)
+        return f"{count:,.0f}" if count >= 100 or count == int(count) else f"{count:.3g}"

@@ -76,10 +76,10 @@ def training_lines(model: Output) -> list[dict[str, Any]]:
     except (DataError, UnicodeDecodeError) as error:
         log.warning("no record of the training: %s", error)
         return []
-    return lines_in(text)
+    return _lines_in(text)
 
 
-def lines_in(text: str) -> list[dict[str, Any]]:
+def _lines_in(text: str) -> list[dict[str, Any]]:
     """The lines of a metrics.jsonl that have a step; what a kill or a power cut damaged is left out."""
     found = []
     for line in filter(str.strip, text.splitlines()):

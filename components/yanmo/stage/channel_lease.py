@@ -5,7 +5,7 @@
 A key's lease keeps two makers of one output apart. Two nights of a channel may make different outputs (the
 data grew, an option changed), on the same GPUs, and each would judge its model by the same champion. So a run
 that asks for it holds a lease of the channel besides, taken before that of its key. Like that of a session it
-is nobody's work: gc, `yanmo watch` and `yanmo status` pass over it (store/runs/lease.py, `live_holder`).
+is nobody's work: gc and `yanmo status` pass over it (store/runs/lease.py, `live_holder`).
 
 Cost: one small object written, renewed every 20 s and removed. A run that was killed leaves it behind; the
 next one takes it over when nobody has renewed it for a minute.

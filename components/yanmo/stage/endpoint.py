@@ -24,8 +24,6 @@ from wsgiref.simple_server import WSGIRequestHandler
 from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
 from prometheus_client.registry import CollectorRegistry
 
-from yanmo.common.errors import EnvironmentFault, in_words
-
 log = logging.getLogger(__name__)
 _CONNECTIONS = 32
 """At a time; one more cuts the oldest."""
@@ -52,20 +50,12 @@ class Endpoint:
         """Where it is served; -1 while it is not."""
         return int(self._server.server_address[1]) if self._server else -1
 
-    def start(self, *, or_another: bool = True) -> None:
-        """Serve; on a free port where the one that was asked for is taken, if `or_another`.
-
-        Raises:
-            EnvironmentFault: it is taken, and none other will do.
-        """
+    def start(self) -> None:
+        """Serve; on a free port where the one that was asked for is taken."""
         for port in dict.fromkeys((self._asked, 0)):
             try:
                 self._server = _Server(port, self._everywhere, self._registry)
             except (OSError, OverflowError) as error:  # busy; not a port number
-                if not or_another:
-                    raise EnvironmentFault(
-                        f"cannot serve /metrics on port {port}: {in_words(error)}"
-                    ) from error
                 log.warning("no /metrics on port %d (%s); taking a free one", port, error)
                 continue
             self._thread = threading.Thread(

@@ -13,7 +13,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as Family
@@ -26,8 +26,6 @@ from yanmo.stage.metric import OTHER, Label, Metric
 log = logging.getLogger(__name__)
 Figure = tuple[str, float, Mapping[str, str]]
 """Metric, value, labels."""
-Place = TypeVar("Place", bound=tuple[str, ...])
-"""Values of a metric's labels, in order."""
 _MOST_CHARACTERS = 120
 """Longest value of a label that the data say."""
 
@@ -93,12 +91,6 @@ class Measured:
             self.gone(*names, room=room)
             for name, value, labels in figures:
                 self.set(name, value, room=room, **labels)
-
-    def show_only(self, name: str, values: Mapping[Place, float], /, *, room: str = "") -> None:
-        """Show these values of the metric and no others, each by the values of its labels in order."""
-        labels = [label.name for label in self._metric(name, room).labels]
-        figures = ((name, value, dict(zip(labels, place, strict=True))) for place, value in values.items())
-        self.replace([name], figures, room=room)
 
     def count_from_zero(self) -> None:
         """Show counters before there is anything to count, as far as it is known which there will be.

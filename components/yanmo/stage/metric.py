@@ -67,8 +67,9 @@ class Metric:
     alert: str = ""
     """The alert that is made of it; "" for none."""
     final: bool = False
-    """Whether it is a fact of a run that has ended, which a Pushgateway may show until the next one ends. No
-    rule and no dashboard may read it without joining a pod: pushed, it never changes and belongs to none."""
+    """Whether it is a fact of a run that has ended, which a Pushgateway may show until the next one ends.
+    Pushed, it never changes: rules and dashboards join it by its pod, or ask for its `stage`, a label that
+    only what is pushed has."""
 
     def __post_init__(self) -> None:
         assert _NAME.match(self.name) and self.help and self.zh, self.name
@@ -76,7 +77,7 @@ class Metric:
         assert not self.name.endswith(("_total", "_count", "_sum", "_bucket")), self.name
         assert self.kind == "gauge" or self.still == "stays", f"{self.name}: a counter always stays"
         assert self.still == "stays" or not self.name.endswith(("_age_seconds", "_info")), self.name
-        assert not (self.final and (self.alert or self.still != "stays")), f"{self.name}: not for ever true"
+        assert not (self.final and self.still != "stays"), f"{self.name}: not for ever true"
         runs = {"run_id", "run", "step", "file", "document"} & {label.name for label in self.labels}
         assert not runs or (self.room, self.name) == ("run", "info"), f"{self.name}: series without end"
 

@@ -10,7 +10,7 @@ import logging
 import os
 from pathlib import Path
 
-from yanmo.common.errors import DataError, EnvironmentFault, UsageError, in_words
+from yanmo.common.errors import UsageError, in_words
 from yanmo.common.whole_file import write_whole
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
@@ -24,7 +24,7 @@ from yanmo.store.output import Output
 from yanmo.store.pause import PausedOutput
 from yanmo.store.pointers import check_movable, move_pointer, pointer_name
 from yanmo.store.runs.in_use import check_present
-from yanmo.store.runs.run_record import add_pause, add_to_run
+from yanmo.store.runs.run_record import add_to_run
 
 log = logging.getLogger(__name__)
 
@@ -117,17 +117,6 @@ def pass_on(
     log.info("nothing to do: %s", paused)
     shown = steps.show_pause(options, store, paused) if steps.show_pause else Finish()
     write_results(stage, options, paused.to_json(), shown, outputs, status="paused")
-
-
-def record_pause(run: StageRun[Options, Made], paused: PausedOutput) -> None:
-    """Let the record of the run say so: a night that paused is no night that was missed."""
-    options = run.options
-    if not options.run_id or options.pointer == NONE:
-        return
-    try:
-        add_pause(run.store, options.channel, options.run_id, paused, is_planned=run.pause.is_planned)
-    except (OSError, DataError, EnvironmentFault) as error:  # the work is saved: that it paused stands
-        log.warning("could not record that this run paused: %s", error)
 
 
 def write_results(

@@ -49,7 +49,6 @@ from yanmo.stage.results import (
     hand_on,
     hand_over,
     pass_on,
-    record_pause,
     write_results,
 )
 from yanmo.stage.run_telemetry import telemetry_of
@@ -237,7 +236,6 @@ def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: Exe
         if not run.pause.is_planned:  # asked to stop: whoever asked waits
             run.telemetry.wait_seconds = 0.0
         paused = PausedOutput.of(run.stage.name, run.key, run.pause)
-        record_pause(run, paused)
         run.teller.paused(run.store, paused)
         shown = steps.show_pause(run.options, run.store, paused) if steps.show_pause else Finish()
         write_results(run.stage, run.options, paused.to_json(), shown, outputs, status="paused")

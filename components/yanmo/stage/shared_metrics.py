@@ -63,6 +63,7 @@ EVERY_STAGE: tuple[Metric, ...] = (
         help="Unix time at which the stage ended with its output handed over",
         zh="阶段交出输出并结束的 Unix 时间",
         final=True,
+        alert="YanmoMissedNight",
     ),
     Metric(
         room="stage",

@@ -55,7 +55,7 @@ def test_a_second_night_ends_with_a_word_of_who_trains(tmp_path: Path) -> None:
     with alone_in(FileStore(tmp_path), "train", "main", waits=False, ttl=3):
         (lease,) = leases(tmp_path)
         name = str(lease.relative_to(tmp_path))
-        assert live_holder(name, lease.read_bytes(), 0.0) == "", "gc and watch take it for nobody's work"
+        assert live_holder(name, lease.read_bytes(), 0.0) == "", "gc and status take it for nobody's work"
     assert not leases(tmp_path), "nothing is left behind"
 
 

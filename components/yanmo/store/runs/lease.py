@@ -244,8 +244,6 @@ def live_holder(name: str, data: bytes, age: float) -> str:
 class Held:
     """What a lease says of itself, for people."""
 
-    since: float | None
-    """Unix seconds, by its holder's clock; None where it is damaged."""
     channel: str
     """"" where it does not say."""
     run_id: str = ""
@@ -256,11 +254,10 @@ def held(data: bytes) -> Held:
     """What the lease in `data` says of itself; nothing where it is damaged."""
     try:
         value = json_value(data)
-        since, note = value.get("since"), value.get("note", {})
-        run_id = str(note.get("run_id", ""))
-        return Held(float(since) if since else None, str(note.get("channel", "")), run_id)
+        note = value.get("note", {})
+        return Held(str(note.get("channel", "")), str(note.get("run_id", "")))
     except (ValueError, TypeError, AttributeError):
-        return Held(None, "")
+        return Held("")
 
 
 def holder_in(data: bytes) -> str:

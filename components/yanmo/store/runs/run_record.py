@@ -3,9 +3,8 @@
     <store>/pointers/<channel>/runs/<run id>.json
 
 Pointers name a channel's latest outputs; this names those of one run, new or found, under the names of the
-pointers that it moved, and when; and which stage paused. `--inputs run:ID` reads the first, `yanmo status
---serve` the rest. gc keeps what a young record names, or one of the newest `--keep-runs` of a channel, and
-removes the others.
+pointers that it moved, for `--inputs run:ID`. gc keeps what a young record names, or one of the newest
+`--keep-runs` of a channel, and removes the others.
 
 Cost: one small object read and written at the end of each stage that has a run id.
 """
@@ -15,29 +14,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict
 from typing import Any
 
 from yanmo.common.errors import DataError, wrong_in
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore, amend, as_part
-from yanmo.store.pause import PausedOutput
 from yanmo.store.schema import OtherSchema, parse, utc_now
 
 RUN_SCHEMA = "yanmo.run/1"
 _MAX_BYTES = 262_144
 _NAME = re.compile(r"pointers/[^/]+/runs/[^/]+\.json\Z")
-
-
-@dataclass(frozen=True)
-class RunEvents:
-    """When a run did what: Unix seconds, by the clocks of its pods."""
-
-    ended: dict[str, float]
-    """Pointer -> when its stage ended well."""
-    paused: dict[str, float]
-    """Stage -> when it paused as planned: its own hours were over."""
 
 
 def run_record_name(channel: str, run_id: str) -> str:
@@ -72,21 +59,6 @@ def parse_run(data: bytes, where: str) -> dict[str, Reference]:
         raise _damaged(where, error) from error
 
 
-def parse_events(data: bytes, where: str) -> RunEvents:
-    """When the run of that record did what; raises as `read_run`."""
-    values = _values(data, where)
-    try:
-        paused = {stage: each["at"] for stage, each in values.get("paused", {}).items() if each["is_planned"]}
-        return RunEvents(ended=_times(values.get("ended", {})), paused=_times(paused))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise _damaged(where, error) from error
-
-
-def _times(said: Mapping[str, str]) -> dict[str, float]:
-    found = {name: datetime.fromisoformat(at) for name, at in said.items()}
-    return {name: (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() for name, at in found.items()}
-
-
 def _values(data: bytes, where: str) -> dict[str, Any]:
     try:
         values = parse(data, RUN_SCHEMA, _MAX_BYTES)
@@ -100,10 +72,7 @@ def _values(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _damaged(where: str, error: Exception) -> DataError:
-    return DataError(
-        f"{where}: damaged: {wrong_in(error)}; delete it: only `--inputs run:ID` and `yanmo status --serve` "
-        "read it"
-    )
+    return DataError(f"{where}: damaged: {wrong_in(error)}; delete it: only `--inputs run:ID` reads it")
 
 
 def add_to_run(store: ObjectStore, channel: str, run_id: str, outputs: Mapping[str, Reference]) -> None:
@@ -117,25 +86,8 @@ def add_to_run(store: ObjectStore, channel: str, run_id: str, outputs: Mapping[s
     def with_outputs(values: dict[str, Any]) -> None:
         before = values["outputs"]
         values["outputs"] = dict(sorted({**before, **{n: asdict(r) for n, r in outputs.items()}}.items()))
-        now = utc_now()
-        for name in outputs:
-            values.setdefault("paused", {}).pop(name, None)
-            if values["outputs"][name] != before.get(name) or name not in values.get("ended", {}):
-                values.setdefault("ended", {})[name] = now
 
     _change(store, channel, run_id, with_outputs)
-
-
-def add_pause(
-    store: ObjectStore, channel: str, run_id: str, paused: PausedOutput, *, is_planned: bool
-) -> None:
-    """Record that a stage of the run paused; raises as `add_to_run`."""
-
-    def with_pause(values: dict[str, Any]) -> None:
-        said = {"key": paused.key, "where": paused.where, "why": paused.why, "at": paused.at}
-        values.setdefault("paused", {})[paused.stage] = {**said, "is_planned": is_planned}
-
-    _change(store, channel, run_id, with_pause)
 
 
 def note_night(store: ObjectStore, channel: str, run_id: str, said: Mapping[str, Any]) -> None:
@@ -176,7 +128,7 @@ def _change(store: ObjectStore, channel: str, run_id: str, change: Callable[[dic
 
     def written(data: bytes | None) -> bytes:
         if data:
-            parse_run(data, where), parse_events(data, where), parse_night(data, where)
+            parse_run(data, where), parse_night(data, where)
         values = _values(data, where) if data else {"schema": RUN_SCHEMA, "run_id": run_id, "outputs": {}}
         before = json.dumps(values)
         change(values)

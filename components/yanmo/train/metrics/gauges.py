@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from yanmo.common.bar import Bar
 from yanmo.common.plain_json import json_value
 from yanmo.stage.exporter import Telemetry
 from yanmo.train import job
@@ -68,6 +69,7 @@ class MetricsGauges:
         self._counted: dict[int, tuple[RankFigures, RankFigures]] = {}
         """Rank -> what its processes before this one counted, and what this one has."""
         self._runs, self._is_broken = False, False
+        self._bar, self._steps = Bar("step", 0), 0
         self._began, self._shown = time.monotonic(), 0.0
         self._checkpoint: tuple[str, float, int] = ("", 0.0, 0)
         self._told: set[str] = set()
@@ -92,6 +94,7 @@ class MetricsGauges:
             for name, value in (("ranks", ranks), ("node", node), ("nodes", nodes)):
                 self._telemetry.set(name, value)
             self._telemetry.set("steps", steps)
+            self._bar, self._steps = Bar("step", steps), steps
             if checkpoint_seconds:
                 self._telemetry.set("checkpoint_interval_seconds", checkpoint_seconds)
 
@@ -106,6 +109,7 @@ class MetricsGauges:
         self.show()
         with self._lock:
             self._runs, self._is_broken = False, not well
+            self._bar.end()
         self.show()
 
     def show(self, seconds: float = 0.0) -> None:
@@ -162,6 +166,8 @@ class MetricsGauges:
                 if line[name] is not None:
                     self._set(name, line[name])
         self._telemetry.set("step", line["step"])
+        if "seconds_left" in line:  # of an interval
+            self._show_bar(line)
         if "tokens" in line:
             if _identity(line) not in self._seen:
                 self._telemetry.add("tokens", max(line["tokens"] - self._tokens, 0))
@@ -176,6 +182,12 @@ class MetricsGauges:
             if bits is not None:
                 self._telemetry.set("valid_bits_per_character", bits, genre=genre)
         self._take_monitor(line.get("monitor", {}))
+
+    def _show_bar(self, line: dict[str, Any]) -> None:
+        figures = [f"{line['tokens_per_second']:,.0f} tokens/s"]
+        if line["loss"] is not None:
+            figures[:0] = [f"loss {line['loss']:.3f}", f"{line['bits_per_character']:.3f} bits/character"]
+        self._bar.show(line["step"], f"{line['step']:,}/{self._steps:,}", line["seconds_left"], *figures)
 
     def _note(self, line: dict[str, Any]) -> None:
         """Remember that a line was counted."""

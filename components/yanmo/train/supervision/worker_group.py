@@ -14,6 +14,7 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
+from yanmo.common.bar import above_the_bar
 from yanmo.common.errors import WorkerLost
 from yanmo.common.log_lines import Line, read_line
 from yanmo.common.parent import PARENT
@@ -195,7 +196,10 @@ class WorkersLog(threading.Thread):
                 if own and own.stage == "train":
                     rank, words = _whose(own)
                     self.said[rank] = words
-                    with suppress(OSError, ValueError):  # a full disk, a terminal or `| tee` that is gone
+                    with (
+                        suppress(OSError, ValueError),
+                        above_the_bar(),
+                    ):  # a full disk, a `| tee` that is gone
                         sys.stderr.buffer.write(line)
                         sys.stderr.flush()
 

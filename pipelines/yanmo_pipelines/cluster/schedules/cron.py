@@ -114,7 +114,7 @@ def parse_cron(text: str) -> Cron:
         fields = ["0", *fields]
     if len(fields) != 6:
         raise ValueError(
-            f"--cron {text[:100]!r}: expected minute, hour, day, month and day of the week, such as "
+            f"cron {text[:100]!r}: expected minute, hour, day, month and day of the week, such as "
             "'0 21 * * *' (21:00 every day); six fields begin with the second, as in KFP"
         )
     try:
@@ -124,7 +124,7 @@ def parse_cron(text: str) -> Cron:
         days, months = _field(fields[3], 1, 31), _field(fields[4], 1, 12, _MONTHS, 1)
         weekdays = _field(fields[5], 0, 7, _DAYS)
     except ValueError as error:
-        raise ValueError(f"--cron {text[:100]!r}: {error}") from None
+        raise ValueError(f"cron {text[:100]!r}: {error}") from None
     cron = Cron(
         text.strip(),
         seconds,
@@ -138,7 +138,7 @@ def parse_cron(text: str) -> Cron:
         fields=(*fields[:5], _sunday_as_0(fields[5], weekdays)),
     )
     if cron.next_after(UTC, 0.0) is None:
-        raise ValueError(f"--cron {text[:100]!r}: never fires: no month has such a day")
+        raise ValueError(f"cron {text[:100]!r}: never fires: no month has such a day")
     return cron
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -22,30 +21,24 @@ from yanmo_pipelines.cluster.status.of_kfp import runs_of
 from yanmo_pipelines.cluster.status.of_kubernetes import jobs_now, pods_now
 from yanmo_pipelines.cluster.status.of_store import store_state
 from yanmo_pipelines.cluster.status.options import StatusOptions
-from yanmo_pipelines.cluster.status.serving.serve import serve as serve_status
 from yanmo_pipelines.cluster.status.shown import shown
 from yanmo_pipelines.cluster.status.state import Status
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Show the state of things; returns the exit code."""
 
-    def serve() -> int:
+    def look() -> int:
         options = load(StatusOptions, default_argv(argv), "yanmo status")
         setup(options.log_level, "status", options.log_format)
-        if options.serve:
-            return serve_status(options, store_of(options, options.store or default_store()), options.channel)
-        if options.cron:
-            log.warning("--cron has no effect without --serve")
         found = _status(options)
         answer(_as_json(found) if options.json else shown(found))
         nothing = found.store is None and found.runs is None and found.pods is None
         return found.codes[0] if nothing else ExitCode.DONE
 
-    return ended("status", serve)
+    return ended("status", look)
 
 
 def _status(options: StatusOptions) -> Status:

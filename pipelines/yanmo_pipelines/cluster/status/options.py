@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from yanmo.options.fields import opt
 from yanmo.options.shared import StoreOptions
 from yanmo_pipelines.cluster.place import PlaceOptions
-from yanmo_pipelines.cluster.status.serving.options import ServeOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatusOptions(ServeOptions, PlaceOptions, StoreOptions, group="status"):
+class StatusOptions(PlaceOptions, StoreOptions, group="status"):
     """Show channels, champions and newest outputs, what runs where, what waits and why, what failed last.
 
     It asks the store, KFP and Kubernetes, each only where it is known, and says which it could not ask. Exit
-    code: 0 where any of them answered, else that of the first. With --serve it serves what the store says to
-    Prometheus, until it is stopped.
+    code: 0 where any of them answered, else that of the first.
     """
 
     store: str = opt(
