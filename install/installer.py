@@ -1,8 +1,12 @@
 """Makes the environment: `$VENV` (.venv) with the packages of constraints/, each checked by its sha256.
 
-uv installs, in a quarter of pip's time; where it has no wheel, pip does the same. `.ready` in the environment
-says what was installed, `.installing` that it is not whole: a package may be there by half. Then all is
-installed again, from uv's cache as far as it was downloaded.
+pip gets uv, and uv installs the rest, from where pip's own settings say. `.ready` in the environment says
+what was installed. `.installing` is locked as long as an installer or its uv is at work, and says whether
+one was stopped: then all is installed again, from uv's cache as far as it was downloaded.
+
+torch has two builds for Linux: PyPI's, with CUDA, and one for CPUs, a tenth of its size, which only torch's
+own index has. The CPU build is taken where no NVIDIA driver is. Where that index cannot be reached, PyPI's is
+taken: it runs on a CPU too.
 """
 
 from __future__ import annotations
@@ -10,71 +14,60 @@ from __future__ import annotations
 import ast
 import fcntl
 import hashlib
+import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
-from locks import FOLDER, read_lock
-from plan import SIZES, TORCH_INDEX, Build, Refused, check_disk, check_machine, choose_build
-from shown import run_shown
-
-ROOT = FOLDER.parent
+ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("base", "cpu", "cuda", "build", "uv")
-_NETWORK = re.compile(
-    r"Connection|timed? ?out|Name or service not known|name resolution|dns error|Max retries|Failed to fetch|"
-    r"error sending request|Network is unreachable|Proxy|certificate",
-    re.IGNORECASE,
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+LEAST_DRIVER = 580
+"""The first driver for CUDA 13, with which PyPI's torch 2.13 is built (NVIDIA's CUDA 13.0 release notes)."""
+SIZES = {"cpu": "0.5 GB to download and 2.0 GB of disk", "cuda": "3.0 GB to download and 6.2 GB of disk"}
+"""With all else and bytecode; Linux x86_64, CPython 3.11, 2026-11-22."""
+_MISLEADING = (
+    *("UV_TORCH_BACKEND", "UV_CONSTRAINT", "UV_OVERRIDE", "UV_EXCLUDE", "PIP_CONSTRAINT", "PIP_TARGET"),
+    *("PIP_PREFIX", "PIP_REQUIRE_VIRTUALENV", "VIRTUAL_ENV", "CONDA_PREFIX"),
 )
-NEW, UPDATE = "new", "update"
-_FULL = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
+"""Variables that would make uv or pip install something else, or elsewhere."""
 
 
-@dataclass
-class Pip:
-    """Where pip looks for packages: uv reads none of it itself."""
+class Refused(Exception):
+    """It cannot be installed; says what to do. `code` is the exit code: 75 try again, 78 environment."""
 
-    index_url: str = ""
-    extra_index_url: list[str] = field(default_factory=list)
-    find_links: list[str] = field(default_factory=list)
-    trusted_host: list[str] = field(default_factory=list)
-    proxy: str = ""
+    def __init__(self, message: str, code: int = 78) -> None:
+        super().__init__(message)
+        self.code = code
 
-    @classmethod
-    def read(cls, listing: str) -> Pip:
-        """From what `pip config list` prints; the environment's settings come last, as they count most."""
-        pip = cls()
-        lines = sorted(listing.splitlines(), key=lambda line: line.startswith(":env:"))
-        for line in lines:
-            found = re.match(r"(?::env:|global|site|user|install)\.([\w-]+)=(.*)$", line)
-            if found and hasattr(pip, name := found[1].replace("-", "_")):
-                value = str(ast.literal_eval(found[2]))
-                setattr(pip, name, value if isinstance(getattr(pip, name), str) else value.split())
-        return pip
 
-    def words(self) -> list[str]:
-        """uv's options that say the same. Any index may give a file, as all are checked by their hashes."""
-        words = ["--default-index", self.index_url] if self.index_url else []
-        for option in ("extra_index_url", "find_links"):
-            words += [
-                word for value in getattr(self, option) for word in ("--" + option.replace("_", "-"), value)
-            ]
-        words += [word for value in self.trusted_host for word in ("--allow-insecure-host", value)]
-        return [*words, "--index-strategy", "unsafe-best-match"] if self.extra_index_url else words
+@dataclass(frozen=True)
+class Build:
+    """A build of torch: its lock file, why it is taken, and the index that has it, if another than PyPI."""
+
+    name: str
+    why: str
+    index: str = ""
 
 
 def main() -> int:
     """The exit code: 0, 64 usage, 75 try again, 78 environment."""
-    venv = Path(os.environ.get("VENV") or ".venv")
+    venv = Path(os.environ.get("VENV") or ".venv").absolute()
+    os.chdir(ROOT)
     try:
-        install(venv, os.environ.get("TORCH", ""), os.environ.get("TORCH_INDEX") or TORCH_INDEX)
+        check_machine()
+        if not (venv / "pyvenv.cfg").exists() and venv.exists() and any(venv.iterdir()):
+            raise Refused(f"{venv} is there and is no virtual environment: name another: make VENV=...")
+        venv.mkdir(parents=True, exist_ok=True)
+        _install(venv, os.environ.get("TORCH", ""), os.environ.get("TORCH_INDEX") or TORCH_INDEX)
     except Refused as error:
         print(error, file=sys.stderr)
         return error.code
@@ -87,267 +80,216 @@ def main() -> int:
     return 0
 
 
-def install(venv: Path, wished: str, index: str) -> None:
-    """Bring an environment to what constraints/ says; does nothing where it is that already.
+def check_machine() -> None:
+    """Refuse a machine for which there are no wheels, before anything is downloaded.
 
     Raises:
-        Refused: it cannot be; says what to do.
+        Refused: says what is needed and what this is.
     """
-    os.chdir(ROOT)
-    check_machine()
-    _check_place(venv)
-    venv.mkdir(parents=True, exist_ok=True)
-    with _alone(venv) as mark:
-        if (venv / ".ready").exists() and _is_current(venv, wished):
-            (venv / ".ready").touch()
-        else:
-            _install(venv, wished, index, mark)
-
-
-def _install(venv: Path, wished: str, index: str, mark: Mark) -> None:
-    began = time.monotonic()
-    python = venv / "bin" / "python"
-    if mark.stopped:
-        _say(f"The last install into {venv} was stopped: beginning again with what was downloaded.")
-    was_there = mark.stopped != NEW and _runs(python)
-    again = was_there and not (venv / ".ready").exists()  # a program may have been stopped halfway
-    if not was_there:
-        mark.write(NEW)
-        _clear(venv)
-        _call([sys.executable, "-m", "venv", str(venv)], "Making the virtual environment")
-    pip = Pip.read(_output([str(python), "-m", "pip", "config", "list"]))
-    if pip.proxy:
-        os.environ.setdefault("HTTPS_PROXY", pip.proxy)
-    cpu = next(pin.version for pin in read_lock("cpu") if pin.version.endswith("+cpu"))
-    has_cpu = was_there and not again and _has(venv, "torch", cpu)
-    build = choose_build(wished, index, [Path(place) for place in pip.find_links], has_cpu)
-    if was_there:
-        _say(f"Bringing {venv} up to date: {build.why}.")
-        mark.write(UPDATE)
-    else:
-        check_disk(build.name, venv, os.environ)
-        size = SIZES[build.name]
-        _say(f"Installing into {venv}: {build.why}.")
-        _say(
-            f"About {size.download / 1e9:.1f} GB to download, less what uv's cache has, and "
-            f"{size.disk / 1e9:.1f} GB of disk. It may be stopped at any time: the next make goes on."
+    system, machine = platform.system(), platform.machine()
+    if (system, machine) not in (("Linux", "x86_64"), ("Linux", "aarch64"), ("Darwin", "arm64")):
+        raise Refused(
+            "Yanmo runs on Linux (x86_64, aarch64; on Windows in WSL) and on a Mac with Apple's processor; "
+            f"this is {system} {machine}, for which torch or numba has no wheels"
         )
-    (venv / ".ready").unlink(missing_ok=True)
-    Installer(python, pip, again).install(build)
-    new = venv / ".ready.new"
-    new.write_text(f"{build.name} {_digest()}\n", encoding="utf-8")
-    new.replace(venv / ".ready")  # a copy of the environment by hard links keeps its own
+    name, version = platform.libc_ver()
+    if system == "Linux" and (name != "glibc" or _numbers(version) < (2, 28)):
+        raise Refused(f"torch's wheels need glibc 2.28 or later; this is {name or 'another libc'} {version}")
+    if not all(importlib.util.find_spec(name) for name in ("venv", "ensurepip")):
+        raise Refused(
+            f"{sys.executable} cannot make a virtual environment: it has no venv or ensurepip. Debian and "
+            "Ubuntu have them in a package of their own: apt-get install python3-venv"
+        )
+
+
+def choose_build(wished: str, index: str, *, is_there: bool = False) -> Build:
+    """The build of torch for this machine.
+
+    Args:
+        wished: what the person asked for: "cpu", "cuda" or "" for what fits.
+        index: address of torch's index for CPUs, or of a mirror of it, or a folder with its wheels.
+        is_there: whether the environment has the build for CPUs, as locked, already.
+
+    Raises:
+        Refused: the build that was asked for cannot be had.
+    """
+    if wished not in ("", "cpu", "cuda"):
+        raise Refused(f"TORCH={wished}: expected cpu, cuda, or nothing for the one that fits", 64)
+    if sys.platform == "darwin":
+        return Build("cpu", "torch for the Mac")
+    if wished == "cuda":
+        return Build("cuda", "torch with CUDA, as asked for")
+    driver = driver_version()
+    if not wished and _numbers(driver) >= (LEAST_DRIVER,):
+        return Build("cuda", f"torch with CUDA, for the NVIDIA driver {driver}")
+    why = "as asked for" if wished else "as no NVIDIA driver is here"
+    if driver and not wished:
+        why = f"as CUDA 13 needs an NVIDIA driver {LEAST_DRIVER} or later, not {driver} (or TORCH=cuda)"
+    problem = "" if is_there else _unreachable(index)
+    if not problem:
+        return Build("cpu", f"torch for the CPU, {why}", index)
+    if wished:
+        raise Refused(f"TORCH=cpu: {index} cannot be reached ({problem}). TORCH_INDEX names a mirror", 75)
+    return Build(
+        "cuda",
+        f"torch with CUDA, which runs on a CPU too: {index} has the build without, and cannot be reached "
+        f"({problem}); TORCH_INDEX names a mirror of it",
+    )
+
+
+def driver_version(root: Path = Path("/")) -> str:
+    """The version of the loaded NVIDIA driver; "" without one."""
+    try:
+        said = (root / "proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        command = shutil.which("nvidia-smi") or shutil.which("/usr/lib/wsl/lib/nvidia-smi")
+        ask = ["--query-gpu=driver_version", "--format=csv,noheader"]
+        done = subprocess.run([command, *ask], capture_output=True, text=True) if command else None
+        said = f" {done.stdout}" if done and done.returncode == 0 else ""
+    found = re.search(r"\s(\d+\.[\d.]+)", said)
+    return found[1] if found else ""
+
+
+def settings_of_pip(listing: str) -> dict[str, str]:
+    """Variables by which uv looks where pip does, from what `pip config list` prints: uv reads none of it."""
+    names = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find-links": "UV_FIND_LINKS"}
+    names |= {"trusted-host": "UV_INSECURE_HOST", "proxy": "HTTPS_PROXY"}
+    found = {}
+    for line in sorted(listing.splitlines(), key=lambda line: line.startswith(":env:")):  # which count most
+        setting = re.match(r"(?::env:|global|site|user|install)\.([\w-]+)=(.*)$", line)
+        if setting and setting[1] in names:
+            found[names[setting[1]]] = " ".join(str(ast.literal_eval(setting[2])).split())
+    return found | ({"UV_INDEX_STRATEGY": "unsafe-best-match"} if "UV_INDEX" in found else {})
+
+
+def _install(venv: Path, wished: str, index: str) -> None:
+    """Bring an environment to what constraints/ says; does nothing where it is that already."""
+    began, ready, mark = time.monotonic(), venv / ".ready", venv / ".installing"
+    with mark.open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"Another make installs into {venv}: waiting for it.")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.seek(0)
+        was_stopped = bool(lock.read())
+        words = ready.read_text(encoding="utf-8").split() if ready.exists() else []
+        if not was_stopped and words and wished in ("", words[0]) and words[1:] == [_digest()]:
+            ready.touch()
+            return
+        if was_stopped:
+            _say(f"The last install into {venv} was stopped: beginning again with what was downloaded.")
+        lock.write("begun")
+        lock.flush()
+        python = venv / "bin" / "python"
+        if not _runs([str(python), "-c", "import sys, pip; assert (3, 11) <= sys.version_info < (3, 14)"]):
+            for link in venv.glob("bin/python*"):  # of a Python that was removed
+                link.unlink()
+            _call([sys.executable, "-m", "venv", str(venv)])
+        listing = subprocess.run(
+            [python, "-m", "pip", "config", "list"], capture_output=True, text=True
+        ).stdout
+        around = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
+        around = settings_of_pip(listing) | around
+        around |= {"UV_SYSTEM_CERTS": "1", "UV_COMPILE_BYTECODE": "1", "PIP_USER": "0"}
+        (cpu,) = re.findall(
+            r"^torch==(\S+\+cpu)", Path(_lock("cpu")).read_text(encoding="utf-8"), re.MULTILINE
+        )
+        has_cpu = any(venv.glob(f"lib/python*/site-packages/torch-{cpu}.dist-info"))
+        build = choose_build(wished, index, is_there=has_cpu and not was_stopped)
+        _say(f"Installing into {venv}: {build.why}.")
+        _say(f"At most {SIZES[build.name]}. It may be stopped at any time: the next make goes on.")
+        ready.unlink(missing_ok=True)
+        _install_build(python, build, around, lock.fileno(), again=was_stopped)
+        ready.write_text(f"{build.name} {_digest()}\n", encoding="utf-8")
+        lock.truncate(0)
     _say(f"Installed into {venv} in {time.monotonic() - began:.0f} s.")
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def _install_build(python: Path, build: Build, around: Mapping[str, str], lock: int, *, again: bool) -> None:
+    """Install the packages with a build of torch, then the project itself.
+
+    Args:
+        lock: an open file that is locked until also the last program here has ended.
+        again: installs also what seems to be there: a program may have been stopped halfway.
+    """
+
+    def uv(command: str, *words: str) -> None:
+        program = [str(python.with_name("uv")), "pip", command, "--python", str(python), *words]
+        _call(program, around, lock)
+
+    checked = ["--require-hashes", "--no-deps", "--build-constraints", _lock("build")]
+    checked += ["--reinstall"] * again
+    pip = [str(python), "-m", "pip", "install", "-q", "--retries", "2", "--only-binary", ":all:"]
+    _call([*pip, "--require-hashes", "-r", _lock("uv")], around, lock)
+    others = {"cpu": _names("cuda"), "cuda": ["torch"]}[build.name]  # 2.13.0+cpu would pass for 2.13.0
+    if there := [name for name in others if _other_build(python.parents[1], name, build.name)]:
+        uv("uninstall", *there)
+    uv("install", *checked, "-r", _lock("base"), *([] if build.index else ["-r", _lock(build.name)]))
+    if build.index:  # an index, a page of links as mirrors have it, or a folder
+        place = ["--default-index", build.index] if "://" in build.index else ["--no-index"]
+        uv("install", *checked, "--find-links", build.index, *place, "-r", _lock(build.name))
+    uv("install", "--no-deps", "--build-constraints", _lock("build"), "-e", ".")
 
 
-class Installer:
-    """uv, or pip where uv has no wheel, in an environment."""
-
-    def __init__(self, python: Path, pip: Pip, again: bool) -> None:
-        """`again` installs also what seems to be there: another program may have been stopped halfway."""
-        self._python, self._pip, self._again = str(python), pip, again
-        self._venv = python.parents[1]
-        self._environment = {name: value for name, value in os.environ.items() if name not in _MISLEADING}
-        self._environment |= {"UV_SYSTEM_CERTS": "1", "UV_COMPILE_BYTECODE": "1", "PIP_USER": "0"}
-        if pip.proxy:
-            self._environment = {"HTTPS_PROXY": pip.proxy, "HTTP_PROXY": pip.proxy} | self._environment
-        self._uv = [str(python.with_name("uv")), "pip"] if self._get_uv() else []
-
-    def _get_uv(self) -> bool:
-        command = ["install", "-q", "--retries", "2", "--require-hashes", "--only-binary", ":all:"]
-        done = subprocess.run(
-            [self._python, "-m", "pip", *command, "-r", _lock("uv")],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode == 0:
-            return True
-        _explain(done.stdout + done.stderr)
-        _say("uv has no wheel for this machine; pip installs, which takes longer.")
-        return False
-
-    def install(self, build: Build) -> None:
-        """Install the packages with a build of torch, then the project itself."""
-        torch = ["-r", _lock(build.name)]
-        if build.name == "cuda" and _has(self._venv, "torch", "*+cpu"):
-            self._leave_out(["torch"])  # 2.13.0+cpu would pass for 2.13.0
-        if not self._uv:
-            self._run(["--require-hashes", "-r", _lock("build")])
-        self._run(["--require-hashes", "-r", _lock("base"), *([] if build.index else torch)])
-        if build.index:
-            self._run(["--require-hashes", *torch], build.index)
-        if build.name == "cpu":
-            self._leave_out([pin.name for pin in read_lock("cuda") if pin.name != "torch"])
-        self._run(["-e", "."])
-        check = [*self._uv, "check"] if self._uv else [self._python, "-m", "pip", "check"]
-        done = subprocess.run([*check, *self._where()], env=self._environment, capture_output=True, text=True)
-        if done.returncode:
-            _say(f"Some packages do not fit each other:\n{done.stdout}{done.stderr}")
-
-    def _run(self, what: Sequence[str], index: str = "") -> None:
-        """Install what is named and nothing else: constraints/ names all that is needed.
-
-        Args:
-            index: address or folder to take it from, instead of from where pip and uv look.
-        """
-        if self._uv:
-            command = [*self._uv, "install", *self._where(), "--build-constraints", _lock("build")]
-            command += ["--reinstall"] * self._again
-        else:
-            command = [self._python, "-m", "pip", "install", "--no-build-isolation"]
-            command += ["--force-reinstall"] * self._again
-        if index:  # an index, a page of links as mirrors have it, or a folder
-            places = ["--find-links", index, *(["--index-url", index] if "://" in index else ["--no-index"])]
-        else:
-            places = self._pip.words() if self._uv else []
-        code, said = run_shown([*command, *places, "--no-deps", *what], self._environment)
-        if code:
-            _explain(said)
-            raise Refused("The install failed: see above. Run the same command again once that is mended")
-
-    def _leave_out(self, names: Sequence[str]) -> None:
-        there = [name for name in names if _has(self._venv, name, "*")]
-        if there:
-            remove = (
-                [*self._uv, "uninstall", *self._where()]
-                if self._uv
-                else [self._python, "-m", "pip", "uninstall", "-y"]
-            )
-            subprocess.run([*remove, *there], env=self._environment, capture_output=True, check=False)
-
-    def _where(self) -> list[str]:
-        return ["--python", self._python] if self._uv else []
+def _other_build(venv: Path, name: str, build: str) -> bool:
+    """Whether a package is there that the build has not, or torch of the other build."""
+    found = [
+        path.name for path in venv.glob(f"lib/python*/site-packages/{name.replace('-', '_')}-*.dist-info")
+    ]
+    return bool(found) and (name != "torch" or ("+cpu" in found[0]) != (build == "cpu"))
 
 
-_MISLEADING = (
-    "UV_TORCH_BACKEND", "UV_CONSTRAINT", "UV_OVERRIDE", "UV_EXCLUDE", "PIP_CONSTRAINT", "PIP_TARGET",
-    "PIP_PREFIX", "PIP_REQUIRE_VIRTUALENV", "VIRTUAL_ENV", "CONDA_PREFIX",
-)  # fmt: skip
-"""Variables that would make uv or pip install something else, or elsewhere."""
-
-
-def _explain(said: str) -> None:
-    """Say what to do about a failure that is known.
+def _call(command: list[str], around: Mapping[str, str] | None = None, *kept: int) -> None:
+    """Run a program, which says itself what it does.
 
     Raises:
-        Refused: the network or the disk is at fault.
+        Refused: it failed.
     """
-    if _FULL.search(said):
+    if subprocess.run(command, env=around, stdin=subprocess.DEVNULL, pass_fds=kept).returncode:
         raise Refused(
-            "The disk is full: free some space and run the same command again; what was downloaded is kept",
+            "The install failed: see above. Mend that (the network, an index, a full disk), and run the same "
+            "command again; what was downloaded is kept",
             75,
         )
-    if _NETWORK.search(said):
-        raise Refused(
-            "The package index cannot be reached. Check the network (pip's index-url, proxy and certificate "
-            "are used too) and run the same command again; what was downloaded is kept", 75
-        )  # fmt: skip
+
+
+def _runs(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def _unreachable(address: str) -> str:
+    """Why a page or folder cannot be read; "" if it can."""
+    try:
+        if "://" not in address:
+            return "" if Path(address).is_dir() else "no such folder"
+        with urllib.request.urlopen(address.rstrip("/") + "/", timeout=10):
+            return ""
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "reason", error))
+
+
+def _names(lock: str) -> list[str]:
+    """The packages of a lock file."""
+    return re.findall(r"^([\w.-]+)==", Path(_lock(lock)).read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def _lock(name: str) -> str:
-    return str((FOLDER / f"{name}.txt").relative_to(ROOT))
+    return f"constraints/{name}.txt"
 
 
 def _digest() -> str:
     """Of all that decides what is installed."""
-    paths = [ROOT / "pyproject.toml", *(FOLDER / f"{name}.txt" for name in LOCKS)]
+    paths = [ROOT / "pyproject.toml", *(ROOT / _lock(name) for name in LOCKS)]
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()
 
 
-def _is_current(venv: Path, wished: str) -> bool:
-    words = (venv / ".ready").read_text(encoding="utf-8").split()
-    return len(words) == 2 and wished in ("", words[0]) and words[1] == _digest()
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def _check_place(venv: Path) -> None:
-    """Refuse a folder that is something else than an environment, or one whose Python is gone."""
-    if not venv.exists() or not any(venv.iterdir()):
-        return
-    ours = any((venv / name).exists() for name in (".ready", ".installing"))
-    if not ours and not (venv / "pyvenv.cfg").exists():
-        raise Refused(
-            f"{venv} is there and is no virtual environment: move it away, or name another: make VENV=..."
-        )
-    if not ours and not _runs(venv / "bin" / "python"):
-        raise Refused(
-            f"{venv} is a virtual environment whose Python cannot be used: remove it (rm -r {venv})"
-        )
-
-
-def _has(venv: Path, name: str, version: str) -> bool:
-    """Whether a package is installed; its version may be a pattern."""
-    return any(venv.glob(f"lib/python*/site-packages/{name.replace('-', '_')}-{version}.dist-info"))
-
-
-def _runs(python: Path) -> bool:
-    """Whether an environment's Python starts, is one that can, and has pip."""
-    code = "import sys, pip; print(*sys.version_info[:2], sep='.')"
-    try:
-        done = subprocess.run([str(python), "-c", code], capture_output=True, text=True)
-    except OSError:
-        return False
-    return done.returncode == 0 and done.stdout.strip() in ("3.11", "3.12", "3.13")
-
-
-def _clear(venv: Path) -> None:
-    for path in venv.iterdir():
-        if path.name == ".installing":
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-class Mark:
-    """What `.installing` says of an install that was stopped: it was NEW, or an UPDATE."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-        self.stopped = self.read()
-
-    def read(self) -> str:
-        """What is begun and not finished; "" if nothing."""
-        self._file.seek(0)
-        return self._file.read()
-
-    def write(self, what: str) -> None:
-        """Write what is begun."""
-        self._file.truncate(0)
-        self._file.write(what)
-        self._file.flush()
-
-
-@contextmanager
-def _alone(venv: Path) -> Iterator[Mark]:
-    """Keeps a second install out."""
-    path = venv / ".installing"
-    with path.open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say(f"Another make installs into {venv}: waiting for it.")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        mark = Mark(file)
-        try:
-            yield mark
-            mark.write("")
-        finally:
-            if not mark.read():
-                path.unlink(missing_ok=True)
-
-
-def _call(command: Sequence[str], what: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        _explain(done.stdout + done.stderr)
-        raise Refused(f"{what} failed:\n{(done.stdout + done.stderr).strip()}")
-
-
-def _output(command: Sequence[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True).stdout
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -2,9 +2,9 @@
 
     make lock [UPGRADE="NAME ..."]
 
-Versions that are locked stay as they are as long as pyproject.toml allows; UPGRADE lets packages move.
-The machines are those of pyproject.toml's [tool.uv]; every package must have a wheel for each, or be one of
-FROM_SOURCE.
+Versions that are locked stay as they are as long as pyproject.toml allows; UPGRADE lets packages move. The
+machines are those of pyproject.toml's [tool.uv]; every package must have a wheel for each, or be one of
+FROM_SOURCE. The format is pip's: a requirement, its hashes below it.
 """
 
 from __future__ import annotations
@@ -15,32 +15,40 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
-from locks import FILES, FOLDER, Pin, read_lock, read_pins, write_lock
-from packaging.markers import Marker
-from plan import TORCH_INDEX
+from installer import ROOT, TORCH_INDEX
 
-ROOT = FOLDER.parent
+FOLDER = ROOT / "constraints"
+FILES = {
+    "base": "Everything that `make install` installs, but for torch: cpu.txt or cuda.txt",
+    "cpu": "torch without CUDA: from torch's own index on Linux, from PyPI on a Mac",
+    "cuda": "torch as PyPI has it for Linux, with CUDA, and what it needs of NVIDIA's",
+    "data": "The extra `data`, for the image of the data stages",
+    "train": "The extra `train`, for its image, but for torch: cpu.txt or cuda.txt",
+    "cluster": "The extra `cluster`, which holds `pipeline`, for the image of what works with a cluster",
+    "manifests": "The extra `manifests`, for the tests of manifests/: what it needs beside base.txt",
+    "sinks": "The extra `sinks`, for the tests of sinks: what it needs beside base.txt",
+    "build": "What builds this project and its dependencies that come as sources",
+    "uv": "The installer",
+}
 FROM_SOURCE = ("deepspeed", "jieba", "kfp-server-api")
 """They have no wheels; nothing in them is compiled."""
-PYTHONS = (11, 12, 13)
 LINUX, MAC = "sys_platform == 'linux'", "sys_platform == 'darwin'"
-MACHINES = [
-    {
-        **{"sys_platform": system, "platform_machine": machine, "python_full_version": f"3.{minor}.0"},
-        **{"python_version": f"3.{minor}", "implementation_name": "cpython"},
-        "platform_python_implementation": "CPython",
-    }
-    for system, machine in (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"))
-    for minor in PYTHONS
-]
-"""What pyproject.toml's [tool.uv] names, as `packaging` reads it."""
+_LINUXES = "(platform_machine == 'aarch64' and sys_platform == 'linux') or (platform_machine == 'x86_64' and "
+_LINUXES += "sys_platform == 'linux')"
+_SHORTER = {
+    "python_full_version < '3.14' and ": "",
+    "implementation_name != 'PyPy' and ": "",
+    " and platform_python_implementation != 'PyPy'": "",
+    f" ; (platform_machine == 'arm64' and sys_platform == 'darwin') or {_LINUXES}": "",
+    _LINUXES: LINUX,
+}
+"""Conditions as uv writes them for the machines of [tool.uv], and what says the same on these."""
+_OF_CUDA = re.compile(r"torch|triton|cuda-.*|nvidia-(?!ml-py).*")
+Pins = dict[str, str]
+"""Name -> its requirement and hashes, as they stand in a lock file."""
 
 
 def main() -> None:
@@ -50,111 +58,84 @@ def main() -> None:
     )
     parser.add_argument("--upgrade", nargs="*", default=[], metavar="NAME", help="packages that may move")
     move = set(parser.parse_args().upgrade)
-    known = [pin for name in ("base", "cuda") for pin in read_lock(name) if pin.name not in move]
-    whole = _resolved("dev", known)
-    torch = [pin for pin in whole if pin.name == "torch"]
-    with_cuda = {"torch", *_only_for_cuda(whole)}
-    write_lock("base", [pin for pin in whole if pin.name not in with_cuda])
-    write_lock("cuda", [replace(pin, marker=pin.marker or LINUX) for pin in whole if pin.name in with_cuda])
-    write_lock("cpu", _without_cuda(torch[0]))
+    known = {n: t for lock in ("base", "cuda") for n, t in read_pins(lock).items() if n not in move}
+    whole = resolve(["pyproject.toml", "--extra", "dev"], known)
+    _write("base", whole, lambda name: not _OF_CUDA.fullmatch(name))
+    _write("cuda", {n: _on_linux(t) for n, t in whole.items()}, lambda name: bool(_OF_CUDA.fullmatch(name)))
+    _write_cpu(whole["torch"])
     for extra in ("data", "train", "cluster"):
-        write_lock(extra, [pin for pin in _resolved(extra, whole) if pin.name not in with_cuda])
-    there = {pin.name for pin in whole}
+        found = resolve(["pyproject.toml", "--extra", extra], whole)
+        _write(extra, found, lambda name: not _OF_CUDA.fullmatch(name))
     for extra in ("manifests", "sinks"):
-        write_lock(extra, [pin for pin in _resolved(extra, whole) if pin.name not in there])
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    tools = [*project["build-system"]["requires"], "setuptools", "wheel"]
-    write_lock("build", _compiled(tools, [*whole, *read_lock("build")], move))
-    (uv,) = read_lock("uv")
-    write_lock("uv", _compiled(["uv" if "uv" in move else f"uv=={uv.version}"], [], move))
+        found = resolve(["pyproject.toml", "--extra", extra], {**read_pins(extra), **whole})
+        _write(extra, found, lambda name: name not in whole)
+    needs = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    _write("build", _compiled([*needs, "setuptools", "wheel"], {**read_pins("build"), **whole}))
+    _write("uv", _compiled(["uv"], {} if "uv" in move else read_pins("uv")))
     print(f"wrote {', '.join(f'constraints/{name}.txt' for name in FILES)}")
 
 
-def _resolved(extra: str, known: list[Pin]) -> list[Pin]:
-    return _uv(["pyproject.toml", "--extra", extra], known)
+def read_pins(lock: str) -> Pins:
+    """The pins of constraints/<lock>.txt."""
+    return _pins_in((FOLDER / f"{lock}.txt").read_text(encoding="utf-8"))
 
 
-def _compiled(requirements: list[str], known: list[Pin], move: set[str]) -> list[Pin]:
+def resolve(what: list[str], known: Pins, *more: str) -> Pins:
+    """Pins for all machines; those known are kept where they can be.
+
+    Args:
+        what: files of requirements, as `uv pip compile` takes them.
+        more: options of its.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "out.txt")
+        out.write_text("".join(known.values()), encoding="utf-8")
+        built = [word for name in FROM_SOURCE for word in ("--no-binary", name)]
+        uv = [str(Path(sys.executable).with_name("uv")), "pip", "compile", "--universal", "--quiet"]
+        uv += ["--generate-hashes", "--no-header", "--no-annotate", "--only-binary", ":all:", *built, *more]
+        if subprocess.run([*uv, *what, "-o", str(out)], cwd=ROOT).returncode:
+            sys.exit(f"uv could not resolve {' '.join(what)}: see above")
+        return _pins_in(out.read_text(encoding="utf-8"))
+
+
+def _pins_in(text: str) -> Pins:
+    for long, short in _SHORTER.items():
+        text = text.replace(long, short)
+    blocks = re.findall(r"^[\w.-]+==[^\n]*\n(?:[ ][^\n]*\n)*", text, re.MULTILINE)
+    return {block.partition("==")[0]: block for block in blocks}
+
+
+def _compiled(requirements: list[str], known: Pins, *more: str) -> Pins:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "wanted.in")
         path.write_text("\n".join(requirements), encoding="utf-8")
-        return _uv([str(path)], [pin for pin in known if pin.name not in move])
+        return resolve([str(path)], known, *more)
 
 
-def _uv(what: list[str], known: list[Pin]) -> list[Pin]:
-    """Pins for all machines; those known are kept where they can be."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "out.txt")
-        out.write_text("\n".join(line for pin in known for line in pin.lines()) + "\n", encoding="utf-8")
-        built = [word for name in FROM_SOURCE for word in ("--no-binary", name)]
-        command = [
-            str(Path(sys.executable).with_name("uv")),
-            "pip",
-            "compile",
-            *what,
-            "--universal",
-            "--quiet",
-        ]
-        command += ["--generate-hashes", "--no-header", "--only-binary", ":all:", *built, "-o", str(out)]
-        if subprocess.run(command, cwd=ROOT).returncode:
-            sys.exit(f"uv could not resolve {' '.join(what)}: see above")
-        return [
-            replace(pin, marker=shortest(pin.marker)) for pin in read_pins(out.read_text(encoding="utf-8"))
-        ]
+def _on_linux(pin: str) -> str:
+    """A pin that counts on Linux alone, unless it says itself where it does."""
+    first, end, hashes = pin.partition(" \\\n")
+    return pin if ";" in first else f"{first} ; {LINUX}{end}{hashes}"
 
 
-def shortest(marker: str) -> str:
-    """A condition that says the same on every supported machine; "" where it holds on all."""
-    wanted = [Marker(marker).evaluate(machine) if marker else True for machine in MACHINES]
-    for simple in ("", LINUX, MAC, f"{LINUX} and platform_machine == 'x86_64'"):
-        if wanted == [not simple or Marker(simple).evaluate(machine) for machine in MACHINES]:
-            return simple
-    return marker
+def _write_cpu(torch: str) -> None:
+    """torch's build for CPUs, of the same version; without torch's index, as it was the last time."""
+    version = torch.partition("==")[2].split()[0]
+    _, end, hashes = torch.partition(" \\\n")
+    mac = f"torch=={version} ; {MAC}{end}{hashes}"
+    if f"torch=={version}+cpu" in (FOLDER / "cpu.txt").read_text(encoding="utf-8"):
+        return
+    pins = _compiled([f"torch=={version}+cpu ; {LINUX}"], {}, "--index", TORCH_INDEX)
+    (FOLDER / "cpu.txt").write_text(f"{_head('cpu')}{pins['torch']}{mac}", encoding="utf-8")
 
 
-def _only_for_cuda(pins: list[Pin]) -> set[str]:
-    """What torch needs, directly or not, of NVIDIA's and of triton; what others need too is not among it."""
-    found = {"torch"}
-    while more := {
-        pin.name
-        for pin in pins
-        if re.match(r"nvidia-|cuda-|triton$", pin.name) and pin.needed_by <= found and pin.name not in found
-    }:
-        found |= more
-    return found - {"torch"}
+def _write(lock: str, pins: Pins, wanted: Callable[[str], bool] = lambda name: True) -> None:
+    text = _head(lock) + "".join(pin for name, pin in sorted(pins.items()) if wanted(name))
+    (FOLDER / f"{lock}.txt").write_text(text, encoding="utf-8")
 
 
-def _without_cuda(torch: Pin) -> list[Pin]:
-    """torch's build for CPUs, with the index's hashes; without the index, those of the last time."""
-    version = f"{torch.version}+cpu"
-    page = urllib.parse.urljoin(TORCH_INDEX + "/", "torch/")
-    try:
-        with urllib.request.urlopen(page, timeout=20) as answer:
-            hashes = tuple(sorted(cpu_hashes(answer.read().decode(), version)))
-        if not hashes:
-            sys.exit(f"expected wheels of torch {version} with sha256 at {page}, found none")
-    except (urllib.error.URLError, OSError) as error:
-        before = [pin for pin in read_lock("cpu") if pin.version == version]
-        if not before:
-            sys.exit(
-                f"torch {version}: {page} cannot be read ({error}); constraints/cpu.txt has no such version"
-            )
-        hashes = before[0].hashes
-        print(
-            f"{page} cannot be read ({error}): the hashes of torch {version} stay as they were",
-            file=sys.stderr,
-        )
-    return [Pin("torch", version, LINUX, hashes), replace(torch, marker=MAC)]
-
-
-def cpu_hashes(page: str, version: str) -> Iterator[str]:
-    """sha256 of a version's wheels for supported machines, from a page of an index (PEP 503)."""
-    pythons = "|".join(f"cp3{minor}" for minor in PYTHONS)
-    wheel = rf"torch-{re.escape(version)}-({pythons})-\1-manylinux_\w+_(x86_64|aarch64)\.whl"
-    for link in re.findall(r"""href=["']([^"']+)["']""", page):
-        path, _, digest = urllib.parse.unquote(link).partition("#")
-        if re.fullmatch(wheel, path.rpartition("/")[2]) and re.fullmatch(r"sha256=[0-9a-f]{64}", digest):
-            yield digest.replace("=", ":")
+def _head(lock: str) -> str:
+    return f"# {FILES[lock]}. Written by `make lock`: CONTRIBUTING.md\n"
 
 
 if __name__ == "__main__":

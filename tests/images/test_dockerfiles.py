@@ -124,7 +124,7 @@ def test_all_images_have_one_base() -> None:
 def test_torch_comes_from_the_lock_that_is_asked_for() -> None:
     text = (ROOT / "images/train/Dockerfile").read_text(encoding="utf-8")
     assert "ARG TORCH=cuda\n" in text and '"constraints/${TORCH}.txt"' in text
-    index = re.search(r'^TORCH_INDEX = "(.+)"', (ROOT / "install/plan.py").read_text(), re.MULTILINE)
+    index = re.search(r'^TORCH_INDEX = "(.+)"', (ROOT / "install/installer.py").read_text(), re.MULTILINE)
     assert index and f"ARG TORCH_INDEX={index[1]}\n" in text, "as `make install` has it"
 
 
