@@ -27,7 +27,6 @@ from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
 from yanmo.balance.preview import as_text, examples
 from yanmo.balance.quotas.choice import Picked, Picker, plan_of_classes, some
 from yanmo.balance.quotas.drawn_order import order_of
-from yanmo.balance.quotas.exact import Choice
 from yanmo.balance.quotas.targets import QuotaPlan, Target, parse_plan, targets
 from yanmo.balance.report import (
     add_targets,
@@ -128,11 +127,11 @@ def work(run: BalanceRun) -> Result:
     documents, task = run.input("documents"), Task.read(run)
     plan = plan_of_classes(options.quotas, task.rows.groups, options.by)
     hand_back()
-    picked, wanted, choices = _choose(options, task, plan)
+    picked, wanted = _choose(options, task, plan)
     genres = _in_noted_order(documents, task.rows.genres)
     by_genre = class_metrics(task.rows, picked, task.rows.genre, task.rows.genres)
     by_genre = {genre: by_genre[genre] for genre in genres}
-    report = _report(options, task, plan, picked, wanted, choices, by_genre)
+    report = _report(options, task, plan, picked, wanted, by_genre)
     arranged = _arranged(task, picked, options.shard_characters)
     del picked
     hand_back()
@@ -148,17 +147,14 @@ def work(run: BalanceRun) -> Result:
     )
 
 
-def _choose(
-    options: BalanceOptions, task: Task, plan: QuotaPlan
-) -> tuple[Picked, dict[str, Target], dict[str, Choice]]:
+def _choose(options: BalanceOptions, task: Task, plan: QuotaPlan) -> tuple[Picked, dict[str, Target]]:
     rows = task.rows
     picker = Picker(
         task.files, rows, options.unit, options.seed, options.max_repeats, task.counting, task.augmenter
     )
     available = {name: int(picker.units(rows.of_group(name)).sum()) for name in sorted(rows.groups)}
     wanted = targets(plan, available, max_repeats=options.max_repeats, total=options.total)
-    picked, choices = picker.pick(wanted)
-    return picked, wanted, choices
+    return picker.pick(wanted), wanted
 
 
 def _report(
@@ -167,7 +163,6 @@ def _report(
     plan: QuotaPlan,
     picked: Picked,
     wanted: Mapping[str, Target],
-    choices: Mapping[str, Choice],
     by_genre: Mapping[str, Any],
 ) -> dict[str, Any]:
     rows = task.rows
@@ -175,7 +170,7 @@ def _report(
     classes = {name: classes[name] for name in (by_genre if options.by == "genre" else sorted(classes))}
     add_targets(classes, wanted, options.unit)
     warnings = warn_unused_others(parse_plan(options.quotas), plan.quotas)
-    warnings += find_warnings(classes, wanted, choices, plan, options.unit, options.max_repeats)
+    warnings += find_warnings(classes, wanted, plan, options.unit, options.max_repeats)
     estimate = "estimated: one per character, line break and end"
     return {
         "by": options.by,

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from yanmo.balance.document_table import Codes, Rows
 from yanmo.balance.quotas.choice import Picked
-from yanmo.balance.quotas.exact import Choice
 from yanmo.balance.quotas.targets import OTHERS, QuotaPlan, Target
 from yanmo.common.aligned_table import text_table
 from yanmo.common.disk_arrays import slices, taken
@@ -66,7 +65,6 @@ def add_targets(classes: dict[str, Any], targets: Mapping[str, Target], unit: st
 def find_warnings(
     classes: Mapping[str, Any],
     targets: Mapping[str, Target],
-    choices: Mapping[str, Choice],
     plan: QuotaPlan,
     unit: str,
     max_repeats: int,
@@ -75,7 +73,7 @@ def find_warnings(
     found = [
         text
         for name, target in targets.items()
-        for text in _about(name, target, classes[name], choices[name], plan, unit, max_repeats)
+        for text in _about(name, target, classes[name], plan, unit, max_repeats)
     ]
     return found + (_about_shares(classes) if unit == "documents" else [])
 
@@ -84,7 +82,6 @@ def _about(
     name: str,
     target: Target,
     figures: Mapping[str, Any],
-    choice: Choice,
     plan: QuotaPlan,
     unit: str,
     max_repeats: int,
@@ -98,16 +95,11 @@ def _about(
     if target.quota and not plan.is_relative and target.units == available:
         return [f"{name}: {target.quota} changes nothing: it is what there is"]
     if held != target.units:
-        return [f"{name}: the quota of {target.units:,} {unit} {_why(choice, held, unit)}"]
+        return [
+            f"{name}: the quota of {target.units:,} {unit} lacks {target.units - held:,}; no document "
+            "that is left is as short"
+        ]
     return []
-
-
-def _why(choice: Choice, held: int, unit: str) -> str:
-    if not choice.is_best:
-        return f"was not met; {held:,} taken. Whether another choice comes nearer was not decided"
-    above = "" if choice.above is None else f"; the nearest sum above is {choice.above:,}"
-    kept = " with every document kept at least once" if choice.keeps_all else ""
-    return f"is no sum of its documents' {unit}{kept}; {held:,} taken, the nearest sum below{above}"
 
 
 def _about_shares(classes: Mapping[str, Any]) -> list[str]:

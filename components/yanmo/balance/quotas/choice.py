@@ -18,7 +18,7 @@ from yanmo.balance.augmentation.augment import Augmenter, Measured, copy_digest
 from yanmo.balance.classes import parts_of
 from yanmo.balance.document_table import Ints, Rows, TrainFiles
 from yanmo.balance.quotas.drawn_order import Words, first_words
-from yanmo.balance.quotas.exact import Choice, choose
+from yanmo.balance.quotas.filling import choose
 from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.disk_arrays import all_rows, joined_arrays, new_array, picked, slices, taken
@@ -27,8 +27,6 @@ from yanmo.formats.records import GENRE_ALIASES
 from yanmo.options.nearest import did_you_mean
 
 _COLUMNS = ("position", "copy", "first", "characters", "tokens")
-_MOST_ITEMS = 20_000_000
-"""Copies of documents to choose among, at most (0.5 GB)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,21 +113,18 @@ class Picker:
     counting: TokenCount
     augmenter: Augmenter | None = None
 
-    def pick(self, targets: Mapping[str, Target]) -> tuple[Picked, dict[str, Choice]]:
-        """The documents of the output, by class in the order of names; and class -> what is known of choices.
+    def pick(self, targets: Mapping[str, Target]) -> Picked:
+        """The documents of the output, by class in the order of names.
 
         Raises:
             DataError: nothing is left.
         """
         parts: list[Picked] = []
-        choices: dict[str, Choice] = {}
         for name in sorted(targets):
-            part, choices[name] = self._of_class(name, targets[name].units)
-            parts.append(part)
-            del part  # `_joined` is to hold the only one
+            parts.append(self._of_class(name, targets[name].units))
         if not sum(map(len, parts)):
             raise DataError("the quotas leave no document in train; raise --quotas")
-        return _joined(parts), choices
+        return _joined(parts)
 
     def units(self, positions: Ints) -> Ints:
         """Units of each of these documents, unchanged by augmentation."""
@@ -142,76 +137,29 @@ class Picker:
             found[some] = 1 if sizes is None else sizes[some]
         return found
 
-    def _of_class(self, name: str, target: int) -> tuple[Picked, Choice]:
+    def _of_class(self, name: str, target: int) -> Picked:
         positions, left = self.rows.of_group(name), target
         copies: list[Measured] = []
         found: list[Picked] = []
-        choice = Choice(np.arange(0), 0, is_best=True)
         for copy in range(self.max_repeats):
             if left <= 0 and found:
                 break
             copies.append(self._measure(positions, copy, copies))
             sizes = self._units(copies[-1].characters, copies[-1].tokens)
-            chosen: Ints = all_rows(len(positions)) if left else choice.positions
+            chosen: Ints = all_rows(len(positions)) if left else np.arange(0)
             if 0 < left < int(sizes.sum()):
-                chosen, choice = self._draw(positions, sizes, left)
+                chosen = self._draw(positions, sizes, left)
             left -= int(taken(sizes, chosen).sum())
             found.append(self._part(positions, copies[-1], chosen, copy))
             if len(chosen) < len(positions):
                 break
-        is_short = left > 0 and len(found[-1]) < len(positions)
-        even = _joined(found)
-        if is_short and self.max_repeats > 1:
-            return self._of_any_copies(positions, target, even, copies)
-        return even, Choice(np.arange(0), target - left, choice.is_best, choice.above)
+        return _joined(found)
 
-    def _draw(self, positions: Ints, sizes: Ints, target: int) -> tuple[Ints, Choice]:
-        """Indexes of `positions` that hold `target` units together, and the choice among those with units."""
+    def _draw(self, positions: Ints, sizes: Ints, target: int) -> Ints:
+        """Indexes of `positions` that hold `target` units together, among those with units."""
         order = self.rows.drawn(positions, self.seed)
         order = picked(order, taken(sizes, order) > 0)
-        choice = choose(taken(sizes, order), target)
-        return taken(order, choice.positions), choice
-
-    def _of_any_copies(
-        self, positions: Ints, target: int, even: Picked, copies: list[Measured]
-    ) -> tuple[Picked, Choice]:
-        """A choice nearer to the target, in which documents may be repeated unequally often.
-
-        Args:
-            even: the choice whose documents are repeated as equally as can be.
-            copies: the copies that were measured for it, by number.
-
-        If `even` holds every document of the class, this choice does too. Augmented copies differ from each
-        other: they are exchanged for others that were measured, and keep their numbers.
-        """
-        whole = len(copies) > 1
-        fixed = even.take(np.flatnonzero((even.copy == 0) & (whole | (self._units_of(even) == 0))))
-        numbers = range(int(whole), len(copies) if self.augmenter else self.max_repeats)
-        order = self.rows.drawn(positions, self.seed)
-        measured = [copies[number if self.augmenter else 0] for number in numbers]
-        sizes = [self._units(one.characters, one.tokens)[order] for one in measured]
-        places = [np.flatnonzero(one) for one in sizes]
-        goal = target - int(self._units_of(fixed).sum())
-        if sum(map(len, places)) > _MOST_ITEMS:
-            return even, Choice(np.arange(0), int(self._units_of(even).sum()), is_best=False)
-        choice = choose(np.concatenate([one[at] for one, at in zip(sizes, places, strict=True)]), goal)
-        choice = choice.with_units(target - goal, is_all=not self.augmenter, keeps_all=whole)
-        if choice.units <= int(self._units_of(even).sum()):
-            return even, choice
-        document = order[np.concatenate(places)[choice.positions]]
-        number = np.repeat(numbers, [len(at) for at in places])[choice.positions]
-        if not self.augmenter:
-            document = np.sort(document)
-            number = numbers[0] + np.arange(len(document)) - np.searchsorted(document, document)
-        parts = []
-        for n in numbers:
-            if len(here := document[number == n]):
-                copy = copies[n] if n < len(copies) else self._measure(positions, n, copies)
-                parts.append(self._part(positions, copy, here, n))
-        return _joined([fixed, *parts]), choice
-
-    def _units_of(self, picked: Picked) -> Ints:
-        return self._units(picked.characters, picked.tokens)
+        return taken(order, choose(taken(sizes, order), target))
 
     def _measure(self, positions: Ints, copy: int, before: list[Measured]) -> Measured:
         """The copies of number `copy` of some documents; `before` are those of lower numbers."""

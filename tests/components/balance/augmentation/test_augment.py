@@ -24,7 +24,7 @@ from yanmo.common.errors import UsageError
 
 Run = Callable[..., Any]
 ALL = "*:synonym=0.5,*:reorder=0.5,*:insert=0.3,*:delete=0.1"
-GOLDEN = "50150c0b01edbb7a"
+GOLDEN = "9685fd6d22e7aeee"
 
 
 def test_augmented_output_is_the_same_as_ever(balance: Run) -> None:

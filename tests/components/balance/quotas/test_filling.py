@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import hashlib
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from yanmo.balance.quotas.drawn_order import drawn_order, first_words, order_of
+from yanmo.balance.quotas.filling import best_subset, choose
+
+SIZES = st.lists(st.integers(1, 30), min_size=1, max_size=10)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(SIZES, st.integers(0, 200))
+def test_the_subset_comes_as_near_from_below_as_any(sizes: list[int], target: int) -> None:
+    chosen = best_subset(sizes, target)
+    assert len(set(chosen)) == len(chosen)
+    sums = (sum(c) for n in range(len(sizes) + 1) for c in itertools.combinations(sizes, n))
+    assert sum(sizes[i] for i in chosen) == max(s for s in sums if s <= target)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.5, 0.97, 0.9999])
+@pytest.mark.parametrize("typical", [(24, 64), (300, 3000), (1000, 90_000)])
+def test_large_genres_are_met_to_the_character(share: float, typical: tuple[int, int]) -> None:
+    sizes = np.random.default_rng(0).integers(*typical, 20_000)
+    target = int(sizes.sum() * share)
+    assert sizes[choose(sizes, target)].sum() == target
+
+
+def test_most_documents_are_taken_in_the_order_given() -> None:
+    sizes = np.random.default_rng(0).integers(20, 80, 10_000)
+    chosen = choose(sizes, 200_000)
+    number = len(chosen)
+    assert (chosen[: number - 60] == np.arange(number - 60)).all()
+
+
+def test_verses_of_one_length_come_as_near_as_their_length_allows() -> None:
+    sizes = np.full(500, 24)
+    assert sizes[choose(sizes, 1000)].sum() == 984
+
+
+def test_the_drawn_order_belongs_to_ids_and_seed() -> None:
+    ids = [f"{n:064x}" for n in range(50)]
+
+    def drawn(ids: list[str], seed: int) -> list[str]:
+        order = drawn_order(lambda some: [ids[i] for i in some], len(ids), seed)
+        return [ids[i] for i in order]
+
+    assert drawn(ids[::-1], 0) == drawn(ids, 0) != drawn(ids, 1)
+    assert drawn(ids, 0) == sorted(ids, key=lambda id: hashlib.sha256(f"0\0{id}".encode()).digest())
+
+
+def _drawn(kind: str, number: int) -> np.ndarray:
+    """Sizes of many documents."""
+    rng = np.random.default_rng(number)
+    if kind == "ones":
+        return np.ones(number, np.int64)
+    if kind == "equal":
+        return np.full(number, 24)
+    if kind == "two sizes":
+        return rng.choice([7, 11], number)
+    if kind == "two large sizes":
+        return rng.choice([999_999, 1_000_000], number)
+    if kind == "verse":
+        return rng.choice([20, 28, 40, 56], number)
+    if kind == "very short":
+        return rng.integers(1, 9, number)
+    if kind == "text":
+        return np.maximum(1, rng.lognormal(5, 1.2, number).astype(np.int64))
+    if kind == "even":
+        return 2 * np.maximum(1, rng.lognormal(5, 1.2, number).astype(np.int64))
+    if kind == "to a million":
+        return rng.integers(1, 1_000_000, number)
+    sizes = np.full(number, 20)  # outliers
+    sizes[::1000] = 1_000_001
+    return sizes
+
+
+KINDS = "ones, equal, two sizes, two large sizes, verse, very short, text, even, to a million, outliers"
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.one_of(
+        SIZES.map(np.array),
+        st.lists(st.integers(10**6, 4 * 10**6), min_size=15, max_size=30).map(np.array),
+        st.builds(_drawn, st.sampled_from(KINDS.split(", ")), st.sampled_from([1000, 60_000])),
+    ),
+    st.floats(0, 1.1),
+)
+def test_what_is_missing_is_less_than_any_document_that_is_left(sizes: np.ndarray, share: float) -> None:
+    target = int(sizes.sum() * share)
+    chosen = choose(sizes, target)
+    assert (np.diff(chosen) > 0).all() and chosen.dtype.kind == "i"
+    missing = target - int(sizes[chosen].sum())
+    left = np.delete(sizes, chosen)
+    assert missing >= 0 and (not len(left) or missing < left.min())
+
+
+@pytest.mark.parametrize("kind", ["text", "very short", "to a million"])
+def test_ordinary_text_comes_out_exact(kind: str) -> None:
+    sizes = _drawn(kind, 60_000)
+    for share in (0.01, 0.37, 0.99):
+        target = int(sizes.sum() * share)
+        assert sizes[choose(sizes, target)].sum() == target
+
+
+@pytest.mark.parametrize("number", [513, 60_000, 1_000_000])
+def test_documents_are_met_to_the_document(number: int) -> None:
+    for target in (0, 1, number // 2, number - 10, number - 1, number, 3 * number):
+        assert len(choose(np.ones(number, np.int64), target)) == min(target, number)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)), max_size=30))
+def test_digests_are_ordered_by_all_their_bytes_though_the_first_ones_are_equal(
+    numbers: list[tuple[int, int, int]],
+) -> None:
+    whole = [bytes([a, *[7] * 6, b, *[7] * 23, c]) for a, b, c in numbers]
+    digests = np.frombuffer(b"".join(whole), np.uint8).reshape(-1, 32)
+    asked: list[int] = []
+
+    def rest(positions: np.ndarray) -> np.ndarray:
+        asked.extend(positions.tolist())
+        return digests[positions]
+
+    order = order_of(first_words(digests), rest).tolist()
+    assert order == sorted(range(len(whole)), key=lambda i: (whole[i], i))
+    firsts = [one[:8] for one in whole]
+    assert sorted(asked) == [i for i, one in enumerate(firsts) if firsts.count(one) > 1]
