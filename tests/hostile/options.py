@@ -19,7 +19,7 @@ from yanmo.options.fields import called, flag, names_of, values_of
 from yanmo.options.values import Values, WrongValue
 from yanmo_pipelines.pod_options import PodOptions
 
-ANYWHERE = ("store", "endpoint", "scratch", "scratch_gib", "single_writer", "channel", "inputs", "pointer")
+ANYWHERE = ("store", "endpoint", "scratch", "scratch_gib", "channel", "inputs", "pointer")
 IN_RUNS = ("reference_out", "executor_input", "run_id", "force", "metrics_port", "log_level")
 OF_A_CLUSTER = ("host", "ui", "namespace", "token_file", "look_seconds", "context")
 OF_PODS = tuple(field.name for field in dataclasses.fields(PodOptions))

@@ -270,7 +270,6 @@ STORE_FLAGS = (
     "--endpoint=http://127.0.0.1:9",
     "--scratch=scratch",
     "--scratch-gib=7.0",
-    "--single-writer=true",
 )
 
 

@@ -46,12 +46,6 @@ class StoreOptions(Options, group="store"):
         kind="environment",
     )
     scratch_gib: float = opt(200.0, "largest size of the cache of downloaded inputs, GiB", kind="environment")
-    single_writer: bool = opt(
-        False,
-        "promise that only one run writes to the store at a time; needed only for S3 servers that "
-        "ignore conditional writes",
-        kind="environment",
-    )
 
 
 def store_flags(options: StoreOptions) -> list[str]:

@@ -21,8 +21,6 @@ class StoreSettings:
     """Folder on a local disk; "" means $YANMO_SCRATCH, else yanmo/ in the user's cache folder."""
     scratch_gib: float = 200.0
     """Cap of the read-through cache, GiB."""
-    single_writer: bool = False
-    """The user vouches that one run writes at a time: no warning where conditions are not honoured."""
 
     @classmethod
     def of(cls, options: Any) -> StoreSettings:
@@ -31,7 +29,6 @@ class StoreSettings:
             endpoint=options.endpoint,
             scratch=options.scratch,
             scratch_gib=options.scratch_gib,
-            single_writer=options.single_writer,
         )
 
     @property

@@ -20,7 +20,6 @@ from yanmo.nights.telling import tell_end, tell_verdict
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.s3.store import S3Store
-from yanmo.store.settings import StoreSettings
 
 
 @pytest.fixture
@@ -58,14 +57,3 @@ def test_two_runs_at_once_lose_no_night(place: str) -> None:
     assert len(rows) == 16 and {row.state for row in rows} == {"promoted", "failed"}
     page = text_of(stores[0], "nights/nightly/index.html")
     assert all(row.run_id in page for row in rows)
-
-
-def test_a_server_without_conditions_is_enough_for_one_writer(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = open_store(place, StoreSettings(single_writer=True))
-    assert isinstance(store, S3Store)
-    store._conditional = False  # as the probe finds on such a server
-    for night in range(3):
-        tell_verdict(run_of(store, f"run-{night}"), VERDICT)
-    assert len(rows_shown(store, "nightly")) == 3

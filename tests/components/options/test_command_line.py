@@ -213,10 +213,10 @@ def test_help_shows_what_is_set_often_and_the_names_of_the_groups(capsys: pytest
         "--steps N",
         "--store TEXT",
         "toy (6)",
-        "store (9)",
+        "store (8)",
         "run (12)",
         "--help GROUP",
-        "of 27)",
+        "of 26)",
     ):
         assert name in text
     assert "--rate" not in text and "--run-id" not in text

@@ -47,6 +47,7 @@ class Send(ToolOptions, group="send"):
     files: tuple[str, ...] = opt((), "files")
     why: str = opt(REQUIRED, "the reason")
     tags: tuple[str, ...] = opt((), "tags", metavar="NAME=VALUE")
+    quick: bool = opt(False, "at once")
 
 
 def copy(*argv: str) -> Copy:
@@ -116,7 +117,7 @@ def test_a_value_after_an_equals_sign_is_taken_as_it_is(text: str) -> None:
 def test_one_that_is_true_or_false_leaves_the_next_word_alone_where_there_are_words() -> None:
     got = copy("--quick", "no", "--quick=yes", "on")
     assert (got.first, got.rest, got.quick) == ("no", ("on",), True)
-    assert load(Send, ["--why=x", "--single-writer", "no"], "yanmo send").single_writer is False
+    assert load(Send, ["--why=x", "--quick", "no"], "yanmo send").quick is False
 
 
 def test_an_option_of_several_texts_takes_those_that_follow_and_may_be_given_again() -> None:

@@ -1,8 +1,7 @@
 """The `s3://` backend: any S3 server through minio's client.
 
 `create` and `replace` are PUTs with If-None-Match and If-Match. Some servers ignore these headers silently,
-so the first write of a process probes them; a store that fails is written the weaker way
-(`_put_carefully`).
+so the first write of a process probes them; a store that fails is refused.
 """
 
 from __future__ import annotations
@@ -49,8 +48,6 @@ from yanmo.store.settings import GIB, StoreSettings
 
 log = logging.getLogger(__name__)
 _PAGE = 1000
-_SETTLE_SECONDS = 2.0
-"""How long the weaker way waits before it believes what it reads back."""
 
 
 class S3Store:
@@ -71,7 +68,6 @@ class S3Store:
         self.uri = f"{parts.scheme}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
         self.client = connect(parts.scheme, settings.endpoint, THREADS + 2)
         self.scratch = Scratch(settings.scratch_folder, int(settings.scratch_gib * GIB))
-        self._single_writer = settings.single_writer
         self._retry_budget = RetryBudget.with_client(self.client)
         self._transfer = Transfer(self.client, self.bucket, self._retry_budget)
         self._conditional: bool | None = None
@@ -105,16 +101,14 @@ class S3Store:
         return data, version.removeprefix("W/")
 
     def create(self, name: str, data: bytes) -> str:
-        if not self._honours_conditions():
-            return self._put_carefully(name, data, None)
+        self._check_conditions()
         try:
             return self._put_if(name, data, {"If-None-Match": "*"})
         except PreconditionFailed:
             raise AlreadyExists(f"{self._where(name)}: already there") from None
 
     def replace(self, name: str, data: bytes, version: str) -> str:
-        if not self._honours_conditions():
-            return self._put_carefully(name, data, version)
+        self._check_conditions()
         tag = version.strip('"')
         try:
             return self._put_if(name, data, {"If-Match": f'"{tag}"' if self._quoted else tag})
@@ -142,19 +136,20 @@ class S3Store:
                         return version
             raise PreconditionFailed(str(refusal)) from None
 
-    def _honours_conditions(self) -> bool:
-        """Whether the server keeps conditional writes apart; found out at the first write."""
+    def _check_conditions(self) -> None:
+        """Refuse a server that does not keep conditional writes apart; found out at the first write.
+
+        Raises:
+            EnvironmentFault: two runs could both commit one key there.
+        """
         if self._conditional is None:
             self._conditional = self._probe()
-            if not self._conditional and not self._single_writer:
-                log.warning(
-                    "%s ignores conditional writes: two runs of one key at the same moment could both take "
-                    "it. Writes are read back after %g s instead; give --single-writer where one run writes "
-                    "at a time (docs/store.md)",
-                    self.uri,
-                    _SETTLE_SECONDS,
-                )
-        return self._conditional
+        if not self._conditional:
+            raise EnvironmentFault(
+                f"{self.uri}: the server ignores conditional writes (If-None-Match, If-Match), so that two "
+                "runs could overwrite each other; use one that honours them: AWS, Ceph, MinIO, SeaweedFS "
+                "from 3.97 (docs/store.md)"
+            )
 
     def _probe(self) -> bool:
         """Writes that must be refused, and one that must not. Each process asks again: servers change.
@@ -183,37 +178,6 @@ class S3Store:
         except (PreconditionFailed, NotSupportedHere):
             return False
         return True
-
-    def _put_carefully(self, name: str, data: bytes, version: str | None) -> str:
-        """For servers without conditions: look, write, wait, and see whose bytes stayed.
-
-        Two writers in the same moment can both pass the look; the last write stays, and after the wait each
-        reads it, so that all but one learn that they lost. A writer slower than the wait is not seen.
-        """
-        key = self._key(name)
-        self._check_version(name, version)
-        retry = self._retry_budget.retry(f"writing {self._where(name)}")
-        retry.run(lambda: self.client._put_object(self.bucket, key, data, _shown_as(name)))
-        if not self._single_writer:
-            time.sleep(_SETTLE_SECONDS)
-        found, written = self.read(name)
-        if found != data:
-            raise (AlreadyExists if version is None else Changed)(
-                f"{self._where(name)}: another run wrote it too"
-            )
-        return written
-
-    def _check_version(self, name: str, version: str | None) -> None:
-        try:
-            current = self.read(name)[1]
-        except FileNotFoundError:
-            if version is not None:
-                raise Changed(f"{self._where(name)}: expected version {version}, found no object") from None
-            return
-        if version is None:
-            raise AlreadyExists(f"{self._where(name)}: already there")
-        if current != version:
-            raise Changed(f"{self._where(name)}: expected version {version}, found {current}")
 
     def stat(self, name: str) -> ObjectInfo | None:
         key = self._key(name)

@@ -89,8 +89,7 @@ def _round_trip(place: ObjectStore) -> Iterator[Finding]:
             "store",
             "bad",
             f"{place.uri}: the server ignores conditional writes: two runs could both take one lease",
-            "use a server that honours If-None-Match and If-Match (AWS, Ceph, MinIO, SeaweedFS from 3.97), "
-            "or let one run write at a time and say so: --single-writer",
+            "use a server that honours If-None-Match and If-Match: AWS, Ceph, MinIO, SeaweedFS from 3.97",
         )
 
 

@@ -117,7 +117,7 @@ def test_heads_of_answers_that_are_cut_are_never_recorded_as_the_end_of_a_run(
     """The same command, with the same run id, succeeds as soon as the network is healthy."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_server.endpoint)  # a stage sets it: put back afterwards
     run = functools.partial(main, STAGE, STEPS)
-    flags = [f"--store=s3://{s3_place}/heads", "--metrics-port=-1", "--run-id=night-1", "--single-writer"]
+    flags = [f"--store=s3://{s3_place}/heads", "--metrics-port=-1", "--run-id=night-1"]
     assert run(argv=flags) == 0
     flags += ["--text=词", "--earlier=latest"]
     monkeypatch.setenv("YANMO_S3_RETRY_SECONDS", "3")

@@ -320,9 +320,10 @@ ASKED: dict[str, Callable[[S3Store], object]] = {
 }
 
 
-def _probed(store: S3Store) -> bool:
+def _probed(store: S3Store) -> bool | None:
     store._conditional = None
-    return store._honours_conditions()
+    store._check_conditions()
+    return store._conditional
 
 
 @pytest.mark.parametrize("asked", ASKED)
@@ -459,40 +460,14 @@ def test_what_no_retry_mends_ends_at_once_in_words(
     assert exit_code(caught.value) == ends and len(told.requests) == 1
 
 
-def test_a_server_that_ignores_conditions_is_found_out_said_once_and_written_with_care(
-    told: Told, store: S3Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("yanmo.store.s3.store._SETTLE_SECONDS", 0.01)
+def test_a_server_that_ignores_conditions_is_refused_at_the_first_write(told: Told, store: S3Store) -> None:
     held = forgetful(told)
-    assert store.create("a", b"1")
-    with pytest.raises(AlreadyExists):
-        store.create("a", b"2")
-    version = store.read("a")[1]
-    newer = store.replace("a", b"3", version)
-    with pytest.raises(Changed):
-        store.replace("a", b"4", version)
-    assert store.read("a") == (b"3", newer)
-    assert list(held) == ["/bucket/prefix/a"], "the probe's object is gone"
-    assert caplog.text.count("ignores conditional writes") == 1 and "--single-writer" in caplog.text
-
-
-def test_of_two_careful_writers_the_one_that_was_overwritten_learns_it(
-    told: Told, store: S3Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = forgetful(told)
-    monkeypatch.setattr("time.sleep", lambda seconds: held.update({"/bucket/prefix/a": b"another's"}))
-    with pytest.raises(AlreadyExists, match="another run wrote it too"):
-        store.create("a", b"1")
-
-
-def test_a_single_writer_is_not_warned_and_does_not_wait(
-    told: Told, store: S3Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forgetful(told)
-    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("waited"))
-    store._single_writer = True
-    store.create("a", b"1")
-    assert "ignores" not in caplog.text
+    for _ in range(2):
+        with pytest.raises(EnvironmentFault, match="ignores conditional writes"):
+            store.create("a", b"1")
+    with pytest.raises(EnvironmentFault, match="two runs could overwrite each other"):
+        store.replace("a", b"3", '"x"')
+    assert not held, "the probe's object is gone"
 
 
 def forgetful(told: Told) -> dict[str, bytes]:
