@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from yanmo.curate.text.boilerplate import without_boilerplate
 from yanmo.curate.text.common_characters import ASCII, COMMON_HAN, OTHER_SCRIPT, RARE, class_table
+from yanmo.curate.text.markup import has_markup, without_markup
 from yanmo.curate.text.mojibake import SUSPECT_SHARE, has_typical_marks, repair
 from yanmo.curate.text.normalize import code_points
 from yanmo.curate.text.privacy import KINDS, mask
@@ -27,24 +28,8 @@ CLEANINGS = ("mojibake", "markup", "private_use", "boilerplate")
 DEFAULT_CLEANINGS = frozenset(("mojibake", "markup", "private_use"))
 
 # Every repetition is bounded: a text of nothing but "<!--" would otherwise take minutes.
-_TAG = re.compile(r"<(?:/?[A-Za-z][^<>]{0,300}|!--.{0,1000}?--)>", re.DOTALL)
+_TAG = re.compile(r"<(?:/?[A-Za-z][A-Za-z0-9:-]{0,30}(?:[\s/][^<>]{0,300})?|!--.{0,1000}?--)>", re.DOTALL)
 _LINE_TAG = re.compile(r"<\s*(?:br|/?p|/?div|/?li|/?tr|/?h[1-6])\b[^<>]{0,300}>", re.IGNORECASE)
-# The elements of HTML 4 and 5: so markup is told from <stdio.h>, List<String> and <key> in program code.
-_ELEMENTS = (
-    "a|abbr|acronym|address|applet|area|article|aside|audio|b|base|basefont|bdi|bdo|big|blockquote|body|br|"
-    "button|canvas|caption|center|cite|code|col|colgroup|data|datalist|dd|del|details|dfn|dialog|dir|div|dl|dt|"
-    "em|embed|fieldset|figcaption|figure|font|footer|form|frame|frameset|h[1-6]|head|header|hr|html|i|iframe|"
-    "img|input|ins|kbd|label|legend|li|link|main|map|mark|menu|meta|meter|nav|noframes|noscript|object|ol|"
-    "optgroup|option|output|p|param|picture|pre|progress|q|rp|rt|ruby|s|samp|script|section|select|small|"
-    "source|span|strike|strong|style|sub|summary|sup|svg|table|tbody|td|template|textarea|tfoot|th|thead|time|"
-    "title|tr|track|tt|u|ul|var|video|wbr"
-)
-_VALUE = r"""(?:"[^"<>]{0,300}"|'[^'<>]{0,300}'|[^\s"'<>=&]{1,300})"""
-_ATTRIBUTE = rf"\s+[A-Za-z_:@][\w:.-]{{0,60}}(?:\s?=\s?{_VALUE})?"
-_REST = rf"(?:{_ATTRIBUTE}){{0,20}}\s?/?>"
-_TAG_IN_CODE = re.compile(rf"</?(?:{_ELEMENTS}){_REST}|<!--.{{0,1000}}?-->", re.DOTALL)
-_LINE_TAG_IN_CODE = re.compile(rf"<(?:br|/?p|/?div|/?li|/?tr|/?h[1-6]){_REST}")
-_MARKUP_LEFT_IN_CODE = re.compile(rf"""</?(?:{_ELEMENTS})(?:>|\s[A-Za-z-]{{1,60}}\s?=\s?["'])|&nbsp;""")
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _PRIVATE_USE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010fffd]")
 _MARKUP_LEFT = re.compile(r"</?[A-Za-z]|&[A-Za-z]{2,31};|&#")
@@ -141,16 +126,19 @@ def clean(text: str, how: Cleaning = Cleaning(), *, is_suspect: bool = True) -> 
         _changed(result, "mojibake", repair(text))
         result.is_garbled = is_garbled(result.text)
     if "markup" in how.steps and ("<" in result.text or "&" in result.text):
-        _changed(result, "markup", _without_markup(result.text, how.code))
-        left = _MARKUP_LEFT_IN_CODE if how.code else _MARKUP_LEFT
-        result.has_markup = left.search(result.text) is not None
+        if how.code:  # what it explains of HTML is no markup: it is looked at before entities are decoded
+            _changed(result, "markup", without_markup(result.text))
+            result.has_markup = has_markup(text) and has_markup(result.text)
+        else:
+            _changed(result, "markup", _without_markup(result.text))
+            result.has_markup = _MARKUP_LEFT.search(result.text) is not None
     if "private_use" in how.steps and _PRIVATE_USE.search(result.text):
         fixed, result.private_use = _PRIVATE_USE.subn(GETA, result.text)
         _changed(result, "private_use", fixed)
     if "boilerplate" in how.steps:
         _changed(result, "boilerplate", without_boilerplate(result.text))
     if how.personal:
-        masked, kinds = mask(result.text, how.personal)
+        masked, kinds = mask(result.text, how.personal, code=how.code)
         result.text, result.changes = masked, (*result.changes, *(f"personal_{kind}" for kind in kinds))
     if "?" in result.text and (how.squares or not how.code):
         result.lost = len(_LOST.findall(result.text))
@@ -166,10 +154,9 @@ def _changed(result: Cleaned, step: str, text: str) -> None:
         result.text, result.changes = text, (*result.changes, step)
 
 
-def _without_markup(text: str, code: bool) -> str:
+def _without_markup(text: str) -> str:
     """`text` without markup: tags that end lines become line breaks, others go; entities are decoded."""
-    line_tag, tag = (_LINE_TAG_IN_CODE, _TAG_IN_CODE) if code else (_LINE_TAG, _TAG)
-    text = tag.sub("", line_tag.sub("\n", text))
+    text = _TAG.sub("", _LINE_TAG.sub("\n", text))
     return _ENTITY.sub(lambda found: html.unescape(found[0]), text)
 
 

@@ -38,6 +38,9 @@ _ODD_SHARE = 0.25
 """Share of rare and private-use characters, among those beyond ASCII, that garbled text has, at least."""
 _FEW = 4
 """Common characters that a repaired text has, at least."""
+_FEW_OF_HAN, _GOOD_SHARE_OF_HAN = 8, 0.7
+"""The same where Han characters stand for others: some rare words, such as `狼藉 慰藉`, make sense in another
+encoding too, but no eight common characters in ten."""
 _LONG_LINE = 12
 """Characters of a line that can be proved to be garbled by itself, at least."""
 
@@ -96,7 +99,8 @@ def _better_lines(lines: list[str], wrong: str, right: str) -> dict[int, str]:
 def _is_proved(garbled: str, fixed: str, wrong: str) -> bool:
     """Whether `garbled` is certainly garbled, and `fixed` is not."""
     share = common_share(fixed)
-    if _common(fixed) < _FEW or share < _GOOD_SHARE or share - common_share(garbled) < _MIN_GAIN:
+    few, good = (_FEW, _GOOD_SHARE) if wrong == "cp1252" else (_FEW_OF_HAN, _GOOD_SHARE_OF_HAN)
+    if _common(fixed) < few or share < good or share - common_share(garbled) < _MIN_GAIN:
         return False
     known = [c for c in garbled if not c.isascii()]
     if wrong == "cp1252":  # not a sentence with an accent or two

@@ -4,8 +4,9 @@ A form is a set of steps (`FORMS`); options add steps or leave some out, and the
 so, since results on texts of different forms are never compared. classical-1, line by line: NFC (never NFKC,
 which destroys full-width punctuation), compatibility ideographs to unified ones, traditional to simplified by
 OpenCC t2s, variant glyphs of the Siku quanshu to usual ones, punctuation full-width, white space and control
-characters removed; empty lines dropped, lines joined by one line break. modern-1 leaves ASCII as it is, keeps
-the indentation of lines that begin in ASCII (program code), and folds other white space to one space.
+characters removed; empty lines dropped, lines joined by one line break. modern-1 leaves ASCII, quotation
+marks and white space as they are, but for blanks at the ends of lines and more than two empty lines; what is
+simplified or Japanese already is not converted, and radicals stand for the characters that they show.
 
 Many texts are normalized at once: joined by NUL, converted by one call of OpenCC, and the rest is a look-up
 of code points in a numpy table. The obvious way, a dozen string operations per line, gives the same text in
@@ -14,6 +15,7 @@ of code points in a numpy table. The obvious way, a dozen string operations per 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -43,9 +45,26 @@ _VARIANTS = dict(
 _COMPATIBILITY = ((0xF900, 0xFB00), (0x2F00, 0x2FE0), (0x2F800, 0x2FA20))
 _LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _REMOVED = re.compile(r"[\s\u3000\ufeff\u200b-\u200f\x00-\x1f]")
-_CONTROLS = re.compile("[\ufeff\u200b-\u200f\x00-\x08\x0e-\x1b]")
-"""Those of _REMOVED that are no white space."""
+_BLANKS = (" ", "\t", "\u3000")
+"""White space within a line that means something: of words, columns, and paragraphs."""
+_EMOJI = "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u23ff\u25a0-\u27bf\u2900-\u2bff\u3030\u303d\u3297\u3299"
+_EMOJI += "\ufe0f\U0001f000-\U0001faff"
+_TAGS = "\U000e0020-\U000e007f"
+_RADICALS = dict(
+    zip(
+        "⺁⺂⺃⺄⺅⺆⺈⺉⺊⺋⺌⺍⺎⺏⺐⺒⺓⺔⺕⺖⺗⺘⺙⺛⺜⺝⺞⺟⺠⺡⺢⺣⺤⺥⺦⺧⺨⺩⺫⺬⺭⺮⺯⺰"
+        "⺱⺲⺶⺹⺺⺻⺼⺾⺿⻀⻁⻂⻃⻄⻅⻆⻈⻉⻋⻌⻍⻎⻐⻑⻒⻓⻔⻖⻗⻘⻙⻚⻛⻜⻝⻟⻠⻢⻣⻤⻥⻦⻧⻨"
+        "⻩⻪⻫⻬⻭⻮⻯⻰⻱⻲⻳",
+        "厂乛乚乙亻冂刀刂卜㔾小小兀尣尢巳幺彑彐忄㣺扌攵旡日月歺母民氵氺灬爫爫丬牛犭王目示礻竹糹纟"
+        "罓罒羊耂肀聿肉艹艹艹虎衤覀西见角讠贝车辶辶辶钅長镸长门阜雨青韦页风飞食飠饣马骨鬼鱼鸟卤麦"
+        "黄黾斉齐歯齿竜龙龜亀龟",
+        strict=True,
+    )
+)
+"""CJK radicals (U+2E80) that stand in texts from PDF in the place of characters, by Unicode's
+EquivalentUnifiedIdeograph; those of components that no text holds are left out."""
 
+_RADICAL, _OF_RADICALS = re.compile("[\u2e80-\u2eff]"), str.maketrans(_RADICALS)
 OTHER, HAN, LACUNA, PRIVATE, MARK, BREAK, END, SPACE = range(8)
 """Classes of characters in normalized text. MARK: punctuation of sentences. END: between two texts."""
 
@@ -55,29 +74,31 @@ STEPS = (
     "simplified",  # traditional characters to simplified ones (OpenCC t2s)
     "variants",  # variant glyphs of the Siku quanshu to usual ones
     "punctuation",  # all punctuation full-width
-    "quotes",  # punctuation full-width, but ASCII stays
+    "quotes",  # corner brackets to quotation marks, half-width punctuation full-width; ASCII stays
     "lacuna",  # marks for lost characters to the square
     "controls",  # control and zero-width characters removed
-    "white_space",  # all white space removed; without this step it is folded to one space
-    "code",  # program code stays as it is: indentation, and what cleaning would take for markup (cleaning.py)
+    "white_space",  # all white space removed; without this step it stays
+    "code",  # program code is no markup and no personal data (cleaning.py)
 )
 
 FORMS = {
     "classical-1": frozenset(
         ("nfc", "compatibility", "simplified", "variants", "punctuation", "controls", "white_space")
     ),
-    "modern-1": frozenset(("nfc", "compatibility", "simplified", "quotes", "controls", "code")),
+    "modern-1": frozenset(("nfc", "compatibility", "simplified", "controls", "code")),
 }
 CLASSICAL = FORMS["classical-1"]
-REVISIONS = {"modern-1": 3}
+REVISIONS = {"modern-1": 4}
 """Form -> number of its present rules, where they have changed. It is in the keys of that form alone, so that
 text of other forms need not be made again."""
 _LOST = "□〓\ufffd"
 _SQUARES = "■▇█▓◼⬛〓\ufffd"
 
 _SEPARATOR = "\0"
-_TAB = 4
-"""Spaces that a tab before program code becomes."""
+_MOST_BREAKS = 3
+"""Line breaks in a row: two empty lines."""
+_KANA = 2
+"""Letters of Japanese from which a line is in it; one の stands in many a Chinese one."""
 _REMOVE = 0x110000  # no code point: the character is taken out
 
 
@@ -114,7 +135,8 @@ def class_table() -> npt.NDArray[np.uint8]:
         table[low:high] = PRIVATE
     table[[ord(c) for c in _LOST]] = LACUNA
     table[[ord(c) for c in "，。、；：？！…“”‘’"]] = MARK
-    table[ord("\n")], table[ord(" ")], table[0] = BREAK, SPACE, END
+    table[[ord(c) for c in _BLANKS]] = SPACE
+    table[ord("\n")], table[0] = BREAK, END
     return table
 
 
@@ -133,7 +155,9 @@ def _final_tables(steps: frozenset[str]) -> tuple[CodePoints, npt.NDArray[np.uin
     for code in (*range(0x3100), *range(0xFE00, 0x10000)):
         if _REMOVED.match(chr(code)):
             step = "white_space" if chr(code).isspace() else "controls"
-            table[code] = _REMOVE if step in steps else ord(" ") if step == "white_space" else code
+            removed = step in steps and "white_space" in steps  # else `_without_controls` has removed those
+            stays = step == "controls" or chr(code) in _BLANKS
+            table[code] = _REMOVE if removed else code if stays else ord(" ")
             bits[code] = _BITS[step] if table[code] != code else 0
     table[[ord(c) for c in _LINE_BREAKS]] = ord("\n")
     bits[[ord(c) for c in _LINE_BREAKS]] = 0
@@ -181,6 +205,16 @@ def _to_text(codes: CodePoints) -> str:
     return codes.tobytes().decode("utf-32-le")
 
 
+@lru_cache(maxsize=1)
+def _controls() -> re.Pattern[str]:
+    """Invisible characters by their category (Cf, and Cc but for white space), where they join no emoji."""
+    every = (chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) in ("Cf", "Cc"))
+    joining = re.compile(f"[\\s\u200d{_TAGS}]")
+    alone = "".join(re.escape(c) for c in every if not joining.match(c))
+    joiner = f"(?<![{_EMOJI}])\u200d|\u200d(?![{_EMOJI}])"
+    return re.compile(f"[{alone}]|{joiner}|(?<![\U0001f3f4{_TAGS}])[{_TAGS}]+")
+
+
 def _without_controls(texts: Sequence[str], steps: frozenset[str]) -> Sequence[str]:
     """`texts` without what would hold two characters apart that NFC composes or OpenCC converts together.
 
@@ -188,7 +222,8 @@ def _without_controls(texts: Sequence[str], steps: frozenset[str]) -> Sequence[s
     """
     if "controls" not in steps or "white_space" in steps:
         return texts
-    return [_CONTROLS.sub("", text) if _CONTROLS.search(text) else text for text in texts]
+    pattern = _controls()
+    return [pattern.sub("", text) if pattern.search(text) else text for text in texts]
 
 
 def _composed(text: str, steps: frozenset[str]) -> str:
@@ -200,7 +235,9 @@ def _composed(text: str, steps: frozenset[str]) -> str:
         text = unicodedata.normalize("NFC", text)
     if "compatibility" in steps and _has_compatibility().search(text):
         text = text.translate(_compatibility_table())
-    return text.replace(_SEPARATOR, "\x01")
+    if "compatibility" in steps and "white_space" not in steps and _RADICAL.search(text):
+        text = text.translate(_OF_RADICALS)
+    return text.replace(_SEPARATOR, "\x01").replace("\r\n", "\n")
 
 
 def _without_empty_lines(codes: CodePoints) -> CodePoints:
@@ -213,50 +250,53 @@ def _without_empty_lines(codes: CodePoints) -> CodePoints:
     return np.asarray(codes[~(is_break & np.append(codes[1:] == 0, False))])
 
 
-def _without_extra_spaces(codes: CodePoints, kept: Bools) -> CodePoints:
-    """`codes` with one space for each run of spaces, and without spaces at either end of a line.
-
-    Args:
-        kept: spaces that stay, whatever is beside them.
-    """
-    edge = (codes == ord("\n")) | (codes == 0)
-    is_space = codes == ord(" ")
-    after = np.append(True, (edge | is_space)[:-1])
-    stays = kept | ~(is_space & after)
-    codes, kept = codes[stays], kept[stays]
-    edge = (codes == ord("\n")) | (codes == 0)
-    return np.asarray(codes[kept | ~((codes == ord(" ")) & np.append(edge[1:], True))])
-
-
-def _indentation(raw: CodePoints, codes: CodePoints) -> Bools:
-    """Which characters are the indentation of program code.
-
-    That is ASCII spaces and tabs before the first character of a line, where this is ASCII too: prose in
-    Chinese is not indented for its meaning. The first line of a text has none.
-
-    Args:
-        raw: the characters before white space became spaces.
-        codes: the same ones after it.
-    """
-    edge, blank = (codes == ord("\n")) | (codes == 0), (raw == ord(" ")) | (raw == ord("\t"))
+def _without_loose_ends(codes: CodePoints) -> CodePoints:
+    """`codes` without blanks that end a line, more than two empty lines, and any at the ends of a text."""
     places = np.arange(len(codes))
-    line = np.maximum.accumulate(np.where(edge, places, -1))  # the edge before each character
-    seen = np.cumsum(~blank & ~edge)
-    leading = blank & (line >= 0) & (seen == seen[line])
-    last = len(codes) - 1
-    after = np.minimum.accumulate(np.where(leading, last, places)[::-1])[::-1]  # the first one that is not
-    first = codes[after]
-    # a text's first line with anything on it comes after no character of that text but spaces of any kind
-    text = np.maximum.accumulate(np.where(codes == 0, places, -1))
-    shown = np.cumsum((codes != ord(" ")) & ~edge)
-    begun = shown - np.where(text >= 0, shown[text], 0) > 0
-    return np.asarray(leading & begun & (first > ord(" ")) & (first < 0x7F))
+    blank = np.isin(codes, [ord(c) for c in _BLANKS])
+    after = np.minimum.accumulate(np.where(blank, len(codes) - 1, places)[::-1])[::-1]  # what follows blanks
+    codes = codes[~(blank & np.isin(codes[after], [ord("\n"), 0]))]
+    places, is_break = np.arange(len(codes)), codes == ord("\n")
+    before = np.maximum.accumulate(np.where(is_break, -1, places))  # what stands before line breaks
+    after = np.minimum.accumulate(np.where(is_break, len(codes) - 1, places)[::-1])[::-1]
+    begins = (before < 0) | (codes[before] == 0)
+    loose = begins | (codes[after] == 0) | (places - before > _MOST_BREAKS)
+    return np.asarray(codes[~(is_break & loose)])
 
 
-def _with_tabs_as_spaces(raw: CodePoints, codes: CodePoints, kept: Bools) -> tuple[CodePoints, Bools]:
-    """`codes` with _TAB spaces for each tab of an indentation, and which of them are indentation."""
-    widths = np.where(kept & (raw == ord("\t")), _TAB, 1)
-    return np.repeat(codes, widths), np.repeat(kept, widths)
+@lru_cache(maxsize=1)
+def _writing_tables() -> tuple[Bools, Bools, Bools]:
+    """Code point -> whether GB 2312 has it, whether only that has it, whether only Big5 has it."""
+    has = {name: np.zeros(0x110000, dtype=np.bool_) for name in ("gb2312", "big5")}
+    for name, table in has.items():
+        for code in range(0x4E00, 0xA000):
+            with contextlib.suppress(UnicodeEncodeError):
+                table[code] = bool(chr(code).encode(name))
+    simplified, traditional = has["gb2312"], has["big5"]
+    return simplified, simplified & ~traditional, traditional & ~simplified
+
+
+def _simplified(joined: str) -> str:
+    """Texts, joined, converted by OpenCC where they are traditional.
+
+    A text that is simplified keeps the characters that are simplified Chinese too (`覆盖`, `乾`, `藉口`), as
+    only their use tells; a line in Japanese stays whole.
+    """
+    found = _converter().convert(joined)
+    before, after = code_points(joined), code_points(found)
+    if len(before) != len(after):  # a phrase of another length: as OpenCC has it
+        return str(found)
+    changed = before != after
+    if not changed.any():
+        return joined
+    usable, simplified, traditional = _writing_tables()
+    text = np.cumsum(before == 0) - (before == 0)
+    line = np.cumsum((before == ord("\n")) | (before == 0))
+    counts = [np.bincount(text, weights=table[before]) for table in (simplified, traditional)]
+    stays = usable[before] & (counts[0] > counts[1])[text]
+    kana = (before >= 0x3041) & (before < 0x30FB)
+    stays |= (np.bincount(line, weights=kana) >= _KANA)[line]
+    return _to_text(np.where(changed & stays, before, after))
 
 
 def normalize(texts: Sequence[str], steps: frozenset[str] = CLASSICAL) -> Normalized:
@@ -271,21 +311,17 @@ def normalize(texts: Sequence[str], steps: frozenset[str] = CLASSICAL) -> Normal
     bare = _without_controls(texts, steps)
     composed = [_composed(text, steps) for text in bare]
     joined = _SEPARATOR.join(composed) + _SEPARATOR
-    converted = _converter().convert(joined) if "simplified" in steps else joined
+    converted = joined
+    if "simplified" in steps:
+        converted = _converter().convert(joined) if "white_space" in steps else _simplified(joined)
     codes = code_points(converted)
     table, bits = _final_tables(steps)
     changed = _changes(bare, composed, converted, bits[codes], codes, steps)
     if bare is not texts:
         changed["controls"] = _differ(texts, bare)
-    raw, codes = codes, table[codes]
-    stays = codes != _REMOVE
-    raw, codes = raw[stays], codes[stays]
-    if "white_space" not in steps:
-        kept = np.zeros(len(codes), dtype=np.bool_)
-        if "code" in steps:
-            codes, kept = _with_tabs_as_spaces(raw, codes, _indentation(raw, codes))
-        codes = _without_extra_spaces(codes, kept)
-    codes = _without_empty_lines(codes)
+    codes = table[codes]
+    codes = codes[codes != _REMOVE]
+    codes = _without_empty_lines(codes) if "white_space" in steps else _without_loose_ends(codes)
     classes = class_table()[codes]
     ends = np.flatnonzero(classes == END)
     starts = np.concatenate(([0], ends[:-1] + 1))

@@ -1,6 +1,8 @@
 """Personal data in users' texts: telephone numbers, resident identity numbers, mail addresses.
 
-They are masked before normalization, which does not preserve the white space and ASCII dots in them.
+They are masked before normalization, which does not preserve the white space and ASCII dots in them. Program
+code, URLs and reserved domains (RFC 2606, 6761) hold none, and a text that is mostly code or documentation is
+left alone.
 A resident identity number must have the right check digit (GB 11643-1999, ISO 7064 MOD 11-2) and a possible
 birthday; of random numbers of 18 digits, one in 370 has. Classical text has no such data.
 """
@@ -11,11 +13,15 @@ import re
 from collections.abc import Callable
 from datetime import date
 
+from yanmo.curate.text.code_spans import has_much_code, protected_spans
+
 KINDS = ("phone", "id", "mail")
 """What `--mask-personal` takes."""
 
-_ID = re.compile(r"(?<![0-9])[1-9][0-9]{16}[0-9Xx](?![0-9A-Za-z])")
-_MOBILE = re.compile(r"(?<![0-9])(?:(?:\+|00)86[- ]?)?1[3-9][0-9](?:[- ]?[0-9]{4}){2}(?![0-9])")
+_ID = re.compile(r"(?<![0-9A-Za-z.])[1-9][0-9]{16}[0-9Xx](?![0-9A-Za-z])")
+_MOBILE = re.compile(
+    r"(?<![0-9A-Za-z._/#])(?:(?:\+|00)86[- ]?)?1[3-9][0-9](?:[- ]?[0-9]{4}){2}(?![0-9A-Za-z_]|\.[0-9])"
+)
 _LANDLINE = re.compile(r"(?<![0-9-])(?:(?:\+|00)86[- ]?)?\(?0[1-9][0-9]{1,2}\)?[- ][1-9][0-9]{6,7}(?![0-9-])")
 # Lengths are bounded (RFC 5321: 64 and 255), and an address starts where no letter stands before it.
 _MAIL = re.compile(
@@ -39,25 +45,37 @@ def is_resident_id(number: str) -> bool:
     return born.year >= 1850 and number[17].upper() == _CHECK_DIGITS[total % 11]
 
 
+_RESERVED = re.compile(
+    r"@(?:.*\.)?(?:example(?:\.(?:com|net|org))?|test|invalid|localhost|local|internal|lan|service|onion)\Z|^git@",
+    re.IGNORECASE,
+)
+"""Domains that are nobody's, systemd's units, and the user of git's addresses."""
+
+
 def _is_any(found: str) -> bool:
     return True
+
+
+def _is_mail(found: str) -> bool:
+    return _RESERVED.search(found) is None
 
 
 _RULES: tuple[tuple[str, re.Pattern[str], Callable[[str], bool], str], ...] = (
     ("id", _ID, is_resident_id, "（身份证号）"),
     ("phone", _MOBILE, _is_any, "（电话）"),
     ("phone", _LANDLINE, _is_any, "（电话）"),
-    ("mail", _MAIL, _is_any, "（邮箱）"),
+    ("mail", _MAIL, _is_mail, "（邮箱）"),
 )
 
 
-def mask(text: str, kinds: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+def mask(text: str, kinds: tuple[str, ...], *, code: bool = False) -> tuple[str, tuple[str, ...]]:
     """`text` with personal data replaced by what kind it was, in brackets.
 
     Full-width digits and letters count as their ASCII forms.
 
     Args:
         kinds: some of KINDS.
+        code: whether the text may hold program code.
 
     Returns:
         the text and the kinds that were found, in the order of KINDS.
@@ -66,14 +84,22 @@ def mask(text: str, kinds: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     searched = text.translate(_FULL_WIDTH) if _HAS_FULL_WIDTH.search(text) else text
     if not kinds or not _MAY_HOLD.search(searched):
         return text, ()
+    if code and has_much_code(text):
+        return text, ()
+    kept = protected_spans(text) if code else []
     spans: list[tuple[int, int, str, str]] = []
     for kind, pattern, is_valid, mark in _RULES:
         if kind in kinds:
-            spans += [(*m.span(), kind, mark) for m in pattern.finditer(searched) if is_valid(m[0])]
+            found = (m for m in pattern.finditer(searched) if is_valid(m[0]) and not _is_in(m.start(), kept))
+            spans += [(*m.span(), kind, mark) for m in found]
     pieces, end = [], 0
     for start, stop, _, mark in sorted(spans):
         if start >= end:  # a number inside an address that is masked already
             pieces += [text[end:start], mark]
             end = stop
-    found = {kind for _, _, kind, _ in spans}
-    return "".join((*pieces, text[end:])), tuple(k for k in KINDS if k in found)
+    masked = {kind for _, _, kind, _ in spans}
+    return "".join((*pieces, text[end:])), tuple(k for k in KINDS if k in masked)
+
+
+def _is_in(at: int, spans: list[tuple[int, int]]) -> bool:
+    return any(start <= at < end for start, end in spans)

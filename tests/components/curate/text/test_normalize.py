@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from yanmo.curate.text.normalize import (
     BREAK,
     CLASSICAL,
-    FORMS,
     HAN,
     LACUNA,
     MARK,
@@ -102,65 +101,6 @@ def test_counts_tell_the_classes_of_characters_apart() -> None:
 def test_han_is_what_the_scored_form_calls_han() -> None:
     codes = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     assert [c for c in codes if is_han(c)] == [c for c in codes if not _NOT_HAN.match(chr(c))]
-
-
-@pytest.mark.parametrize(
-    ("raw", "written"),
-    [
-        (
-            "  Tom 說：「你好, world!」 \t(1.5) \n\n 下一行\u3000完 ",
-            "Tom 说：“你好, world!” (1.5)\n下一行 完",
-        ),
-        ("a\u200bb\ufeffc\x01", "abc"),
-        ("\u3000\x1c\t9\n\t9", "9\n    9"),
-        ("\u0301\x01\u0338e\ufeff\u0301", "\u0338\u0301é"),
-        ("乾\u200b隆", "乾隆"),
-        ("  \n \n", ""),
-        ("豈𤣥", "岂𤣥"),
-    ],
-)
-def test_modern_form_leaves_ascii_alone_and_folds_white_space(raw: str, written: str) -> None:
-    result = normalize([raw], FORMS["modern-1"])
-    assert result.texts == [written]
-    assert result.characters.tolist() == [len("".join(written.split()))]
-
-
-_INDENTED = re.compile(r"(?:[ \t]*)(?=[!-~])")
-
-
-def modern_reference(text: str) -> str:
-    """The rules of modern-1, one string operation after the other."""
-    lines: list[str] = []
-    for raw in re.split("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", _CONTROLS.sub("", text.replace("\0", ""))):
-        composed = unicodedata.normalize("NFC", raw).translate(_COMPAT)
-        line = re.sub(r"\s+", " ", _CC.convert(composed).translate(_QUOTES)).strip(" ")
-        indented = _INDENTED.match(composed)
-        if line:
-            before = indented[0].replace("\t", "    ") if indented and lines else ""
-            lines.append(before + line)
-    return "\n".join(lines)
-
-
-_CONTROLS = re.compile("[\ufeff\u200b-\u200f\x00-\x08\x0e-\x1b]")
-_QUOTES = str.maketrans("｡､「」『』﹐﹑", "。、“”‘’，、")
-_CODE = st.text(st.sampled_from(list("  \t\n\u3000def()#中。「」國風\u200b\ufeff\xa0豈<>&")))
-
-
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(_CODE | _HOSTILE, max_size=5))
-def test_modern_texts_equal_the_rules_line_by_line(texts: list[str]) -> None:
-    result = normalize(texts, FORMS["modern-1"])
-    assert result.texts == [modern_reference(t) for t in texts]
-    assert normalize(result.texts, FORMS["modern-1"]).texts == result.texts
-    assert result.characters.tolist() == [len("".join(t.split())) for t in result.texts]
-
-
-def test_program_code_keeps_its_indentation_and_prose_loses_its_own() -> None:
-    raw = "　　程序如下：\n\n    for i in x:\n\tif i:\n\t    print(i)\t# 打印\n    他说完了。\n  1. 第一"
-    (text,) = normalize([raw], FORMS["modern-1"]).texts
-    code = "    for i in x:\n    if i:\n        print(i) # 打印"
-    assert text == f"程序如下：\n{code}\n他说完了。\n  1. 第一"
-    assert normalize([raw], FORMS["modern-1"] - {"code"}).texts == [re.sub("\n +", "\n", text)]
 
 
 def test_copies_are_recognised_across_scripts_in_every_form() -> None:

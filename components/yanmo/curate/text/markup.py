@@ -1,0 +1,98 @@
+"""Tags and entities of HTML in texts, taken out or decoded; what only looks like them stays.
+
+Outside of program code a tag goes if its name is an element's and it has its partner in the text, is an empty
+element (`<br>`), or has attributes with values. So `a<b and c>d`, `#include <map>`, `List<String>` and a
+placeholder `<table>` are text. Entities are decoded once, after the tags: a page that explains HTML keeps
+what it shows.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+
+from yanmo.curate.text.code_spans import between, code_spans
+
+# The elements of HTML 4 and 5.
+_ELEMENTS = (
+    "a|abbr|acronym|address|applet|area|article|aside|audio|b|base|basefont|bdi|bdo|big|blockquote|body|br|"
+    "button|canvas|caption|center|cite|code|col|colgroup|data|datalist|dd|del|details|dfn|dialog|dir|div|dl|dt|"
+    "em|embed|fieldset|figcaption|figure|font|footer|form|frame|frameset|h[1-6]|head|header|hr|html|i|iframe|"
+    "img|input|ins|kbd|label|legend|li|link|main|map|mark|menu|meta|meter|nav|noframes|noscript|object|ol|"
+    "optgroup|option|output|p|param|picture|pre|progress|q|rp|rt|ruby|s|samp|script|section|select|small|"
+    "source|span|strike|strong|style|sub|summary|sup|svg|table|tbody|td|template|textarea|tfoot|th|thead|time|"
+    "title|tr|track|tt|u|ul|var|video|wbr"
+)
+_EMPTY = frozenset(
+    [
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "param",
+        "source",
+        "track",
+        "wbr",
+    ]
+)
+_LINES = frozenset(["br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6"])
+"""Elements whose tags end a line."""
+# Every repetition is bounded: a text of nothing but "<!--" would otherwise take minutes.
+_VALUE = r"""(?:"[^"<>]{0,2000}"|'[^'<>]{0,2000}'|[^\s"'<>=&]{1,300})"""
+_ATTRIBUTE = rf"\s+[A-Za-z_:@][\w:.-]{{0,60}}(?:\s?=\s?{_VALUE})?"
+_TAG = re.compile(
+    rf"<(?P<close>/?)(?P<name>{_ELEMENTS})(?P<attributes>(?:{_ATTRIBUTE}){{0,20}})\s?/?>|<!--.{{0,1000}}?-->",
+    re.DOTALL | re.IGNORECASE,
+)
+_ENTITY = re.compile(r"&(?:[A-Za-z]{2,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+_RAISED = re.compile(r"<(sup|sub)>([0-9+\-=()ni]{1,8})</\1>", re.IGNORECASE)
+_SUPER = str.maketrans("0123456789+-=()ni", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ")
+_SUB = str.maketrans("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎")
+_LEFT = re.compile(rf"""</?(?:{_ELEMENTS})\s[A-Za-z-]{{1,60}}\s?=\s?["']""", re.IGNORECASE)
+
+
+def without_markup(text: str) -> str:
+    """`text` without tags, its entities decoded, but for those in program code."""
+    pieces = between(text, code_spans(text))
+    tags = [found for piece, is_code in pieces if not is_code for found in _TAG.finditer(piece)]
+    opened = Counter(found["name"].lower() for found in tags if found["name"] and not found["close"])
+    closed = Counter(found["name"].lower() for found in tags if found["name"] and found["close"])
+    pairs = {name for name in opened if closed[name]}
+
+    def gone(found: re.Match[str]) -> str:
+        name = (found["name"] or "").lower()
+        has_value = "=" in (found["attributes"] or "")
+        if name and name not in _EMPTY and name not in pairs and not has_value:
+            return found[0]
+        if name not in _LINES:
+            return ""
+        before = found.string.rfind("\n", 0, found.start()) + 1
+        return " " if found.string[before : before + 1] == "|" else "\n"  # in a row of a table
+
+    kept = []
+    for piece, is_code in pieces:
+        if not is_code:
+            piece = _RAISED.sub(_raised, piece)
+            piece = _ENTITY.sub(lambda found: html.unescape(found[0]), _TAG.sub(gone, piece))
+        kept.append(piece)
+    return "".join(kept)
+
+
+def has_markup(text: str) -> bool:
+    """Whether tags with attributes are left outside of program code."""
+    return any(_LEFT.search(piece) for piece, is_code in between(text, code_spans(text)) if not is_code)
+
+
+def _raised(found: re.Match[str]) -> str:
+    """`2<sup>7</sup>` is not 27."""
+    is_sub = found[1].lower() == "sub"
+    if is_sub and not set(found[2]) <= set("0123456789+-=()"):
+        return f"_{found[2]}"
+    return found[2].translate(_SUB if is_sub else _SUPER)
