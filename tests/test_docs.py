@@ -18,7 +18,7 @@ from user_pages import ALL, PAGES, ROOT, prose_and_code
 from yanmo.common.errors import ExitCode
 
 NAMED = re.compile(
-    r"(?<![\w/])(?:benchmarks|tests|components|pipelines|images|corpus)/[\w./-]*\w\.(?:py|sh|jsonl|md|json|zst)\b"
+    r"(?<![\w/:])(?:benchmarks|tests|components|pipelines|images|corpus)/[\w./-]*\w\.(?:py|sh|jsonl|md|json|zst)\b"
 )
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 UNITS = {"M": 1e6, "万": 1e4, "亿": 1e8}
