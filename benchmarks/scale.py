@@ -84,10 +84,10 @@ A100 = Gpu(
 GPUS = {gpu.name: gpu for gpu in (H100, H200, A100)}
 GPUS_OF_A_NODE = 8
 LINK_SHARE, HOP, NETWORK_HOP, CALL = 0.78, 3.4e-6, 9.6e-6, 8.4e-6
-"""NCCL, src/graph/tuning.cc, ring, Simple: share of a bandwidth that is reached, seconds of hops, of a call."""
-STEP_OVERHEAD, FETCH = 0.014, 0.0005
-"""Seconds of a step that grow with nothing, and of each tensor and forward under ZeRO-3, in which the GPU
-goes on: DeepSpeed 0.19.8, 45 tensors, AMD EPYC, 2026-11-23."""
+"""NCCL, src/graph/tuning.cc, ring, Simple: share of a bandwidth that is reached; seconds of hops, calls."""
+STEP_OVERHEAD, FETCH, EXCHANGE = 0.014, 0.0005, 50e-6
+"""Seconds of a step that grow with nothing; of each tensor and forward under ZeRO-3, in which the GPU goes on
+(both: DeepSpeed 0.19.8, 45 tensors, AMD EPYC, 2026-11-23); of a rank in the exchange of flags (assumed)."""
 GATHERED = 50_000_000
 """Weights that ZeRO-3 gathers at once (DeepSpeed's default)."""
 KNOWN = (
@@ -182,7 +182,8 @@ def step_seconds(o: TrainConfig, gpu: Gpu) -> tuple[float, float]:
     waiting = max(0.0, network - compute, fetching - compute) if o.zero_stage == 3 else network
     held = count if o.zero_stage == 1 else count / n
     moved = (6 * count + 4 * held) * forwards + 50 * count / n  # sums of gradients; AdamW, norm, clipping
-    return compute + waiting + moved / gpu.memory_bandwidth + STEP_OVERHEAD, compute
+    others = moved / gpu.memory_bandwidth + STEP_OVERHEAD + EXCHANGE * (n - 1)
+    return compute + waiting + others, compute
 
 
 @dataclass(frozen=True)

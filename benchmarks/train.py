@@ -1,28 +1,21 @@
 """Tokens per second of the trainer beside others: same shape, weights, data, batch and precision, in one run.
 
-    python benchmarks/train.py                       # on the CPU: about five minutes
-    python benchmarks/train.py --device cuda --size medium --rows 32 --steps 20 --repeats 5
+    python benchmarks/train.py --device cuda --size medium --rows 32 --steps 20 --only torch,torchtitan
 
-    deepspeed      ours: DeepSpeed, ZeRO-1, client optimizer (Muon and AdamW, or AdamW with --optimizer adamw)
+    deepspeed      ours: DeepSpeed, ZeRO-1
     torch          ours: the plain torch backend
     bare           our decoder in a bare torch loop: forward, backward, clip, torch.optim.AdamW(fused=True)
     bare-muon      the same loop with torch.optim.Muon for the layers' matrices, as nanochat does
     nanogpt        nanoGPT-like code: learned positions, fused qkv, GELU 4x, F.cross_entropy over all logits
+    hf-deepspeed   transformers' Trainer with DeepSpeed ZeRO-1 on Qwen3ForCausalLM; needs accelerate
     torchtitan     torchtitan's Qwen3 on one GPU (train_engines.py); by --only
     nanochat       nanochat's model and optimizer, of as many layers and as wide (train_engines.py); by --only
-    hf-deepspeed   transformers' Trainer with DeepSpeed ZeRO-1 on Qwen3ForCausalLM
-    hf             the same Trainer without DeepSpeed: only by --only, and not beside the other, as accelerate
-                   keeps one state per process
 
-Every contestant is built once and then takes turns: `--repeats` blocks of `--steps` steps each, in another
-order each time. CPU seconds of the process decide on a CPU (a busy machine spoils wall time), wall time on
-CUDA. The table gives medians and the range. `--profile` adds where a step of ours goes. The Trainer needs the
-package accelerate, which Yanmo does not depend on.
-
-With --device cuda: parity of the flash path with the masked one, MFU (formula below), then the same table.
-Any other option is one of `yanmo train`, for ours, `bare` and `bare-muon`: --attention=flash.
-
-MFU's formula and the peaks are those of components/yanmo/train/metrics/utilization.py; none on other devices.
+`make bench ONLY=training` is this on a CPU, with intervals; here are GPUs, and peers that need one. Every
+contestant is built once and then takes turns: `--repeats` blocks of `--steps` steps each, in another order
+each time; the table gives medians of seconds and the range, and MFU by each model's own FLOPs (peaks and
+formula: components/yanmo/train/metrics/utilization.py). Any other option is one of `yanmo train`, for ours,
+`bare` and `bare-muon`: --attention=flash, --gradient-checkpointing.
 """
 
 from __future__ import annotations
@@ -67,7 +60,7 @@ from yanmo.train.models.first_decoder import decoder_config  # noqa: E402
 
 Step = Callable[[int], Any]
 _RATE = 1e-3
-_BY_NAME = ("hf", "torchtitan", "nanochat")
+_BY_NAME = ("torchtitan", "nanochat")
 """Contestants that --only has to name."""
 
 
@@ -83,13 +76,10 @@ def main() -> None:
     parser.add_argument("--precision", default="", help="fp32 or bf16; default: fp32 on a CPU, bf16 on CUDA")
     parser.add_argument("--optimizer", default="adamw", choices=("adamw", "muon"), help="of ours")
     parser.add_argument("--compile", action="store_true", help="compile the layers of ours and of `bare`")
-    parser.add_argument("--gradient-checkpointing", action="store_true", help="in ours")
-    parser.add_argument("--deepspeed-config", default="", help="of `deepspeed`")
     parser.add_argument("--steps", type=int, default=4, help="of a block")
     parser.add_argument("--repeats", type=int, default=7, help="blocks of each")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--only", default="", help="contestants, with commas")
-    parser.add_argument("--profile", action="store_true")
     asked, others = parser.parse_known_args()
     import_deepspeed(asked.device, asked.compile)
     # Unset, accelerate takes as many threads as there are cores, for all contestants of this process: their
@@ -97,12 +87,8 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = str(asked.threads)
     torch.set_num_threads(asked.threads)
     bench = Bench(asked, others)
-    if asked.device == "cuda":
-        print(f"flash parity: largest difference of a hidden state {parity(bench):.2e}")
     contestants = bench.build([x for x in asked.only.split(",") if x])
     print(bench.table(measure(bench, contestants)))
-    if asked.profile:
-        profile(bench, contestants)
 
 
 class Bench:
@@ -113,17 +99,11 @@ class Bench:
     def __init__(self, asked: argparse.Namespace, others: Sequence[str] = ()) -> None:
         self.asked, self.device = asked, asked.device
         precision = asked.precision or ("bf16" if asked.device == "cuda" else "fp32")
-        flags = [
-            f"--size={asked.size}",
-            f"--batch-rows={asked.rows}",
-            "--ranks=1",
-            f"--precision={precision}",
-        ]
-        flags += [f"--device={asked.device}", f"--optimizer={asked.optimizer}", "--packing=one"]
+        flags = [f"--size={asked.size}", f"--batch-rows={asked.rows}", "--ranks=1", "--packing=one"]
+        flags += [f"--device={asked.device}", f"--optimizer={asked.optimizer}", f"--precision={precision}"]
         flags += [f"--context={asked.context}"] if asked.context else []
         flags += [f"--adam-learning-rate={_RATE}", f"--head-learning-rate={_RATE}"]
-        flags += [f"--norm-learning-rate={_RATE}", f"--compile={asked.compile}"]
-        flags += [f"--gradient-checkpointing={asked.gradient_checkpointing}", *others]
+        flags += [f"--norm-learning-rate={_RATE}", f"--compile={asked.compile}", *others]
         self.options = load(TrainConfig, flags, "benchmark")
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self.shape = decoder_config(self.options, asked.vocabulary)
@@ -166,8 +146,7 @@ class Bench:
             "nanogpt": self.nanogpt,
             "torchtitan": lambda: torchtitan(self),
             "nanochat": lambda: nanochat(self),
-            "hf-deepspeed": lambda: self.trainer(True),
-            "hf": lambda: self.trainer(False),
+            "hf-deepspeed": lambda: hugging_face(self),
         }
         built = {}
         for name in only or [name for name in makers if name not in _BY_NAME]:
@@ -179,7 +158,7 @@ class Bench:
         return built
 
     def ours(self, backend: str) -> Step:
-        engine = open_engine(self.decoder(), self._of(backend), self.device)
+        engine = open_engine(self.decoder(), dataclasses.replace(self.options, backend=backend), self.device)
         segments = np.ones((self.asked.rows, self.options.context), np.int64)
 
         def step(number: int) -> None:
@@ -189,10 +168,6 @@ class Bench:
             engine.step()
 
         return step
-
-    def _of(self, backend: str) -> TrainConfig:
-        file = self.asked.deepspeed_config if backend == "deepspeed" else ""
-        return dataclasses.replace(self.options, backend=backend, deepspeed_config=file)
 
     def bare(self, muon: bool) -> Step:
         decoder = self.decoder().to(self.device, self.dtype)
@@ -248,9 +223,6 @@ class Bench:
             return module(ids[:, :-1], of_rows, targets, 1.0 / self.tokens, at, bounds)
 
         return loss
-
-    def trainer(self, deepspeed: bool) -> Step:
-        return hugging_face(self, deepspeed)
 
     def table(self, seconds: dict[str, list[float]]) -> str:
         """The result in Markdown."""
@@ -314,34 +286,6 @@ def _clock(device: str) -> float:
         torch.cuda.synchronize()
         return time.perf_counter()
     return time.process_time()
-
-
-def parity(bench: Bench) -> float:
-    """Largest difference of the last hidden states between the flash and the masked path, packed rows."""
-    decoder = bench.decoder().to("cuda", torch.bfloat16).eval()
-    torch.compiler.set_stance("force_eager")  # no layer is compiled for this alone
-    ids = torch.from_numpy(bench.ids(0)[:2, :-1]).cuda()
-    segments = (torch.arange(ids.shape[1], device="cuda") // 37).expand_as(ids)
-    found = []
-    with torch.no_grad():
-        for path in ("varlen", "masked"):
-            decoder.attention = path
-            found.append(decoder.hidden(ids, segments).float())
-    torch.compiler.set_stance("default")
-    return float((found[0] - found[1]).abs().max())
-
-
-def profile(bench: Bench, contestants: dict[str, Step]) -> None:
-    """The most expensive operations of a step of ours and of the bare loop."""
-    for name in ("bare", "deepspeed", "torch"):
-        if name not in contestants:
-            continue
-        with torch.profiler.profile() as trace:
-            for number in range(bench.asked.steps):
-                contestants[name](number)
-        print(name)
-        order = f"self_{'device' if bench.device == 'cuda' else 'cpu'}_time_total"
-        print(trace.key_averages().table(sort_by=order, row_limit=14, max_name_column_width=44))
 
 
 if __name__ == "__main__":

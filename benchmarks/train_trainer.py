@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 
-def hugging_face(bench: Any, deepspeed: bool) -> Callable[[int], None]:
-    """transformers' Trainer, fed one block of steps at a time through its own `train()`.
+def hugging_face(bench: Any) -> Callable[[int], None]:
+    """transformers' Trainer with DeepSpeed, fed one block of steps at a time through its own `train()`.
 
     Its start-up is not counted: it runs in a thread that makes one step each time it is asked.
 
@@ -24,7 +24,7 @@ def hugging_face(bench: Any, deepspeed: bool) -> Callable[[int], None]:
 
     c, asked = bench.shape, bench.asked
     config = Qwen3Config(**dataclasses.asdict(c), use_cache=False, attn_implementation="sdpa")
-    model = Qwen3ForCausalLM(config).to(bench.dtype if not deepspeed else torch.float32)
+    model = Qwen3ForCausalLM(config).to(torch.float32)
     model.load_state_dict(bench.weights)
     ds = {
         "zero_optimization": {"stage": 1},
@@ -48,9 +48,9 @@ def hugging_face(bench: Any, deepspeed: bool) -> Callable[[int], None]:
         logging_strategy="no",
         save_strategy="no",
         disable_tqdm=True,
-        bf16=deepspeed and bench.dtype == torch.bfloat16,
+        bf16=bench.dtype == torch.bfloat16,
         use_cpu=bench.device == "cpu",
-        deepspeed=ds if deepspeed else None,
+        deepspeed=ds,
         dataloader_num_workers=0,
         seed=0,
     )

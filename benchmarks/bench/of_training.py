@@ -49,7 +49,7 @@ def _group(train: Any, size: str) -> Group:
     )
     asked = argparse.Namespace(
         **{"device": "cpu", "size": size, "context": 0, "rows": rows, "vocabulary": 8192, "precision": ""},
-        **{"optimizer": "adamw", "compile": False, "gradient_checkpointing": False, "deepspeed_config": ""},
+        **{"optimizer": "adamw", "compile": False},
         **{"steps": steps, "repeats": 1, "threads": 1},
     )
     task = train.Bench(asked)

@@ -46,7 +46,7 @@ def test_a_step_takes_at_least_its_flops_and_a_slower_machine_never_helps(stage:
     for ranks in (1, 8, 64, 512):
         o = options(FREE, ranks, 512, zero_stage=stage, **shape(7e9))
         least = 512 * CONTEXT * flops(o, VOCABULARY) / (FREE.peak * share(FREE, o.width) * ranks)
-        assert seconds(ranks, FREE, stage) == pytest.approx(least, rel=0.02, abs=0.02)
+        assert seconds(ranks, FREE, stage) == pytest.approx(least, rel=0.02, abs=0.05)
         for name in ("network", "link", "memory_bandwidth", "peak"):
             slower = dataclasses.replace(H100, **{name: getattr(H100, name) / 3})
             assert seconds(ranks, slower, stage) >= seconds(ranks, H100, stage), name

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 ASKED = argparse.Namespace(
     **{"device": "cpu", "size": "tiny", "context": 16, "rows": 2, "vocabulary": 300, "precision": ""},
-    **{"optimizer": "adamw", "compile": False, "gradient_checkpointing": False, "deepspeed_config": ""},
+    **{"optimizer": "adamw", "compile": False},
 )
 SMALL = ["--layers=1", "--width=32", "--heads=2", "--kv-heads=1", "--head-width=16", "--feed-forward=48"]
 
