@@ -16,8 +16,7 @@ out, as nothing here is known of samples).
     gain of X %     the recipe is truly better by X % of the bits: is it promoted within 3 nights?
 
 Without --warm each night trains from nothing, so that the champion's level is drawn once a month and each
-challenger's once a night. With --warm each night goes on from the champion: only challengers scatter. A last
-row draws no level at all: nights are the real models as they are, in random order.
+challenger's once a night. With --warm each night goes on from the champion: only challengers scatter.
 """
 
 from __future__ import annotations
@@ -79,8 +78,6 @@ def main() -> None:
         what = f"gain of {100 * gain:g} %, {nights} nights" if gain else f"month of {nights} nights"
         draws = [np.random.default_rng([i, nights]) for i in range(given.months)]
         show(what, [[month(g, pairs, sigma, gain, nights, d) for d in draws] for g in gates.values()])
-    draws = [np.random.default_rng([i, 7]) for i in range(given.months)]
-    show("month of the real models", [[real_month(g, pairs, d) for d in draws] for g in gates.values()])
 
 
 def show(what: str, found: list[list[bool]]) -> None:
@@ -173,21 +170,6 @@ def month(gate: Gate, pairs: Pairs, sigma: float, gain: float, nights: int, draw
     for challenger in draw.normal(0, sigma, nights):
         found = 1 - (1 - gain) * (1 + challenger) / (1 + champion)
         if gate.promotes_gain(found, lambda: real[int(draw.integers(len(real)))], evidence):
-            return True
-        evidence = replace(evidence, before=(*evidence.before, round(found, 5)))
-    return False
-
-
-def real_month(gate: Gate, pairs: Pairs, draw: Generator) -> bool:
-    """Whether any of 30 real models of the recipe takes the place of another."""
-    evidence = gate.measured(draw)
-    champion, *nights = draw.integers(1 + max(a for a, _ in pairs), size=NIGHTS + 1).tolist()
-    for challenger in nights:
-        if challenger == champion:
-            continue
-        scores = pairs[challenger, champion]
-        found = gain_of(scores)
-        if gate.reaches(found, evidence) and gate.promotes(scores, evidence):
             return True
         evidence = replace(evidence, before=(*evidence.before, round(found, 5)))
     return False

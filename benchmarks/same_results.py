@@ -21,13 +21,13 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import functools
-import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,24 +101,25 @@ class Row:
     differences: list[str] = field(default_factory=list)
 
 
-@dataclass
 class Store:
     """A store in a folder, as it was left by a run."""
 
-    root: Path
-    manifests: list[dict[str, Any]] = field(default_factory=list)
-    names: dict[str, str] = field(default_factory=dict)
-    """`<stage>/<key>` -> name of the output."""
-
-    def __post_init__(self) -> None:
-        for path in sorted(self.root.glob("cas/*/*/MANIFEST.json")):
-            self.manifests.append(json.loads(path.read_bytes()))
-        self.manifests.sort(key=lambda m: (m["stage"], m["created_at"], m["content_digest"]))
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        read = [json.loads(path.read_bytes()) for path in root.glob("cas/*/*/MANIFEST.json")]
+        self.manifests = sorted(read, key=lambda m: (m["stage"], m["created_at"], m["content_digest"]))
+        self.names: dict[str, str] = {}
+        """`<stage>/<key>` -> name of the output."""
+        numbers: Counter[str] = Counter()
+        for manifest in self.manifests:
+            stage = manifest["stage"]
+            numbers[stage] += 1
+            place = f"#{numbers[stage]}" if numbers[stage] > 1 else ""
+            self.names[f"{stage}/{manifest['key']}"] = f"{stage}{place}"
 
 
 def compare(a: Store, b: Store) -> dict[str, Row]:
     """Every row of the table."""
-    _name(a, b)
     ours, theirs = dict(_items(a)), dict(_items(b))
     rows: dict[str, Row] = {}
     for name in sorted(ours.keys() | theirs.keys()):
@@ -129,23 +130,6 @@ def compare(a: Store, b: Store) -> dict[str, Row]:
         elif said := difference(ours[name][1], theirs[name][1]):
             row.differences.append(f"{name}: {said}")
     return rows
-
-
-def _name(a: Store, b: Store) -> None:
-    """Give the outputs of both stores names that belong together: equal content first, then by time."""
-    for stage in sorted({m["stage"] for m in (*a.manifests, *b.manifests)}):
-        ours, theirs = ([m for m in s.manifests if m["stage"] == stage] for s in (a, b))
-        pairs = []
-        for one in list(ours):
-            same = next((m for m in theirs if m["content_digest"] == one["content_digest"]), None)
-            if same:
-                pairs.append((one, same))
-                ours.remove(one)
-                theirs.remove(same)
-        for number, both in enumerate([*pairs, *itertools.zip_longest(ours, theirs)], 1):
-            for store, manifest in zip((a, b), both, strict=True):
-                if manifest:
-                    store.names[f"{stage}/{manifest['key']}"] = stage if number == 1 else f"{stage}#{number}"
 
 
 def _items(store: Store) -> Iterator[tuple[str, tuple[str, Any]]]:
@@ -236,10 +220,16 @@ def _yaml(text: bytes) -> Any:
     return yaml.safe_load(text)
 
 
+_NOTHING = object()
+
+
 def difference(a: Any, b: Any) -> str:
     """The first difference in words; empty where there is none."""
     if not (isinstance(a, Path) and isinstance(b, Path)):
-        return "" if a == b else next(_values(a, b, ""))
+        ours, theirs = _values(a), _values(b)
+        both = {**ours, **theirs}
+        at = next((x for x in both if ours.get(x, _NOTHING) != theirs.get(x, _NOTHING)), None)
+        return "" if at is None else f"{at}: {_short(ours.get(at))} against {_short(theirs.get(at))}"
     if not a.is_file() or not b.is_file():
         return f"missing in {'B' if a.is_file() else 'A'}"
     one, other = a.read_bytes(), b.read_bytes()
@@ -249,21 +239,15 @@ def difference(a: Any, b: Any) -> str:
     return f"byte {min(len(one), len(other)) if at is None else at} of {len(one)} and {len(other)}"
 
 
-def _values(a: Any, b: Any, where: str) -> Iterator[str]:
-    """Where two JSON values differ."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        for name in [*a, *(n for n in b if n not in a)]:
-            if name not in a or name not in b:
-                yield f"{where}.{name}: only in {'A' if name in a else 'B'}"
-            else:
-                yield from _values(a[name], b[name], f"{where}.{name}")
-    elif isinstance(a, list) and isinstance(b, list):
-        for number, (one, other) in enumerate(zip(a, b, strict=False)):
-            yield from _values(one, other, f"{where}[{number}]")
-        if len(a) != len(b):
-            yield f"{where}: {len(a)} against {len(b)} entries"
-    elif a != b:
-        yield f"{where}: {_short(a)} against {_short(b)}"
+def _values(value: Any, where: str = "") -> dict[str, Any]:
+    """Place -> value, of all that a JSON value holds."""
+    if isinstance(value, dict) and value:
+        parts = [_values(inner, f"{where}.{name}") for name, inner in value.items()]
+    elif isinstance(value, list) and value:
+        parts = [_values(inner, f"{where}[{number}]") for number, inner in enumerate(value)]
+    else:
+        return {where: value}
+    return {place: inner for part in parts for place, inner in part.items()}
 
 
 def _short(value: Any) -> str:

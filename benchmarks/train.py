@@ -12,10 +12,10 @@
     nanochat       nanochat's model and optimizer, of as many layers and as wide (train_engines.py); by --only
 
 `make bench ONLY=training` is this on a CPU, with intervals; here are GPUs, and peers that need one. Every
-contestant is built once and then takes turns: `--repeats` blocks of `--steps` steps each, in another order
-each time; the table gives medians of seconds and the range, and MFU by each model's own FLOPs (peaks and
-formula: components/yanmo/train/metrics/utilization.py). Any other option is one of `yanmo train`, for ours,
-`bare` and `bare-muon`: --attention=flash, --gradient-checkpointing.
+contestant is built once, warms up and takes turns: `--repeats` blocks of `--steps` steps each. The table
+gives medians and the range, and MFU by each model's own FLOPs (peaks and formula:
+components/yanmo/train/metrics/utilization.py). Any other option is one of `yanmo train`, for ours, `bare` and
+`bare-muon`: --attention=flash, --gradient-checkpointing.
 """
 
 from __future__ import annotations
@@ -23,13 +23,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import gc
 import io
+import itertools
 import os
-import random
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,6 +39,8 @@ os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from bench.declared import Group  # noqa: E402
+from bench.rounds import cpu_seconds, measured, seconds  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from train_engines import nanochat, torchtitan  # noqa: E402
 from train_nanogpt import NanoGPT  # noqa: E402
@@ -87,8 +87,17 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = str(asked.threads)
     torch.set_num_threads(asked.threads)
     bench = Bench(asked, others)
-    contestants = bench.build([x for x in asked.only.split(",") if x])
-    print(bench.table(measure(bench, contestants)))
+    built = bench.build([x for x in asked.only.split(",") if x])
+    o = bench.options
+    title = f"{o.size}, {asked.rows} rows of {o.context}, {o.precision}, compile={o.compile}"
+    contestants = {name: bench.speed(step, asked.steps) for name, step in built.items()}
+    found = measured(Group((title, title), contestants), asked.repeats)["figures"]
+    unit = "tokens/CPU s" if asked.device == "cpu" else "tokens/s"
+    print(f"{title}\n\n| | {unit}, median | range | MFU |\n|---|---|---|---|")
+    for name, figures in found.items():
+        middle = statistics.median(figures)
+        share = f"{100 * bench.mfu(middle, name):.1f} %" if asked.device == "cuda" else ""
+        print(f"| {name} | {middle:.0f} | {min(figures):.0f} to {max(figures):.0f} | {share} |")
 
 
 class Bench:
@@ -224,68 +233,24 @@ class Bench:
 
         return loss
 
-    def table(self, seconds: dict[str, list[float]]) -> str:
-        """The result in Markdown."""
-        kind = "CPU s" if self.device == "cpu" else "s"
-        o, c = self.options, self.shape
-        lines = [
-            f"{o.size}: {c.num_hidden_layers} layers, width {c.hidden_size}, vocabulary {c.vocab_size}, "
-            f"{self.asked.rows} rows of {o.context}, {o.precision}, ours with {o.optimizer}, "
-            f"compile={o.compile}, torch {torch.__version__}, {self.asked.threads} thread(s)",
-            "",
-            f"| | ms per step ({kind}, median) | range | tokens/s | by bare |"
-            + (" MFU |" if self.mfu(1) else ""),
-            "|---|---|---|---|---|" + ("---|" if self.mfu(1) else ""),
-        ]
-        bare = statistics.median(seconds.get("bare") or next(iter(seconds.values())))
-        for name, found in seconds.items():
-            middle = statistics.median(found)
-            line = f"| {name} | {1e3 * middle:.1f} | {1e3 * min(found):.1f} to {1e3 * max(found):.1f} "
-            line += f"| {self.tokens / middle:.0f} | {bare / middle:.3f} |"
-            share = self.mfu(self.tokens / middle, name)
-            lines.append(line + (f" {100 * share:.1f} % |" if share else ""))
-        return "\n".join(lines)
+    def speed(self, step: Step, steps: int) -> Callable[[], float]:
+        """Tokens a second of so many steps more: CPU seconds on a CPU, which a busy machine changes less."""
+        numbers = itertools.count()
 
-    def mfu(self, tokens_per_second: float, name: str = "") -> float:
-        """Model FLOPs utilization of a contestant; 0 on a device whose peak is not known."""
-        if self.device != "cuda":
-            return 0.0
+        def work() -> None:
+            with contextlib.redirect_stdout(sys.stderr):
+                for _ in range(steps):
+                    step(next(numbers))
+            if self.device == "cuda":
+                torch.cuda.synchronize()
+
+        return lambda: steps * self.tokens / (seconds if self.device == "cuda" else cpu_seconds)(work)
+
+    def mfu(self, tokens_per_second: float, name: str) -> float:
+        """Model FLOPs utilization of a contestant; 0 on a card whose peak is not known."""
         peak = peak_flops(torch.cuda.get_device_name())
         flops = self.flops.get(name) or flops_per_token(self.shape, self.options.context)
         return tokens_per_second * flops / peak if peak else 0.0
-
-
-def measure(bench: Bench, contestants: dict[str, Step]) -> dict[str, list[float]]:
-    """Seconds per step of each block; contestants take turns in another order each time."""
-    found: dict[str, list[float]] = {name: [] for name in contestants}
-    number = 0
-    for name in list(contestants):  # warm-up: states, caches, compilation
-        try:
-            for _ in range(2):
-                with contextlib.redirect_stdout(io.StringIO()):
-                    contestants[name](number)
-        except Exception as error:
-            print(f"{name}: left out, {error!r}", file=sys.stderr)
-            del contestants[name], found[name]
-    order = random.Random(0)
-    for _ in range(bench.asked.repeats):
-        names = list(contestants)
-        order.shuffle(names)
-        for name in names:
-            gc.collect()
-            begin = _clock(bench.device)
-            for _ in range(bench.asked.steps):
-                contestants[name](number)
-                number += 1
-            found[name].append((_clock(bench.device) - begin) / bench.asked.steps)
-    return found
-
-
-def _clock(device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
-        return time.perf_counter()
-    return time.process_time()
 
 
 if __name__ == "__main__":

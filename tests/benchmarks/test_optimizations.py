@@ -84,6 +84,6 @@ def test_a_page_says_how_long_rows_took_and_which_commit_made_them() -> None:
     later = one | {"made_by": made | {"yanmo": "def"}, "seconds": 90}
     old = {name: value for name, value in later.items() if name != "seconds"}
     text = page({"muon": one, "batch": later, "packing": old}, 0)
-    assert "The 2 rows whose result says it took 4 minutes." in " ".join(text.split())
+    assert "The 2 rows whose result says it took 4 minutes together;" in " ".join(text.split())
     assert "commit abc: `muon`\n" in text and "commit def: `packing`, `batch`\n" in text
     assert "`--batch-rows=8` `--steps=240` beside `--steps=120`" in text
