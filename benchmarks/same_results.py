@@ -21,13 +21,13 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import functools
+import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,18 +44,22 @@ CHAT = ("model_start=demo/champion", "evaluate.budget_documents=60", "evaluate.t
 LEFT_OUT = {
     ".locks/*": "names of locks",
     "kfp/*": "KFP's own files: references and a log with times",
+    "nights/*": "records and pages of runs, by their ids, with times; verdicts are compared",
+    "pointers/*/runs/*": "runs, by their ids",
     "probes/*": "what was asked of an S3 server",
     "report.html": "the page of the last verdict, copied",
     "cas/*/report.html": "pages with times; their figures are in report.json, which is compared",
     "runs/*/LEASE.json": "times and process ids",
     "runs/*/INPUTS.json": "what the manifests' inputs say, which are compared",
+    "runs/train/unfinished/*.json": "what is unfinished, with a time",
     "runs/train/auto/*.json": "the machine, a time and a run's id; the options are in the manifest",
 }
 """Pattern of a file's name in the store -> why it is not compared."""
 LEFT_OUT_FIELDS = {
     **dict.fromkeys(("created_at", "made_at", "champion_since"), "times"),
     **dict.fromkeys(
-        ("seconds", "cpu_seconds", "seconds_left", "phase_seconds", "tokens_per_second"), "speed"
+        ("seconds", "cpu_seconds", "seconds_left", "phase_seconds", "between_seconds", "tokens_per_second"),
+        "speed",
     ),
     **dict.fromkeys(("samples_per_second", "flops_per_second", "mfu"), "speed"),
     **dict.fromkeys(("memory_bytes", "memory_peak_bytes"), "memory of a process"),
@@ -110,16 +114,11 @@ class Store:
         self.manifests = sorted(read, key=lambda m: (m["stage"], m["created_at"], m["content_digest"]))
         self.names: dict[str, str] = {}
         """`<stage>/<key>` -> name of the output."""
-        numbers: Counter[str] = Counter()
-        for manifest in self.manifests:
-            stage = manifest["stage"]
-            numbers[stage] += 1
-            place = f"#{numbers[stage]}" if numbers[stage] > 1 else ""
-            self.names[f"{stage}/{manifest['key']}"] = f"{stage}{place}"
 
 
 def compare(a: Store, b: Store) -> dict[str, Row]:
     """Every row of the table."""
+    _name(a, b)
     ours, theirs = dict(_items(a)), dict(_items(b))
     rows: dict[str, Row] = {}
     for name in sorted(ours.keys() | theirs.keys()):
@@ -130,6 +129,24 @@ def compare(a: Store, b: Store) -> dict[str, Row]:
         elif said := difference(ours[name][1], theirs[name][1]):
             row.differences.append(f"{name}: {said}")
     return rows
+
+
+def _name(a: Store, b: Store) -> None:
+    """Give the outputs of both stores names that belong together: equal content first, of
+    that equal keys, then by time."""
+    for stage in sorted({m["stage"] for m in (*a.manifests, *b.manifests)}):
+        ours, theirs = ([m for m in s.manifests if m["stage"] == stage] for s in (a, b))
+        pairs = []
+        for one in list(ours):
+            alike = [m for m in theirs if m["content_digest"] == one["content_digest"]]
+            if same := next((m for m in alike if m["key"] == one["key"]), alike[0] if alike else None):
+                pairs.append((one, same))
+                ours.remove(one)
+                theirs.remove(same)
+        for number, both in enumerate([*pairs, *itertools.zip_longest(ours, theirs)], 1):
+            for store, manifest in zip((a, b), both, strict=True):
+                if manifest:
+                    store.names[f"{stage}/{manifest['key']}"] = stage if number == 1 else f"{stage}#{number}"
 
 
 def _items(store: Store) -> Iterator[tuple[str, tuple[str, Any]]]:
@@ -229,7 +246,7 @@ def difference(a: Any, b: Any) -> str:
         ours, theirs = _values(a), _values(b)
         both = {**ours, **theirs}
         at = next((x for x in both if ours.get(x, _NOTHING) != theirs.get(x, _NOTHING)), None)
-        return "" if at is None else f"{at}: {_short(ours.get(at))} against {_short(theirs.get(at))}"
+        return "" if at is None else f"{at}: {ours.get(at)!r:.60} against {theirs.get(at)!r:.60}"
     if not a.is_file() or not b.is_file():
         return f"missing in {'B' if a.is_file() else 'A'}"
     one, other = a.read_bytes(), b.read_bytes()
@@ -248,11 +265,6 @@ def _values(value: Any, where: str = "") -> dict[str, Any]:
     else:
         return {where: value}
     return {place: inner for part in parts for place, inner in part.items()}
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def main() -> int:

@@ -246,14 +246,14 @@ def training_rows(
         yield f"| {' | '.join(cells)} | {number(p.memory_gib)} / {number(p.node_gb)} |"
 
 
-def curation_rows(characters: list[float], workers: int, price: float = CORE_HOUR_PRICE) -> Iterator[str]:
+def curation_rows(characters: list[float], workers: int) -> Iterator[str]:
     """A line of a table for each corpus and stage."""
     for count, (stage, (speed, each, main, more)) in itertools.product(characters, MEASURED.items()):
         hours = count * BYTES_OF_A_CHARACTER / 1e6 / speed / 3600
         together = workers if each else 1
         took = hours / (together * (each if together > 1 else 1))
         cells = [number(count / 1e9), stage, str(together), number(hours), number(took)]
-        cells += [number((main + together * more) / 1e3), number(took * together * price)]
+        cells += [number((main + together * more) / 1e3), number(took * together * CORE_HOUR_PRICE)]
         yield f"| {' | '.join(cells)} |"
 
 
@@ -314,7 +314,6 @@ def main() -> int:
     )
     parser.add_argument("--characters", type=several, default=[], help="of a corpus to curate")
     parser.add_argument("--workers", type=int, default=16, help="processes that curate and tokenize")
-    parser.add_argument("--core-hour-price", type=float, default=CORE_HOUR_PRICE, help="USD")
     parser.add_argument(
         "--docs", action="store_true", help="write the tables of docs/scale.md and docs/scale.zh.md"
     )
@@ -331,7 +330,7 @@ def main() -> int:
         print(*training_rows(given.parameters, ranks, gpu, given.tokens, given.gpu_hour_price), sep="\n")
     if given.characters:
         print("| G characters | stage | processes | CPU hours | hours | GB of memory | cost |")
-        print(*curation_rows(given.characters, given.workers, given.core_hour_price), sep="\n")
+        print(*curation_rows(given.characters, given.workers), sep="\n")
     for page in ("scale.md", "scale.zh.md") if given.docs else ():
         write(DOCS / page, tables())
     return 0
