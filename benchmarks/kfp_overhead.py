@@ -48,9 +48,7 @@ def stage_seconds(pod: dict[str, Any]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run_id")
     run_id = parser.parse_args().run_id
     pods = json.loads(kubectl("get", "pods", "-o=json", f"--selector=pipeline/runid={run_id}"))["items"]

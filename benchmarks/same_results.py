@@ -74,7 +74,7 @@ LEFT_OUT_FIELDS = {
     "stages.bytes": "size of an output, with the times in its records",
 }
 """Field of a JSON or YAML record, anywhere in it or in the field before the point -> why it is left out."""
-_PLACE = re.compile(r"(?:(?:file://)?[^\s'\",]*\.part|s3://yanmo-[0-9a-f]{12})(?=/)")
+_PLACE = re.compile(r"(?:file://)?[^\s'\",]*(?:\.part|/code)(?=/)")
 """The folder or bucket of a run, in commands and names of sources."""
 LEFT_OUT_METRICS = (
     r"yanmo_run_info|yanmo_\w+_(created|cpu_seconds|start_time_seconds|duration_seconds|seconds_left)"

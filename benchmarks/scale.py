@@ -17,7 +17,6 @@ import argparse
 import itertools
 import math
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -291,14 +290,11 @@ def tables() -> dict[str, list[str]]:
 
 
 def several(text: str) -> list[float]:
-    """Numbers above 0, with commas."""
-    found = [float(part) for part in text.split(",")]
-    if not all(0 < value < math.inf for value in found):
-        raise argparse.ArgumentTypeError(f"expected numbers above 0, found {text}")
-    return found
+    """Numbers, with commas."""
+    return [float(part) for part in text.split(",")]
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -333,8 +329,7 @@ def main() -> int:
         print(*curation_rows(given.characters, given.workers), sep="\n")
     for page in ("scale.md", "scale.zh.md") if given.docs else ():
         write(DOCS / page, tables())
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
