@@ -1,4 +1,4 @@
-"""The steps of `yanmo curate` in datatrove, run by benchmarks/curate.py in datatrove's environment.
+"""The steps of `yanmo curate` in datatrove, run by bench/of_curation.py in datatrove's environment.
 
     python curate_datatrove.py DOCUMENTS.jsonl FOLDER TASKS WORKERS
 

@@ -17,7 +17,7 @@ prepare) [ -n "${PYTHON:-}" ] || { [ -x .venv/bin/python ] && PYTHON=.venv/bin/p
 esac
 PYTHON=${PYTHON:-python3}
 export PYTHONPATH="$PWD/components:$PWD/benchmarks${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
-if [ "$1" != prepare ] && ! "$PYTHON" -c 'import deepspeed, minio, pynvml' 2>/dev/null && ls .gpu/wheels/*.whl >/dev/null 2>&1; then
+if [ "$1" != prepare ] && ! "$PYTHON" -c 'import deepspeed, minio, psutil, pynvml' 2>/dev/null && ls .gpu/wheels/*.whl >/dev/null 2>&1; then
     site=$(mktemp -d)
     trap 'rm -rf "$site"' EXIT
     "$PYTHON" -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$site" .gpu/wheels/*.whl

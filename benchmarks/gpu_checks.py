@@ -10,12 +10,12 @@ run with what a CPU has, to try this driver: what needs CUDA is skipped and says
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 from gpu_report import FAIL, LATE, Measure, exit_code, read_line, table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -190,28 +191,10 @@ def _last(said: Sequence[str]) -> str:
 
 def _end(process: subprocess.Popen[str]) -> None:
     """End a check and what it started: its own session, and those of the trainings below it."""
-    for pid in [*_below(process.pid), process.pid]:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-
-
-def _below(pid: int) -> list[int]:
-    """The processes that a process started, and those that they started."""
-    parents: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents.setdefault(int(fields[1]), []).append(int(path.parent.name))
-    found, left = list[int](), [pid]
-    while left:
-        children = parents.get(left.pop(), [])
-        found += children
-        left += children
-    return found
+    check = psutil.Process(process.pid)
+    for each in [*check.children(recursive=True), check]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
 
 
 def write(part: str, measures: Sequence[Measure], log: Sequence[str]) -> None:

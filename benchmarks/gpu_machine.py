@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import inspect
 import platform
 import time
 from collections.abc import Iterator
@@ -22,9 +21,8 @@ def machine(setting: Any) -> Iterator[Measure]:
     """The versions, in the place of reasons; fails where the device is not there."""
     there = setting.device == "cpu" or torch.cuda.is_available()
     name = torch.cuda.get_device_name() if setting.device == "cuda" and there else platform.machine()
-    packages = [
-        f"{p} {_version(p)}" for p in ("torch", "triton", "deepspeed", "numpy", "tokenizers", "numba")
-    ]
+    shown = {"torch", "triton", "deepspeed", "numpy", "tokenizers", "numba"}
+    packages = [f"{d.name} {d.version}" for d in importlib.metadata.distributions() if d.name in shown]
     yield holds(
         f"{setting.device}: {name}", there, f"Python {platform.python_version()}, {', '.join(packages)}"
     )
@@ -37,7 +35,7 @@ def machine(setting: Any) -> Iterator[Measure]:
         yield (
             skipped(f"varlen, heads of {width}", problem)
             if problem
-            else holds(f"varlen, heads of {width}", True, _signature())
+            else holds(f"varlen, heads of {width}", True, "its kernel is there")
         )
     problem = compile_problem("cuda")
     yield skipped("compile", problem) if problem else holds("compile", True, "compiler, headers and Triton")
@@ -63,29 +61,3 @@ def _driver() -> Iterator[Measure]:
     yield holds("NVML, not supported by this card", True, ", ".join(absent) or "nothing")
     total = torch.cuda.mem_get_info()[1]
     yield within("NVML, memory beside torch's", abs((values["memory_bytes"] or 0) / total - 1), 0.02, "ECC")
-    bounds = {
-        "utilization_ratio": (0, 1),
-        "temperature_celsius": (5, 120),
-        "power_watts": (1, 3000),
-        "power_limit_watts": (1, 3000),
-    }
-    for name, (least, most) in bounds.items():
-        value = values[name]
-        yield (
-            skipped(f"NVML, {name}", "not supported by this card")
-            if value is None
-            else holds(f"NVML, {name}", least <= value <= most, f"{value:g}, expected {least} to {most}")
-        )
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "absent"
-
-
-def _signature() -> str:
-    from torch.nn.attention.varlen import varlen_attn
-
-    return "torch's signature: " + ", ".join(inspect.signature(varlen_attn).parameters)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.parquet as pq
 from gpu_report import Measure, holds, within
 from gpu_steps import furthest
@@ -209,15 +210,12 @@ def _wait_for_step(process: subprocess.Popen[str], store: Path, step: int, secon
 
 
 def _workers_of(folder: Path) -> list[int]:
-    """Process ids of the workers of a run (Linux)."""
+    """Process ids of the workers of a run."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            text = path.read_bytes().decode(errors="replace")
-        except OSError:
-            continue
-        if "yanmo.train.worker" in text and str(folder) in text:
-            found.append(int(path.parent.name))
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if "yanmo.train.worker" in words and any(str(folder) in word for word in words):
+            found.append(process.pid)
     return found
 
 

@@ -10,11 +10,11 @@ launcher, uploads, and the times at which Argo looks at the run.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
 import subprocess
-import sys
 from datetime import datetime
 from typing import Any
 
@@ -48,7 +48,9 @@ def stage_seconds(pod: dict[str, Any]) -> float:
 
 
 def main() -> None:
-    run_id = sys.argv[1]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run_id")
+    run_id = parser.parse_args().run_id
     pods = json.loads(kubectl("get", "pods", "-o=json", f"--selector=pipeline/runid={run_id}"))["items"]
     tasks: dict[str, dict[str, Any]] = {}
     for pod in sorted(pods, key=lambda pod: span(pod)[0]):

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.declared import Words
 from bench.page import NOT_YET, wrapped, write_both
-from optimizations_rows import BASE, ELSEWHERE, ROWS, Row
+from optimizations_rows import BASE, ROWS, Row
 
 HEAD: Words = (
     """# Optimizations: what each is worth, measured
@@ -47,12 +47,25 @@ TABLE: Words = (
     "| what | options | speed | CPU | memory | bits | claimed | when not |\n" + "|---" * 8 + "|",
     "| 优化 | 选项 | 速度 | CPU | 内存 | 比特 | 他人所称 | 何时不用 |\n" + "|---" * 8 + "|",
 )
-TABLE_ELSEWHERE: Words = (
-    "\n## What else guides list\n\n"
-    "| what | options | measured | claimed | when not | where |\n" + "|---" * 6 + "|",
-    "\n## 教程还列出的\n\n| 优化 | 选项 | 实测 | 他人所称 | 何时不用 | 何处 |\n" + "|---" * 6 + "|",
+ELSEWHERE: Words = (
+    """
+## What else guides list
+
+The [token cache](packing.md#reading-speed), [augmentation](augmentation.md#what-it-showed) and
+[more processes](measurements.md#memory) that tokenize have figures on their own pages. Flash
+attention, TF32 and the optimizer in the host's memory (`--offload`) need a GPU: `benchmarks/gpu.sh`
+checks that they compute the same ([gpu.md](gpu.md)). Pinned memory, `--empty-cache-every` and
+`--allocator` need one too, and were not measured. Yanmo has neither tensor nor pipeline
+parallelism ([scale.md](scale.md#limits)).""",
+    """
+## 教程还列出的
+
+[词元缓存](packing.zh.md#读取速度)、[文本增强](augmentation.zh.md#说明了什么)和
+[多进程分词](measurements.zh.md#内存)的数字在各自的页上。flash attention、TF32、把优化器放在主机内存
+（`--offload`）需要 GPU：`benchmarks/gpu.sh` 检查结果是否相同（[gpu.zh.md](gpu.zh.md)）。锁页内存、
+`--empty-cache-every` 与 `--allocator` 也需要 GPU，没有测。研墨没有张量并行与流水线并行
+（[scale.zh.md](scale.zh.md#限制)）。""",
 )
-NO_OPTION: Words = ("none", "无")
 RATIO: Words = ("{median} ({least} to {largest})", "{median}（{least} 到 {largest}）")
 NAMED: Words = ("{title} (`{name}`)", "{title}（`{name}`）")
 OF_COMMIT: Words = (
@@ -61,8 +74,10 @@ OF_COMMIT: Words = (
 )
 BETWEEN: Words = (", ", "、")
 TIME: Words = (
-    " The {count} rows whose result says it took {minutes} minutes.",
-    "结果中写明用时的 {count} 行共用 {minutes} 分钟。",
+    "The {count} rows whose result says it took {minutes} minutes together; all 29 of commit\n"
+    "e378ae444fd2 took about 51, with two seeds on two cores.",
+    "结果中写明用时的 {count} 行共用 {minutes} 分钟；提交 e378ae444fd2 的全部 29 行，两个种子、\n"
+    "两个核，共用约 51 分钟。",
 )
 BESIDE: Words = ("beside", "对照")
 OR: Words = (" or ", " 或 ")
@@ -99,15 +114,6 @@ Load at most {load}. Options of both sides; all else is the default of `--size t
 {base}""",
 )
 
-ALL_ROWS: Words = (
-    "All 29 rows that there were at commit e378ae444fd2 took about 51 minutes with two seeds on two cores: "
-    "49 min 26 s from the end of the first to the end of the last, by the times in "
-    "`benchmarks/results/optimizations.json` of commit 792f5eaf, and the first one.",
-    "提交 e378ae444fd2 时的 29 行，两个种子、两个核，共用约 51 分钟：从第一行结束到最后一行结束 "
-    "49 分 26 秒（提交 792f5eaf 的 `benchmarks/results/optimizations.json` 记有各行的时刻），再加上第一行。",
-)
-"""Results did not say then how long they took."""
-
 
 def write_pages(results: Mapping[str, Mapping[str, Any]]) -> None:
     """Write both pages; rows without a result are named below the table."""
@@ -128,18 +134,13 @@ def page(results: Mapping[str, Mapping[str, Any]], language: int) -> str:
     missing = ", ".join(f"`{row.name}`" for row in ROWS if row.name not in results)
     if missing:
         parts.append("\n" + NOT_YET[language].format(names=missing))
-    parts.append(TABLE_ELSEWHERE[language])
-    for other in ELSEWHERE:
-        options = " ".join(f"`{option}`" for option in other.options) or NO_OPTION[language]
-        cells = (other.title, other.measured, other.claim, other.avoid, other.where)
-        title, *others = (words[language] for words in cells)
-        parts.append(f"| {' | '.join([title, options, *others])} |")
+    parts.append(ELSEWHERE[language])
     load = max((one["load"] for one in results.values()), default=0)
     base = "\n".join(
         f"    {options}" for options in textwrap.wrap(" ".join(BASE), 90, break_on_hyphens=False)
     )
     foot = FOOT[language].format(
-        time=wrapped(ALL_ROWS[language] + time_taken(results, language), language),
+        time=time_taken(results, language),
         where="\n".join(made(results, language)),
         load=load,
         base=base,

@@ -1,197 +1,335 @@
-"""What a training costs before anybody rents it: time, memory, network, money, for 1 to thousands of GPUs.
+"""What a training and the curation of a corpus take before anybody rents machines: time, memory, money.
 
     python benchmarks/scale.py --parameters 7e9 --gpus 8,64,256
-    python benchmarks/scale.py --parameters 7e9 --gpus 64 --network 12.5 --tokens 1e12 --gpu-hour-price 2
-    python benchmarks/scale.py --measure       # 15 minutes: what it predicts for 1, 2 and 4 ranks here
-    python benchmarks/scale.py --docs          # writes docs/scale.md and docs/scale.zh.md
+    python benchmarks/scale.py --parameters 7e9 --gpus 64 --tokens 1e12 --network 12.5 --gpu-hour-price 2
+    python benchmarks/scale.py --characters 1e9 --workers 16
+    python benchmarks/scale.py --docs      # the tables of docs/scale.md and docs/scale.zh.md
 
-For each number of GPUs it takes, of ZeRO-1, 2 and 3 with and without recomputation, the simplest way that
-fits into a GPU's memory by the estimate of `yanmo train` and is within 3 % of the fastest. A row says what an
-added GPU gives of what one gave before. Each constant of the machine can be given (--network, --memory,
---peak ...); docs/scale.md says where each one comes from. The model is scale_model.py, the machines are
-scale_machine.py.
+A step computes, waits for its network and updates. Computing is FLOPs by the share of a GPU's peak that
+models of this width reached in published benchmarks. Memory is the estimate that `yanmo train` makes before
+it starts. Of ZeRO-1 to 3, with and without recomputation, it takes the simplest that fits and is within 3 %
+of the fastest.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import subprocess
-import sys
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from scale_machine import MACHINES, Machine
-from scale_model import checkpoint_bytes
-from scale_plan import Case, shape
-from scale_prices import PriceOptions, Prices
-from scale_tables import billions, duration, number, user_rows
-
-from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load
+from yanmo.train.config import TrainConfig
+from yanmo.train.memory.estimate import FREE_SHARE, estimate, largest_that_fits
+from yanmo.train.metrics.utilization import PEAK_FLOPS, flops_per_token
+from yanmo.train.models.first_decoder import decoder_config
+from yanmo.train.options.model_options import num_parameters
 
-ROOT = Path(__file__).parents[1]
-MEASURED = Path(__file__).parent / "scale_measured.json"
-CONSTANTS = {
-    "--peak": ("peak_flops", 1e12, "peak of a GPU, TFLOP/s, dense bf16"),
-    "--full-share": ("full_share", 1.0, "share of the peak that a very wide model reaches, 0 to 1"),
-    "--memory": ("memory_gib", 1.0, "memory of a GPU, GiB"),
-    "--memory-bandwidth": ("memory_bandwidth", 1e12, "of a GPU, TB/s"),
-    "--link": ("link_bandwidth", 1e9, "of a GPU inside its node, one direction, GB/s"),
-    "--network": ("network_bandwidth", 1e9, "of a whole node to the others, one direction, GB/s"),
-    "--node-memory": ("host_memory", 1e9, "of a node, GB"),
-    "--store": ("store_bandwidth", 1e9, "of the store for checkpoints, GB/s"),
-    "--watts": ("watts", 1.0, "of a GPU"),
-    "--failure-hours": ("failure_hours", 1.0, "of one GPU between failures that stop a training"),
-}
-"""Option -> constant of a machine, unit, help."""
+DOCS = Path(__file__).parents[1] / "docs"
+VOCABULARY, CONTEXT = 32_768, 4096
 
 
-def positive(text: str) -> float:
-    """A number above 0, as 7e9, 70000 or 0.5."""
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
-    return value
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """Nodes of eight equal GPUs; docs/scale.md says where each figure comes from."""
+
+    name: str
+    peak: float
+    """FLOP/s, dense bf16."""
+    share: float
+    """Of the peak, that a very wide model reaches."""
+    half_width: float
+    """Width of a model that reaches half of that share."""
+    memory_gib: float
+    memory_bandwidth: float
+    """Bytes/s."""
+    link: float
+    """To the others of its node, one direction, bytes/s."""
+    network: float
+    """Of a whole node to the others, one direction, bytes/s."""
+    watts: float
+    hour_price: float
+    """USD."""
+
+
+H100 = Gpu(
+    name="h100",
+    peak=PEAK_FLOPS["H100"],
+    share=0.687,
+    half_width=1221,
+    memory_gib=79.6,
+    memory_bandwidth=3.35e12,
+    link=450e9,
+    network=400e9,
+    watts=700,
+    hour_price=4.916,
+)
+H200 = replace(H100, name="h200", memory_gib=139.0, memory_bandwidth=4.8e12, hour_price=5.408)
+A100 = Gpu(
+    name="a100",
+    peak=PEAK_FLOPS["A100"],
+    share=0.726,
+    half_width=473,
+    memory_gib=80.0,
+    memory_bandwidth=2.039e12,
+    link=300e9,
+    network=200e9,
+    watts=400,
+    hour_price=1.844,
+)
+GPUS = {gpu.name: gpu for gpu in (H100, H200, A100)}
+GPUS_OF_A_NODE = 8
+LINK_SHARE, HOP, NETWORK_HOP, CALL = 0.78, 3.4e-6, 9.6e-6, 8.4e-6
+"""NCCL, src/graph/tuning.cc, ring, Simple: share of a bandwidth that is reached; seconds of hops, calls."""
+STEP_OVERHEAD, FETCH, EXCHANGE = 0.014, 0.0005, 50e-6
+"""Seconds of a step that grow with nothing; of each tensor and forward under ZeRO-3, in which the GPU goes on
+(both: DeepSpeed 0.19.8, 45 tensors, AMD EPYC, 2026-11-23); of a rank in the exchange of flags (assumed)."""
+GATHERED = 50_000_000
+"""Weights that ZeRO-3 gathers at once (DeepSpeed's default)."""
+KNOWN = (
+    *((1.1e8, 16, 768), (3.4e8, 24, 1024), (1.2e9, 24, 2048)),
+    *((6.7e9, 32, 4096), (1.3e10, 40, 5120), (6.9e10, 80, 8192)),
+)
+"""Parameters, layers, width: `medium` and `large` of `yanmo train`, GPT-3's (arXiv 2005.14165), Llama 2's."""
+BATCHES = ((1e9, 2**19), (5e9, 2**20), (2e10, 2**21), (math.inf, 2**22))
+"""Tokens of a step for models below so many parameters: GPT-3's."""
+
+MEASURED = {"curate": (4.1, 0.87, 291, 436), "balance": (22, 0, 423, 0), "tokenize": (26, 0.91, 507, 533)}
+"""Stage -> MB of text per CPU second; speed of each of two workers by one alone (0: it is one process); MB of
+memory of the main process and of a worker. 2.0 GB of text, 2 cores of an AMD EPYC, 2026-11-26, commit a8dc8ad
+(the second worker of tokenize: 5d60af4)."""
+BYTES_OF_A_CHARACTER, TOKENS_OF_A_CHARACTER = 3, 0.94
+"""UTF-8; the demo's vocabulary on its own text (docs/tokenizer.md)."""
+CORE_HOUR_PRICE = 0.0425
+"""USD: c5.2xlarge, 8 vCPU for 0.34 (docs.aws.amazon.com/autoscaling/ec2/userguide)."""
+
+PUBLISHED = (
+    *(("a100", 8, 768, 12, 12, 142_830, False), ("a100", 8, 1536, 24, 12, 32_434, False)),
+    *(("a100", 8, 2048, 24, 16, 20_513, False), ("a100", 8, 2560, 32, 20, 10_811, False)),
+    *(("a100", 8, 4096, 32, 32, 4_641, False), ("a100", 8, 5120, 40, 40, 2_262, False)),
+    *(("a100", 8, 7168, 48, 56, 916, True), ("a100", 64, 8192, 80, 64, 410, True)),
+    *(("h100", 32, 1536, 24, 12, 67_971, False), ("h100", 64, 2048, 24, 16, 44_402, False)),
+    *(("h100", 64, 2560, 32, 20, 22_525, False), ("h100", 8, 4096, 32, 32, 10_643, False)),
+    *(("h100", 64, 5120, 40, 40, 4_800, False), ("h100", 32, 7168, 48, 56, 2_308, True)),
+    ("h100", 64, 8192, 80, 64, 1_039, True),
+)
+"""GPU, how many, width, layers, heads, tokens/s of each, whether it computes activations again; rows of 2,048
+tokens. mosaicml/llm-foundry, scripts/train/benchmarking/README.md at 061f2c7. The A100's share is fitted to
+the widths 768 and 4,096, the H100's to 1,536 and 7,168."""
+
+
+def shape(parameters: float) -> dict[str, int]:
+    """Layers and widths of a model of about so many parameters, as options of `yanmo train`."""
+    at = min(max(parameters, KNOWN[0][0]), KNOWN[-1][0])
+    (p, layers, _), (q, more, _) = next(pair for pair in itertools.pairwise(KNOWN) if at <= pair[1][0])
+    guide = layers * (more / layers) ** (math.log(at / p) / math.log(q / p))
+
+    def of(width: int) -> dict[str, int]:
+        heads, ff = width // 128, round(2.75 * width / 128) * 128
+        keys = heads // 8 if parameters >= 2e10 and heads % 8 == 0 else heads
+        found = {"width": width, "heads": heads, "kv_heads": keys, "head_width": 128, "feed_forward": ff}
+        one, two = (num_parameters({**found, "layers": n}, VOCABULARY) for n in (1, 2))
+        return {"layers": max(1, round((parameters - one) / (two - one)) + 1), **found}
+
+    def strangeness(found: dict[str, int]) -> float:
+        away = abs(math.log(num_parameters(dict(found), VOCABULARY) / parameters))
+        return abs(math.log(found["layers"] / guide)) + 10 * max(0.0, away - 0.05)
+
+    return min((of(w) for w in range(128, 33 * 1024, 128) if w < 4096 or w % 1024 == 0), key=strangeness)
+
+
+def options(gpu: Gpu, ranks: int, rows: int, **changes: object) -> TrainConfig:
+    """Of `yanmo train`, with one row a forward; the batch is rounded to whole rows of each rank."""
+    flags: dict[str, object] = {"context": CONTEXT, "batch_rows": max(1, round(rows / ranks)) * ranks}
+    flags |= {"ranks": ranks, "micro_batch": 1, "optimizer": "adamw", "precision": "bf16"}
+    flags |= {"device": "cuda", "attention": "varlen", "backend": "deepspeed", "memory_gib": gpu.memory_gib}
+    flags |= {"valid_characters": 0, "frequent_tokens": 0, **changes}
+    return load(TrainConfig, [f"--{n.replace('_', '-')}={v}" for n, v in flags.items()], "scale")
+
+
+def flops(o: TrainConfig, vocabulary: int) -> float:
+    """Of a token: those of the MFU, and with recomputation the layers' forward again."""
+    model = flops_per_token(decoder_config(o, vocabulary), o.context)
+    return model + ((model - 6.0 * vocabulary * o.width) / 3 if o.gradient_checkpointing else 0.0)
+
+
+def share(gpu: Gpu, width: int) -> float:
+    """Of the peak, that a model of this width reaches while it computes."""
+    return gpu.share * width / (width + gpu.half_width)
+
+
+def step_seconds(o: TrainConfig, gpu: Gpu) -> tuple[float, float]:
+    """Seconds of a step, and those of them that compute.
+
+    A rank sends what DeepSpeed 0.19.8 sends: gradients in fp32, weights in bf16; ZeRO-1 and 2 reduce by an
+    all-reduce and gather weights while nothing computes, ZeRO-3 sends at each forward, while it computes.
+    """
+    count, forwards, n = o.num_parameters(VOCABULARY), o.accumulation, o.ranks
+    compute = o.rank_rows * o.context * flops(o, VOCABULARY) / (gpu.peak * share(gpu, o.width))
+    sent = {1: 10 * count, 2: (8 * forwards + 2) * count, 3: 8 * forwards * count}[o.zero_stage] * (n - 1) / n
+    nodes = -(-n // GPUS_OF_A_NODE)
+    bandwidth = gpu.link if nodes == 1 else min(gpu.link, gpu.network)
+    layer = o.width * (2 * (o.heads + o.kv_heads) * o.head_width + 3 * o.feed_forward)
+    calls = 3 * forwards * math.ceil(count / max(layer, GATHERED)) if o.zero_stage == 3 else 2
+    network = sent / (bandwidth * LINK_SHARE)
+    if n > 1:
+        network += calls * (CALL + (n - nodes) * HOP + (nodes - 1) * NETWORK_HOP)
+    fetching = (11 * o.layers + 3) * forwards * FETCH
+    waiting = max(0.0, network - compute, fetching - compute) if o.zero_stage == 3 else network
+    held = count if o.zero_stage == 1 else count / n
+    moved = (6 * count + 4 * held) * forwards + 50 * count / n  # sums of gradients; AdamW, norm, clipping
+    others = moved / gpu.memory_bandwidth + STEP_OVERHEAD + EXCHANGE * (n - 1)
+    return compute + waiting + others, compute
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training on so many GPUs."""
+
+    options: TrainConfig
+    seconds: float
+    share: float
+    """Of the time, in which the model is computed."""
+    memory_gib: float
+    """Of a GPU."""
+    node_gb: float
+    """What checkpoints and the export need of a node's memory."""
+
+    def gpu_hours(self) -> float:
+        return self.seconds * self.options.ranks / 3600
+
+    def way(self) -> str:
+        return f"Z{self.options.zero_stage}{'r' if self.options.gradient_checkpointing else ''}"
+
+
+def plan(parameters: float, tokens: float, ranks: int, gpu: Gpu, batch: int = 0) -> Plan | None:
+    """The simplest of the fastest ways; None where nothing fits or there are more GPUs than rows."""
+    model = shape(parameters)
+    count = num_parameters(dict(model), VOCABULARY)
+    rows = (batch or next(size for below, size in BATCHES if count < below)) // CONTEXT
+    found = []
+    for stage, again in itertools.product((1, 2, 3), (False, True)) if ranks <= rows else ():
+        o = options(gpu, ranks, rows, zero_stage=stage, gradient_checkpointing=again, **model)
+        o = replace(o, micro_batch=largest_that_fits(o, VOCABULARY, "cuda"))
+        need = estimate(o, VOCABULARY, "cuda")
+        if need.total <= FREE_SHARE * gpu.memory_gib * 2**30:
+            took, compute = step_seconds(o, gpu)
+            steps = (tokens or 20 * count) / (o.batch_rows * CONTEXT)
+            node = need.host * min(ranks, GPUS_OF_A_NODE) / 1e9
+            found.append(Plan(o, steps * took, compute / took, need.total / 2**30, node))
+    best = min((p.seconds for p in found), default=0.0)
+    return next((p for p in found if p.seconds <= 1.03 * best), None)
+
+
+def number(value: float) -> str:
+    """Two digits that count."""
+    if value >= 100:
+        return f"{float(f'{value:.2g}'):,.0f}"
+    return f"{float(f'{value:.2g}'):g}"
+
+
+def training_rows(
+    sizes: list[float], ranks: list[int], gpu: Gpu, tokens: float = 0, price: float = 0
+) -> Iterator[str]:
+    """A line of a table for each model and number of GPUs that holds it."""
+    for size, n in itertools.product(sizes, ranks):
+        if (p := plan(size, tokens, n, gpu)) is None:
+            yield f"| {number(size / 1e9)} | {n} | | | | | | | |"
+            continue
+        hours = p.gpu_hours()
+        cells = [number(size / 1e9), str(n), p.way(), number(p.seconds / 3600), f"{100 * p.share:.0f} %"]
+        cells += [number(hours), number(hours * gpu.watts / 1e6), number(hours * (price or gpu.hour_price))]
+        yield f"| {' | '.join(cells)} | {number(p.memory_gib)} / {number(p.node_gb)} |"
+
+
+def curation_rows(characters: list[float], workers: int) -> Iterator[str]:
+    """A line of a table for each corpus and stage."""
+    for count, (stage, (speed, each, main, more)) in itertools.product(characters, MEASURED.items()):
+        hours = count * BYTES_OF_A_CHARACTER / 1e6 / speed / 3600
+        together = workers if each else 1
+        took = hours / (together * (each if together > 1 else 1))
+        cells = [number(count / 1e9), stage, str(together), number(hours), number(took)]
+        cells += [number((main + together * more) / 1e3), number(took * together * CORE_HOUR_PRICE)]
+        yield f"| {' | '.join(cells)} |"
+
+
+def check_rows() -> Iterator[str]:
+    """Published benchmarks beside what the shares of the peak say, without network and update."""
+    for name, n, width, layers, heads, published, again in PUBLISHED:
+        changes = {"layers": layers, "width": width, "heads": heads, "kv_heads": heads}
+        changes |= {"head_width": width // heads, "feed_forward": round(8 * width / 3)}
+        o = options(GPUS[name], n, n, gradient_checkpointing=again, tied_head=True, start="random", **changes)
+        o = replace(o, context=2048)
+        said = GPUS[name].peak * share(GPUS[name], width) / flops(o, 50_368)
+        figures = f"{published:,} | {said:,.0f} | {said / published:.2f}"
+        yield f"| {n} x {name} | {width:,} x {layers} | {figures} |"
+
+
+def write(path: Path, tables: dict[str, list[str]]) -> None:
+    """Put the rows of each table behind its mark `<!-- NAME -->`; header and prose are the page's own."""
+    text = path.read_text(encoding="utf-8")
+    for name, rows in tables.items():
+        found = re.compile(rf"(<!-- {name} -->\n\n\|.*\n\|[-|: ]+\|\n)(?:\|.*\n)*")
+        text, count = found.subn(lambda m, rows=rows: m[1] + "".join(f"{row}\n" for row in rows), text)
+        if count != 1:
+            raise SystemExit(f"{path}: expected one table behind <!-- {name} -->, found {count}")
+    path.write_text(text, encoding="utf-8")
+
+
+def tables() -> dict[str, list[str]]:
+    """Those of the page."""
+    sizes = [1e8, 1e9, 7e9, 1.3e10, 3e10, 7e10]
+    return {
+        "training": [*training_rows(sizes, [8, 64, 256], H100)],
+        "curation": [*curation_rows([1e8, 1e9, 1e10], 16)],
+        "check": [*check_rows()],
+    }
 
 
 def several(text: str) -> list[float]:
-    """Numbers above 0, with commas."""
-    return [positive(part) for part in text.split(",")]
+    """Numbers, with commas."""
+    return [float(part) for part in text.split(",")]
 
 
-def counts(text: str) -> list[int]:
-    """Whole numbers from 1 to 10,000, with commas, sorted."""
-    found = sorted({int(part) for part in text.split(",")})
-    if not 1 <= found[0] <= found[-1] <= 10_000:
-        raise argparse.ArgumentTypeError(f"expected numbers from 1 to 10,000, found {text}")
-    return found
-
-
-def stages(text: str) -> list[int]:
-    """ZeRO stages, with commas."""
-    found = sorted({int(part) for part in text.split(",")})
-    if not set(found) <= {1, 2, 3}:
-        raise argparse.ArgumentTypeError(f"expected 1, 2, 3 or some of them, found {text}")
-    return found
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = found.add_argument
-    add("--parameters", type=several, help="of the model, embedding and head too: 7e9, or 1e9,7e9")
-    add("--gpus", type=counts, default=[8, 16, 32, 64, 128, 256], help="numbers of GPUs, with commas")
-    add("--gpu", default="h100", choices=tuple(MACHINES), help="what the nodes are made of")
-    add("--gpus-per-node", type=int, default=0)
-    add("--tokens", type=positive, default=0.0, help="to train on; default: 20 for each parameter")
-    add("--context", type=int, default=4096, help="positions of a row")
-    add("--batch-tokens", type=int, default=0, help="of a step; default: by the size, as GPT-3's")
-    add("--vocabulary", type=int, default=32_768)
-    add("--optimizer", default="adamw", choices=("adamw", "muon"))
-    add(
-        "--valid-characters", type=int, default=0, help="of a validation; under ZeRO-3 it needs a whole model"
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add("--stages", type=stages, default=[1, 2, 3], help="ZeRO stages to choose from, with commas")
-    for name, (_, _, what) in CONSTANTS.items():
-        add(name, type=positive, help=f"instead of the GPU's own: {what}")
-    for name in ("--gpu-hour-price", "--kwh-price", "--currency"):
-        add(name, help="what that costs, or what it is in; without a price none is shown")
-    add("--measure", action="store_true", help="measure 1, 2 and 4 ranks here; writes scale_measured.json")
-    add("--repeats", type=int, default=15, help="rounds of --measure")
-    add("--steps", type=int, default=1, help="steps of a block of --measure")
-    add("--docs", action="store_true", help="write docs/scale.md and docs/scale.zh.md")
-    return found
-
-
-def machine_of(asked: argparse.Namespace) -> Machine:
-    """The nodes, with what was given instead."""
-    found = MACHINES[asked.gpu]
-    given = {field: getattr(asked, name[2:].replace("-", "_")) for name, (field, _, _) in CONSTANTS.items()}
-    units = {field: unit for field, unit, _ in CONSTANTS.values()}
-    if asked.gpus_per_node:
-        found = dataclasses.replace(found, ranks_per_node=asked.gpus_per_node)
-    return dataclasses.replace(found, **{k: v * units[k] for k, v in given.items() if v is not None})
-
-
-def prices_of(asked: argparse.Namespace) -> Prices:
-    """By flags.
-
-    Raises:
-        UsageError: one of them is no price.
-    """
-    names = ("gpu_hour_price", "kwh_price", "currency")
-    given = {name: getattr(asked, name) for name in names}
-    flags = [f"--{n.replace('_', '-')}={v}" for n, v in given.items() if v is not None]
-    found = load(PriceOptions, flags, "scale")
-    return Prices(gpu_hour=found.gpu_hour_price, kwh=found.kwh_price, currency=found.currency)
-
-
-def show(asked: argparse.Namespace) -> None:
-    """The table of a user's own case.
-
-    Raises:
-        UsageError: the options contradict each other.
-    """
-    machine, prices = machine_of(asked), prices_of(asked)
-    for parameters in asked.parameters:
-        case = Case(
-            shape=shape(parameters, asked.vocabulary),
-            vocab_size=asked.vocabulary,
-            context=asked.context,
-            batch_tokens=asked.batch_tokens,
-            tokens=asked.tokens,
-            optimizer=asked.optimizer,
-            valid_characters=asked.valid_characters,
-        )
-        print(heading(case, machine), user_rows(case, asked.gpus, machine, prices, asked.stages), sep="\n\n")
-        most, size = asked.gpus[-1], checkpoint_bytes(case.options(1, machine), case.vocab_size)
-        into, between = size / machine.store_bandwidth, 3600 * machine.failure_hours / most
+    parser.add_argument("--parameters", type=several, default=[], help="of the model: 7e9, or 1e9,7e9")
+    parser.add_argument("--gpus", type=several, default=[8, 64, 256], help="numbers of GPUs, with commas")
+    parser.add_argument("--gpu", default="h100", choices=tuple(GPUS))
+    parser.add_argument("--tokens", type=float, default=0.0, help="default: 20 for each parameter")
+    parser.add_argument(
+        "--network", type=float, default=0.0, help="of a node, one direction, GB/s; default: the GPU's"
+    )
+    parser.add_argument(
+        "--gpu-hour-price", type=float, default=0.0, help="default: the example of docs/scale.md, USD"
+    )
+    parser.add_argument("--characters", type=several, default=[], help="of a corpus to curate")
+    parser.add_argument("--workers", type=int, default=16, help="processes that curate and tokenize")
+    parser.add_argument(
+        "--docs", action="store_true", help="write the tables of docs/scale.md and docs/scale.zh.md"
+    )
+    given = parser.parse_args()
+    if not (given.parameters or given.characters or given.docs):
+        parser.error("give --parameters or --characters")
+    gpu = replace(GPUS[given.gpu], network=1e9 * given.network or GPUS[given.gpu].network)
+    if given.parameters:
         print(
-            f"\nA checkpoint has {number(size / 1e9)} GB: {duration(into)} into the store. "
-            f"With {most:,} GPUs one fails every {duration(between)}.\n"
-            "All this is predicted: no GPU was measured.\n"
+            "| B parameters | GPUs | way | hours | computing | GPU-hours | MWh | cost "
+            "| GiB of a GPU / GB of a node |"
         )
-
-
-def heading(case: Case, machine: Machine) -> str:
-    """What is trained, on what."""
-    o, m, share = case.shape, machine, machine.compute_share(case.shape["width"])
-    return (
-        f"{billions(case.parameters)} B parameters: {o['layers']} layers, width {o['width']:,}, "
-        f"{o['heads']} / {o['kv_heads']} heads of {o['head_width']}, feed-forward {o['feed_forward']:,}\n"
-        f"{billions(case.all_tokens)} B tokens, batch {case.rows:,} rows of {case.context:,}\n"
-        f"{m.name}: {m.peak_flops / 1e12:.0f} TFLOP/s, of which {100 * share:.0f} % at this width, "
-        f"{m.memory_gib:g} GiB; {m.ranks_per_node} a node, {m.network_bandwidth / 1e9:g} GB/s between nodes\n"
-        "Where each constant comes from: docs/scale.md"
-    )
-
-
-def main(arguments: list[str] | None = None) -> int:
-    asked = parser().parse_args(arguments)
-    if asked.measure:
-        import json
-
-        from scale_measure import measure
-
-        command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-        commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "?"
-        found = measure(asked.repeats, asked.steps, commit)
-        MEASURED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    if asked.docs:
-        from scale_pages import write
-
-        write(ROOT / "docs")
-    if asked.parameters:
-        try:
-            show(asked)
-        except UsageError as error:
-            print(f"scale.py: {error}", file=sys.stderr)
-            return 64
-    elif not (asked.measure or asked.docs):
-        print("scale.py: give --parameters, as --parameters 7e9; --help says more", file=sys.stderr)
-        return 64
-    return 0
+        ranks = [int(n) for n in given.gpus]
+        print(*training_rows(given.parameters, ranks, gpu, given.tokens, given.gpu_hour_price), sep="\n")
+    if given.characters:
+        print("| G characters | stage | processes | CPU hours | hours | GB of memory | cost |")
+        print(*curation_rows(given.characters, given.workers), sep="\n")
+    for page in ("scale.md", "scale.zh.md") if given.docs else ():
+        write(DOCS / page, tables())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,55 +1,31 @@
-"""Tokens per second of the trainer beside others: same shape, weights, data, batch and precision, in one run.
+"""The contestants of `make bench ONLY=training`: same shape, weights, data, batch, precision, in one process.
 
-    python benchmarks/train.py                       # on the CPU: about five minutes
-    python benchmarks/train.py --device cuda --size medium --rows 32 --steps 20 --repeats 5
-
-    deepspeed      ours: DeepSpeed, ZeRO-1, client optimizer (Muon and AdamW, or AdamW with --optimizer adamw)
-    torch          ours: the plain torch backend
-    bare           our decoder in a bare torch loop: forward, backward, clip, torch.optim.AdamW(fused=True)
-    bare-muon      the same loop with torch.optim.Muon for the layers' matrices, as nanochat does
-    nanogpt        nanoGPT-like code: learned positions, fused qkv, GELU 4x, F.cross_entropy over all logits
-    torchtitan     torchtitan's Qwen3 on one GPU (train_engines.py); by --only
-    nanochat       nanochat's model and optimizer, of as many layers and as wide (train_engines.py); by --only
-    hf-deepspeed   transformers' Trainer with DeepSpeed ZeRO-1 on Qwen3ForCausalLM
-    hf             the same Trainer without DeepSpeed: only by --only, and not beside the other, as accelerate
-                   keeps one state per process
-
-Every contestant is built once and then takes turns: `--repeats` blocks of `--steps` steps each, in another
-order each time. CPU seconds of the process decide on a CPU (a busy machine spoils wall time), wall time on
-CUDA. The table gives medians and the range. `--profile` adds where a step of ours goes. The Trainer needs the
-package accelerate, which Yanmo does not depend on.
-
-With --device cuda: parity of the flash path with the masked one, MFU (formula below), then the same table.
-Any other option is one of `yanmo train`, for ours, `bare` and `bare-muon`: --attention=flash.
-
-MFU's formula and the peaks are those of components/yanmo/train/metrics/utilization.py; none on other devices.
+deepspeed      ours: DeepSpeed, ZeRO-1
+torch          ours: the plain torch backend
+bare           our decoder in a bare torch loop: forward, backward, clip, torch.optim.AdamW(fused=True)
+nanogpt        nanoGPT-like code: learned positions, fused qkv, GELU 4x, F.cross_entropy over all logits
+hf-deepspeed   transformers' Trainer with DeepSpeed ZeRO-1 on Qwen3ForCausalLM; needs accelerate
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
-import gc
-import io
+import itertools
 import os
-import random
-import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 for _name, _value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}.items():
     os.environ.setdefault(_name, _value)
 os.environ.setdefault("MASTER_PORT", str(20000 + os.getpid() % 20000))
-os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from bench.rounds import cpu_seconds  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
-from train_engines import nanochat, torchtitan  # noqa: E402
 from train_nanogpt import NanoGPT  # noqa: E402
 from train_trainer import hugging_face  # noqa: E402
 
@@ -59,50 +35,12 @@ from yanmo.options.command_line import load  # noqa: E402
 from yanmo.train.backends.accelerator import prepare  # noqa: E402
 from yanmo.train.backends.loss_module import LossModule  # noqa: E402
 from yanmo.train.backends.open_engine import open_engine  # noqa: E402
-from yanmo.train.backends.zero import import_deepspeed  # noqa: E402
 from yanmo.train.config import TrainConfig  # noqa: E402
 from yanmo.train.data import Batch  # noqa: E402
-from yanmo.train.metrics.utilization import flops_per_token, peak_flops  # noqa: E402
 from yanmo.train.models.first_decoder import decoder_config  # noqa: E402
 
 Step = Callable[[int], Any]
 _RATE = 1e-3
-_BY_NAME = ("hf", "torchtitan", "nanochat")
-"""Contestants that --only has to name."""
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--size", default="tiny", help="of `yanmo train`")
-    parser.add_argument("--context", type=int, default=0, help="positions of a row; default: the size's")
-    parser.add_argument("--rows", type=int, default=16, help="rows of a step")
-    parser.add_argument("--vocabulary", type=int, default=8192)
-    parser.add_argument("--precision", default="", help="fp32 or bf16; default: fp32 on a CPU, bf16 on CUDA")
-    parser.add_argument("--optimizer", default="adamw", choices=("adamw", "muon"), help="of ours")
-    parser.add_argument("--compile", action="store_true", help="compile the layers of ours and of `bare`")
-    parser.add_argument("--gradient-checkpointing", action="store_true", help="in ours")
-    parser.add_argument("--deepspeed-config", default="", help="of `deepspeed`")
-    parser.add_argument("--steps", type=int, default=4, help="of a block")
-    parser.add_argument("--repeats", type=int, default=7, help="blocks of each")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
-    parser.add_argument("--only", default="", help="contestants, with commas")
-    parser.add_argument("--profile", action="store_true")
-    asked, others = parser.parse_known_args()
-    import_deepspeed(asked.device, asked.compile)
-    # Unset, accelerate takes as many threads as there are cores, for all contestants of this process: their
-    # waiting for each other was three quarters of the CPU time on two busy cores.
-    os.environ["OMP_NUM_THREADS"] = str(asked.threads)
-    torch.set_num_threads(asked.threads)
-    bench = Bench(asked, others)
-    if asked.device == "cuda":
-        print(f"flash parity: largest difference of a hidden state {parity(bench):.2e}")
-    contestants = bench.build([x for x in asked.only.split(",") if x])
-    print(bench.table(measure(bench, contestants)))
-    if asked.profile:
-        profile(bench, contestants)
 
 
 class Bench:
@@ -110,77 +48,59 @@ class Bench:
 
     rate = _RATE
 
-    def __init__(self, asked: argparse.Namespace, others: Sequence[str] = ()) -> None:
-        self.asked, self.device = asked, asked.device
-        precision = asked.precision or ("bf16" if asked.device == "cuda" else "fp32")
-        flags = [
-            f"--size={asked.size}",
-            f"--batch-rows={asked.rows}",
-            "--ranks=1",
-            f"--precision={precision}",
-        ]
-        flags += [f"--device={asked.device}", f"--optimizer={asked.optimizer}", "--packing=one"]
-        flags += [f"--context={asked.context}"] if asked.context else []
-        flags += [f"--adam-learning-rate={_RATE}", f"--head-learning-rate={_RATE}"]
-        flags += [f"--norm-learning-rate={_RATE}", f"--compile={asked.compile}"]
-        flags += [f"--gradient-checkpointing={asked.gradient_checkpointing}", *others]
+    def __init__(self, size: str, rows: int, others: Sequence[str] = (), vocabulary: int = 8192) -> None:
+        """Args:
+        size: of `yanmo train`.
+        rows: of a step.
+        others: more options of `yanmo train`, for ours and the bare loop.
+        """
+        self.rows, self.vocabulary = rows, vocabulary
+        flags = [f"--size={size}", f"--batch-rows={rows}", "--ranks=1", "--packing=one", "--device=cpu"]
+        flags += ["--optimizer=adamw", "--precision=fp32", "--compile=false", f"--adam-learning-rate={_RATE}"]
+        flags += [f"--head-learning-rate={_RATE}", f"--norm-learning-rate={_RATE}", *others]
         self.options = load(TrainConfig, flags, "benchmark")
-        self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        self.shape = decoder_config(self.options, asked.vocabulary)
+        self.shape = decoder_config(self.options, vocabulary)
         torch.manual_seed(0)
         first = Decoder(self.shape)
         first.initialize(torch.Generator().manual_seed(0), 0.02, "depth")
         self.weights = first.state_dict()
-        self.flops: dict[str, float] = {}
-        """FLOPs per token of a contestant whose architecture is another one."""
 
     @property
     def tokens(self) -> int:
         """Predicted in a step."""
-        return self.asked.rows * self.options.context
+        return self.rows * self.options.context
 
     def ids(self, step: int) -> np.ndarray:
         """Rows of one more position than the context, by step."""
         rng = np.random.default_rng(step)
-        return rng.integers(0, self.asked.vocabulary, (self.asked.rows, self.options.context + 1))
+        return rng.integers(0, self.vocabulary, (self.rows, self.options.context + 1))
 
     def row(self, number: int) -> np.ndarray:
         """One row alone, for a contestant that asks for rows, in an order of its own."""
         rng = np.random.default_rng(number)
-        return rng.integers(0, self.asked.vocabulary, self.options.context + 1)
+        return rng.integers(0, self.vocabulary, self.options.context + 1)
 
     def decoder(self) -> Decoder:
         """Ours, with the common first weights, as the options ask."""
         decoder = Decoder(self.shape)
         decoder.load_state_dict(self.weights)
-        prepare(decoder, self.options, self.device)
+        prepare(decoder, self.options, "cpu")
         return decoder
 
-    def build(self, only: list[str]) -> dict[str, Step]:
-        """The contestants; one whose package is missing is left out, by name."""
-        makers = {
-            "deepspeed": lambda: self.ours("deepspeed"),
-            "torch": lambda: self.ours("torch"),
-            "bare": lambda: self.bare(False),
-            "bare-muon": lambda: self.bare(True),
-            "nanogpt": self.nanogpt,
-            "torchtitan": lambda: torchtitan(self),
-            "nanochat": lambda: nanochat(self),
-            "hf-deepspeed": lambda: self.trainer(True),
-            "hf": lambda: self.trainer(False),
-        }
-        built = {}
-        for name in only or [name for name in makers if name not in _BY_NAME]:
-            with contextlib.redirect_stdout(io.StringIO()):
-                try:
-                    built[name] = makers[name]()
-                except ImportError as error:
-                    print(f"{name}: left out, {error}", file=sys.stderr)
-        return built
+    def build(self) -> dict[str, Step]:
+        """The contestants."""
+        with contextlib.redirect_stdout(sys.stderr):
+            return {
+                "deepspeed": self.ours("deepspeed"),
+                "torch": self.ours("torch"),
+                "bare": self.bare(),
+                "nanogpt": self.nanogpt(),
+                "hf-deepspeed": hugging_face(self),
+            }
 
     def ours(self, backend: str) -> Step:
-        engine = open_engine(self.decoder(), self._of(backend), self.device)
-        segments = np.ones((self.asked.rows, self.options.context), np.int64)
+        engine = open_engine(self.decoder(), dataclasses.replace(self.options, backend=backend), "cpu")
+        segments = np.ones((self.rows, self.options.context), np.int64)
 
         def step(number: int) -> None:
             ids = self.ids(number)
@@ -190,26 +110,21 @@ class Bench:
 
         return step
 
-    def _of(self, backend: str) -> TrainConfig:
-        file = self.asked.deepspeed_config if backend == "deepspeed" else ""
-        return dataclasses.replace(self.options, backend=backend, deepspeed_config=file)
+    def bare(self) -> Step:
+        decoder = self.decoder()
+        return self._stepped(decoder, self._loss(decoder))
 
-    def bare(self, muon: bool) -> Step:
-        decoder = self.decoder().to(self.device, self.dtype)
-        matrices = [p for n, p in decoder.named_parameters() if muon and p.ndim == 2 and ".layers." in n]
-        chosen = {id(p) for p in matrices}
-        rest = [p for p in decoder.parameters() if id(p) not in chosen]
-        optimizers = [torch.optim.AdamW(rest, lr=_RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True)]
-        if muon:
-            optimizers.append(torch.optim.Muon(matrices, lr=0.02, weight_decay=0.0))
-        loss = self._loss(decoder)
+    def _stepped(self, model: nn.Module, loss_of: Callable[[Tensor], Tensor]) -> Step:
+        """A step as people write it: backward, clip, AdamW."""
+        optimizer = torch.optim.AdamW(
+            model.parameters(), lr=_RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True
+        )
 
         def step(number: int) -> None:
-            loss(self.on_device(number)).backward()
-            nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
+            loss_of(torch.from_numpy(self.ids(number))).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
 
         return step
 
@@ -218,29 +133,17 @@ class Bench:
         model = NanoGPT(
             c.vocab_size, self.options.context, c.num_hidden_layers, c.hidden_size, c.num_attention_heads
         )
-        model.to(self.device, self.dtype)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, betas=(0.9, 0.95), fused=True)
 
-        def step(number: int) -> None:
-            ids = self.on_device(number)
-            logits = model(ids[:, :-1])
-            F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        def loss(ids: Tensor) -> Tensor:
+            return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
 
-        return step
-
-    def on_device(self, step: int) -> Tensor:
-        """The rows of a step; as nanoGPT does it, nobody waits for their copy."""
-        ids = torch.from_numpy(self.ids(step))
-        return ids.pin_memory().to(self.device, non_blocking=True) if self.device == "cuda" else ids
+        return self._stepped(model, loss)
 
     def _loss(self, decoder: Decoder) -> Callable[[Tensor], Tensor]:
-        """The mean loss of rows; what does not change from step to step is on the device already."""
-        segments = np.ones((self.asked.rows, self.options.context), np.int64)
+        """The mean loss of rows; what does not change from step to step is made once."""
+        segments = np.ones((self.rows, self.options.context), np.int64)
         fixed = segments, np.arange(self.tokens), document_bounds(segments)
-        of_rows, at, bounds = (torch.from_numpy(x).to(self.device) for x in fixed)
+        of_rows, at, bounds = (torch.from_numpy(x) for x in fixed)
         module = LossModule(decoder)
 
         def loss(ids: Tensor) -> Tensor:
@@ -249,100 +152,13 @@ class Bench:
 
         return loss
 
-    def trainer(self, deepspeed: bool) -> Step:
-        return hugging_face(self, deepspeed)
+    def speed(self, step: Step, steps: int) -> Callable[[], float]:
+        """Tokens a CPU second of so many steps more."""
+        numbers = itertools.count()
 
-    def table(self, seconds: dict[str, list[float]]) -> str:
-        """The result in Markdown."""
-        kind = "CPU s" if self.device == "cpu" else "s"
-        o, c = self.options, self.shape
-        lines = [
-            f"{o.size}: {c.num_hidden_layers} layers, width {c.hidden_size}, vocabulary {c.vocab_size}, "
-            f"{self.asked.rows} rows of {o.context}, {o.precision}, ours with {o.optimizer}, "
-            f"compile={o.compile}, torch {torch.__version__}, {self.asked.threads} thread(s)",
-            "",
-            f"| | ms per step ({kind}, median) | range | tokens/s | by bare |"
-            + (" MFU |" if self.mfu(1) else ""),
-            "|---|---|---|---|---|" + ("---|" if self.mfu(1) else ""),
-        ]
-        bare = statistics.median(seconds.get("bare") or next(iter(seconds.values())))
-        for name, found in seconds.items():
-            middle = statistics.median(found)
-            line = f"| {name} | {1e3 * middle:.1f} | {1e3 * min(found):.1f} to {1e3 * max(found):.1f} "
-            line += f"| {self.tokens / middle:.0f} | {bare / middle:.3f} |"
-            share = self.mfu(self.tokens / middle, name)
-            lines.append(line + (f" {100 * share:.1f} % |" if share else ""))
-        return "\n".join(lines)
+        def work() -> None:
+            with contextlib.redirect_stdout(sys.stderr):
+                for _ in range(steps):
+                    step(next(numbers))
 
-    def mfu(self, tokens_per_second: float, name: str = "") -> float:
-        """Model FLOPs utilization of a contestant; 0 on a device whose peak is not known."""
-        if self.device != "cuda":
-            return 0.0
-        peak = peak_flops(torch.cuda.get_device_name())
-        flops = self.flops.get(name) or flops_per_token(self.shape, self.options.context)
-        return tokens_per_second * flops / peak if peak else 0.0
-
-
-def measure(bench: Bench, contestants: dict[str, Step]) -> dict[str, list[float]]:
-    """Seconds per step of each block; contestants take turns in another order each time."""
-    found: dict[str, list[float]] = {name: [] for name in contestants}
-    number = 0
-    for name in list(contestants):  # warm-up: states, caches, compilation
-        try:
-            for _ in range(2):
-                with contextlib.redirect_stdout(io.StringIO()):
-                    contestants[name](number)
-        except Exception as error:
-            print(f"{name}: left out, {error!r}", file=sys.stderr)
-            del contestants[name], found[name]
-    order = random.Random(0)
-    for _ in range(bench.asked.repeats):
-        names = list(contestants)
-        order.shuffle(names)
-        for name in names:
-            gc.collect()
-            begin = _clock(bench.device)
-            for _ in range(bench.asked.steps):
-                contestants[name](number)
-                number += 1
-            found[name].append((_clock(bench.device) - begin) / bench.asked.steps)
-    return found
-
-
-def _clock(device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
-        return time.perf_counter()
-    return time.process_time()
-
-
-def parity(bench: Bench) -> float:
-    """Largest difference of the last hidden states between the flash and the masked path, packed rows."""
-    decoder = bench.decoder().to("cuda", torch.bfloat16).eval()
-    torch.compiler.set_stance("force_eager")  # no layer is compiled for this alone
-    ids = torch.from_numpy(bench.ids(0)[:2, :-1]).cuda()
-    segments = (torch.arange(ids.shape[1], device="cuda") // 37).expand_as(ids)
-    found = []
-    with torch.no_grad():
-        for path in ("varlen", "masked"):
-            decoder.attention = path
-            found.append(decoder.hidden(ids, segments).float())
-    torch.compiler.set_stance("default")
-    return float((found[0] - found[1]).abs().max())
-
-
-def profile(bench: Bench, contestants: dict[str, Step]) -> None:
-    """The most expensive operations of a step of ours and of the bare loop."""
-    for name in ("bare", "deepspeed", "torch"):
-        if name not in contestants:
-            continue
-        with torch.profiler.profile() as trace:
-            for number in range(bench.asked.steps):
-                contestants[name](number)
-        print(name)
-        order = f"self_{'device' if bench.device == 'cuda' else 'cpu'}_time_total"
-        print(trace.key_averages().table(sort_by=order, row_limit=14, max_name_column_width=44))
-
-
-if __name__ == "__main__":
-    main()
+        return lambda: steps * self.tokens / cpu_seconds(work)

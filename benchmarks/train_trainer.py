@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 
-def hugging_face(bench: Any, deepspeed: bool) -> Callable[[int], None]:
-    """transformers' Trainer, fed one block of steps at a time through its own `train()`.
+def hugging_face(bench: Any) -> Callable[[int], None]:
+    """transformers' Trainer with DeepSpeed, fed one block of steps at a time through its own `train()`.
 
     Its start-up is not counted: it runs in a thread that makes one step each time it is asked.
 
@@ -22,22 +22,22 @@ def hugging_face(bench: Any, deepspeed: bool) -> Callable[[int], None]:
     """
     from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
-    c, asked = bench.shape, bench.asked
+    c = bench.shape
     config = Qwen3Config(**dataclasses.asdict(c), use_cache=False, attn_implementation="sdpa")
-    model = Qwen3ForCausalLM(config).to(bench.dtype if not deepspeed else torch.float32)
+    model = Qwen3ForCausalLM(config).to(torch.float32)
     model.load_state_dict(bench.weights)
     ds = {
         "zero_optimization": {"stage": 1},
-        "train_micro_batch_size_per_gpu": asked.rows,
+        "train_micro_batch_size_per_gpu": bench.rows,
         "gradient_accumulation_steps": 1,
         "gradient_clipping": 1.0,
         "zero_allow_untested_optimizer": True,
-        "bf16": {"enabled": bench.dtype == torch.bfloat16},
+        "bf16": {"enabled": False},
     }
     folder = tempfile.mkdtemp()
     arguments = TrainingArguments(
         output_dir=folder,
-        per_device_train_batch_size=asked.rows,
+        per_device_train_batch_size=bench.rows,
         max_steps=10**6,
         learning_rate=bench.rate,
         lr_scheduler_type="constant",
@@ -48,9 +48,8 @@ def hugging_face(bench: Any, deepspeed: bool) -> Callable[[int], None]:
         logging_strategy="no",
         save_strategy="no",
         disable_tqdm=True,
-        bf16=deepspeed and bench.dtype == torch.bfloat16,
-        use_cpu=bench.device == "cpu",
-        deepspeed=ds if deepspeed else None,
+        use_cpu=True,
+        deepspeed=ds,
         dataloader_num_workers=0,
         seed=0,
     )
@@ -81,7 +80,7 @@ class _Paused:
                 outer._done.release()
 
         def work() -> None:
-            torch.set_num_threads(bench.asked.threads)
+            torch.set_num_threads(1)
             try:
                 trainer(model=model, args=arguments, train_dataset=Rows(), callbacks=[Pause()]).train()
             except BaseException as error:

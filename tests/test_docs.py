@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from user_pages import ALL, PAGES, ROOT, prose_and_code
 from yanmo.common.errors import ExitCode
 
 NAMED = re.compile(
-    r"(?<![\w/])(?:benchmarks|tests|components|pipelines|images|corpus)/[\w./-]*\w\.(?:py|sh|jsonl|md|json|zst)\b"
+    r"(?<![\w/:])(?:benchmarks|tests|components|pipelines|images|corpus)/[\w./-]*\w\.(?:py|sh|jsonl|md|json|zst)\b"
 )
+FORMER = re.compile(r"`git show ([0-9a-f]+:[\w./]+)`")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 UNITS = {"M": 1e6, "万": 1e4, "亿": 1e8}
 
@@ -116,6 +118,19 @@ def missing_on(page: Path) -> set[str]:
 
 def test_every_file_and_page_that_a_page_names_is_there() -> None:
     assert {str(page): missing for page in EVERY if (missing := missing_on(page))} == {}
+
+
+def missing_in_git(name: str) -> bool:
+    """Whether git has no such object."""
+    return subprocess.run(["git", "cat-file", "-e", name], cwd=ROOT, capture_output=True).returncode != 0
+
+
+def test_what_a_page_shows_of_former_commits_is_in_them() -> None:
+    named = {name for page in EVERY for name in FORMER.findall(page.read_text(encoding="utf-8"))}
+    assert len(named) > 10
+    if any(missing_in_git(f"{name.partition(':')[0]}^{{commit}}") for name in named):
+        pytest.skip("this checkout has no history")
+    assert not [name for name in named if missing_in_git(name)]
 
 
 def test_a_page_that_is_not_there_would_be_found() -> None:

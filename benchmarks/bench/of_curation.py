@@ -4,39 +4,61 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench.declared import Benchmark, Group, Place
 
+_ROOT = Path(__file__).parents[2]
+_PEER = Path(__file__).parents[1] / "curate_datatrove.py"
+_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER: workers whose parent ended become ours, so that their seconds are counted."""
+
 
 @contextmanager
 def opened(place: Place) -> Iterator[list[Group]]:
     """The bundled text as a file; each round writes what it makes into folders of its own."""
-    import curate
     import zstandard
 
-    # Workers whose parent ended become ours, so that their seconds are counted.
-    ctypes.CDLL(None).prctl(curate._SUBREAPER, 1, 0, 0, 0)
-    source, numbers = place.folder / "small.jsonl", itertools.count()
-    with zstandard.open(curate.CORPUS, "rb") as packed:
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    source, numbers = place.folder / "in" / "small.jsonl", itertools.count()
+    source.parent.mkdir()
+    with zstandard.open(_ROOT / "corpus" / "small.jsonl.zst", "rb") as packed:
         source.write_bytes(packed.read())
     documents = sum(1 for _ in source.open("rb"))
 
-    def empty() -> Path:
-        folder = place.folder / str(next(numbers))
-        folder.mkdir()
-        return folder
-
     def of_ours() -> float:
-        return documents / curate.ours(source, empty(), 1)[0].cpu
+        command = [sys.executable, "-m", "yanmo.curate", "--sources", str(source), "--workers", "1"]
+        command += ["--store", str(place.folder / str(next(numbers))), "--label-fields", "id"]
+        command += ["--overlap-characters", "0", "--metrics-port", "-1"]
+        return documents / _cpu_seconds(command, place.folder / "ours.log")
 
     def of_theirs() -> float:
-        return documents / curate.datatrove(place.peer, source, empty())[0].cpu
+        out = place.folder / str(next(numbers))
+        command = [place.peer, str(_PEER), str(source.parent), str(out), "1", "1"]
+        return documents / _cpu_seconds(command, place.folder / "datatrove.log")
 
     titles = ("The bundled text, 10.7 MB, one worker", "随项目提供的文字，10.7 MB，一个工作进程")
     yield [Group(titles, {"yanmo curate": of_ours, "datatrove": of_theirs})]
+
+
+def _cpu_seconds(command: list[str], log: Path) -> float:
+    """What a command took to its end, all its processes together."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+    spent = 0.0
+    while True:
+        try:
+            pid, status, usage = os.wait4(-1, 0)
+        except ChildProcessError:
+            return spent
+        if pid == process.pid and status:
+            sys.exit(f"{' '.join(command)} failed:\n{log.read_text(errors='replace')[-3000:]}")
+        spent += usage.ru_utime + usage.ru_stime
 
 
 BENCHMARK = Benchmark(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
+import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.declared import Benchmark, Group, Place, Words
 from bench.rounds import seconds
@@ -16,6 +19,8 @@ from yanmo.common.control_group import usable_cpus
 if TYPE_CHECKING:
     from yanmo.evaluate.bits.of_documents import LoadedModel
 
+Pairs = list[tuple[str, str]]
+_OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 _DOCUMENTS = 10
 _BATCHES = ("1", "16", "auto")
 _OF_SMALL = ("1", "16")
@@ -29,7 +34,7 @@ _FEWER = 5
 @contextmanager
 def opened(place: Place) -> Iterator[list[Group]]:
     """The newest model of the store, some texts of its test split, and halves of them."""
-    import evaluate
+    os.environ.update(_OFFLINE, LOGLEVEL="ERROR")  # before the harness is imported
     import torch
 
     from yanmo.evaluate.bits.of_documents import LoadedModel, load_model
@@ -48,7 +53,7 @@ def opened(place: Place) -> Iterator[list[Group]]:
     folder = str(output.path("config.json").parent)
     texts = [d.text for d in first_of_each_genre(read_split(texts_of, "test"), _DOCUMENTS)]
     groups = _groups(loaded, folder, texts, ("", ""), _BATCHES)
-    folder = evaluate.of_shape(output, loaded, *_SMALL)
+    folder = _of_shape(output, loaded, *_SMALL)
     few, size = texts[::_FEWER], ("`small`, random weights: ", "`small`，随机权重：")
     model = load(Path(folder)).model
     of_shape = LoadedModel(output, model, loaded.symbols, loaded.tokenizer)
@@ -63,24 +68,22 @@ def _groups(
     loaded: LoadedModel, folder: str, texts: list[str], size: Words, batches: Sequence[str]
 ) -> list[Group]:
     """Three questions to one model, ours and the harness's reading of the same folder."""
-    import evaluate
-
     cores, context = usable_cpus(), loaded.model.config.max_position_embeddings
-    pairs = evaluate.halves(loaded, texts, context)
-    asked = evaluate.choices(pairs)
+    pairs = _halves(loaded, texts, context)
+    asked = _choices(pairs)
     whole, second, short = sum(map(len, texts)), *(sum(len(b) for _, b in x) for x in (pairs, asked))
 
     def speed(characters: int, work: Callable[[], object]) -> Callable[[], float]:
         return lambda: characters / seconds(work)
 
     rolling = {
-        "yanmo, windows overlap": speed(whole, lambda: evaluate.rolling(loaded, texts, cores)),
-        "yanmo, without overlap": speed(whole, lambda: evaluate.rolling(loaded, texts, cores, context)),
+        "yanmo, windows overlap": speed(whole, lambda: _rolling(loaded, texts, cores)),
+        "yanmo, without overlap": speed(whole, lambda: _rolling(loaded, texts, cores, context)),
     }
-    answers = {"yanmo": speed(second, lambda: evaluate.answers(loaded, pairs, cores))}
-    choices = {"yanmo": speed(short, lambda: evaluate.answers(loaded, asked, cores))}
+    answers = {"yanmo": speed(second, lambda: _answers(loaded, pairs, cores))}
+    choices = {"yanmo": speed(short, lambda: _answers(loaded, asked, cores))}
     for batch in batches:
-        roll, answer = evaluate.harness(folder, context, batch)
+        roll, answer = _harness(folder, context, batch)
         name = f"lm-evaluation-harness, batch {batch}"
         rolling[name] = speed(whole, functools.partial(roll, texts))
         answers[name] = speed(second, functools.partial(answer, pairs))
@@ -91,6 +94,88 @@ def _groups(
         (("Whole texts", "整篇"), rolling),
     )
     return [Group((size[0] + en, size[1] + zh), found) for (en, zh), found in titles]
+
+
+def _rolling(loaded: LoadedModel, texts: list[str], threads: int, stride: int = 0) -> float:
+    """Bits of all texts, without their end: the harness does not score it."""
+    import numpy as np
+
+    from yanmo.model.scoring import token_bits
+
+    reads = [np.array(ids[:-1]) for ids in loaded.encode(texts)]
+    return float(sum(b.sum() for b in token_bits(loaded.reader, reads, stride=stride, threads=threads)))
+
+
+def _answers(loaded: LoadedModel, pairs: Pairs, threads: int) -> float:
+    """Bits of all second halves."""
+    from yanmo.evaluate.tasks.harness import loglikelihoods
+
+    return -sum(nats for nats, _ in loglikelihoods(loaded, pairs, threads)) / math.log(2)
+
+
+def _harness(folder: str, context: int, batch: str) -> tuple[Callable[..., float], Callable[..., float]]:
+    """The harness's own reading of the same texts, and of the same halves."""
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    model = HFLM(
+        pretrained=folder, device="cpu", dtype="float32", batch_size=batch, max_length=context,
+        add_bos_token=False, prefix_token_id=0,
+    )  # fmt: skip
+
+    def roll(texts: list[str]) -> float:
+        asked = [Instance("loglikelihood_rolling", {}, (text,), i) for i, text in enumerate(texts)]
+        return -float(sum(model.loglikelihood_rolling(asked, disable_tqdm=True))) / math.log(2)
+
+    def answer(pairs: Pairs) -> float:
+        asked = [Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)]
+        found = model.loglikelihood(asked, disable_tqdm=True)
+        return -float(sum(nats for nats, _ in found)) / math.log(2)
+
+    return roll, answer
+
+
+def _halves(loaded: LoadedModel, texts: list[str], context: int) -> Pairs:
+    """First and second half of as much of each text as the context holds."""
+    cut = (
+        text[: int((context - 8) * len(text) / len(ids))]
+        for text, ids in zip(texts, loaded.encode(texts), strict=True)
+    )
+    return [(text[: len(text) // 2], text[len(text) // 2 :]) for text in cut if len(text) > 3]
+
+
+def _choices(pairs: Pairs) -> Pairs:
+    """Four short answers to each question, its own first."""
+    ends = [second[:8] for _, second in pairs]
+    return [
+        (first, ends[(i + step) % len(ends)]) for i, (first, _) in enumerate(pairs) for step in (0, 1, 2, 3)
+    ]
+
+
+def _of_shape(output: Any, loaded: LoadedModel, width: int, layers: int, context: int) -> str:
+    """A folder with a model of random weights and the store's tokenizer."""
+    import torch
+
+    from yanmo.model import hf_export
+    from yanmo.model.decoder import Decoder, DecoderConfig
+
+    folder = Path(tempfile.mkdtemp())
+    config = DecoderConfig(
+        vocab_size=loaded.model.config.vocab_size,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        num_key_value_heads=max(1, width // 128),
+        head_dim=64,
+        intermediate_size=3 * width,
+        max_position_embeddings=context,
+    )
+    model = Decoder(config)
+    model.initialize(torch.Generator().manual_seed(0), 1.0, "depth")
+    for path in output.path("tokenizer.json").parent.glob("*token*"):
+        shutil.copyfile(path, folder / path.name)
+    hf_export.save(model, loaded.symbols, folder)
+    return str(folder)
 
 
 BENCHMARK = Benchmark(

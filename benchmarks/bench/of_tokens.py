@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bench.declared import Benchmark, Group, Place
 from bench.rounds import times_a_cpu_second
 
+if TYPE_CHECKING:
+    from yanmo.tokenize.vocabulary import Vocabulary
+
+_CORPUS = Path(__file__).parents[2] / "corpus" / "small.jsonl.zst"
 _MEGABYTES = 3.0
 _PIECES = 8192
 _SLOW, _SLOWER = 4, 16
@@ -18,21 +27,20 @@ _SLOW, _SLOWER = 4, 16
 def opened(place: Place) -> Iterator[list[Group]]:
     """The bundled text, and a vocabulary of the demo's size that was chosen on it."""
     del place
+    os.environ["RAYON_NUM_THREADS"] = "1"  # before tokenizers is imported: it would use every core
     import pyarrow as pa
     import rjieba
-    import tokens  # first of all: it keeps tokenizers to one thread
-    from tokens_sentencepiece import trained
 
     from yanmo.tokenize.lexicon import jieba_tokenizer
     from yanmo.tokenize.segmenter import Segmenter
 
-    docs = tokens.documents(_MEGABYTES)
+    docs = _documents()
     texts = [d["text"] for d in docs]
     column = pa.array(texts)
-    vocabulary = tokens.vocabularies(column, pa.array([d["genre"] for d in docs]), [_PIECES])[1][0]
+    vocabulary = _vocabulary(column, pa.array([d["genre"] for d in docs]))
     segmenter = Segmenter.of(vocabulary.pieces, vocabulary.scores, 3)
     few, fewer, jieba = texts[::_SLOW], texts[::_SLOWER], jieba_tokenizer()
-    pieces = trained(few, _PIECES)
+    pieces = _sentencepiece(few)
     yield [
         Group(
             ("Words or pieces of Chinese text", "把中文切成词或词元"),
@@ -49,6 +57,54 @@ def opened(place: Place) -> Iterator[list[Group]]:
             },
         )
     ]
+
+
+def _documents() -> list[dict[str, str]]:
+    """Documents of the bundled corpus, up to so much text."""
+    import zstandard
+
+    found, size = [], 0
+    with zstandard.open(_CORPUS, "rb") as file:
+        for line in io.TextIOWrapper(file, encoding="utf-8"):
+            found.append(json.loads(line))
+            size += len(found[-1]["text"].encode())
+            if size >= _MEGABYTES * 1e6:
+                break
+    return found
+
+
+def _vocabulary(texts: Any, genres: Any) -> Vocabulary:
+    """A vocabulary as `yanmo tokenize` chooses it."""
+    import pyarrow as pa
+
+    from yanmo.tokenize.lexicon import dictionary_path, read_lexicon
+    from yanmo.tokenize.vocabulary import Counts, choose, dictionary_segmenter
+
+    lexicon = read_lexicon(dictionary_path())
+    words, counts = dictionary_segmenter(lexicon), Counts()
+    counts.add(pa.RecordBatch.from_arrays([texts, genres], ["text", "genre"]), words)
+    how = {"min_character_count": 3, "character_share": 0.85, "dictionary_weight": 0.01}
+    return choose(counts, lexicon, words, size=_PIECES, **how)
+
+
+def _sentencepiece(texts: list[str]) -> Any:
+    """SentencePiece's pieces, trained on the texts (its speed does not depend on how good they are)."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(line for text in texts for line in text.split("\n")),
+        model_writer=model,
+        model_type="unigram",
+        vocab_size=_PIECES,
+        character_coverage=0.9995,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        num_threads=1,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
 
 
 def _speed(texts: list[str], encode: Callable[[], object]) -> Callable[[], float]:

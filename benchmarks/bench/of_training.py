@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import itertools
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from bench.declared import Benchmark, Group, Place
-from bench.rounds import cpu_seconds
 from yanmo.common.freed_memory import keep_freed_memory
 
 _SIZES = {"tiny": (2, 16, 64, "4.3 M", "430 万"), "small": (1, 4, 512, "39.9 M", "3990 万")}
@@ -41,33 +36,14 @@ def opened(place: Place) -> Iterator[list[Group]]:
 
 
 def _group(train: Any, size: str) -> Group:
-    """All contestants with a model of this size."""
+    """All contestants with a model of this size, each with rows of its own numbers."""
     steps, rows, positions, parameters, in_chinese = _SIZES[size]
     title = (
         f"A step of {rows} rows of {positions}, {parameters} parameters, fp32, AdamW",
         f"一步 {rows} 行 x {positions}，{in_chinese}参数，fp32，AdamW",
     )
-    asked = argparse.Namespace(
-        **{"device": "cpu", "size": size, "context": 0, "rows": rows, "vocabulary": 8192, "precision": ""},
-        **{"optimizer": "adamw", "compile": False, "gradient_checkpointing": False, "deepspeed_config": ""},
-        **{"steps": steps, "repeats": 1, "threads": 1},
-    )
-    task = train.Bench(asked)
-    built = task.build(list(_NAMES))
-    missing = sorted(set(_NAMES) - set(built))
-    if missing:
-        raise SystemExit(f"training: {', '.join(missing)} could not be made (see above)")
-    numbers = itertools.count()
-
-    def speed(step: Callable[[int], object]) -> Callable[[], float]:
-        def work() -> None:
-            with contextlib.redirect_stdout(sys.stderr):
-                for _ in range(steps):
-                    step(next(numbers))
-
-        return lambda: steps * task.tokens / cpu_seconds(work)
-
-    return Group(title, {_NAMES[name]: speed(step) for name, step in built.items()})
+    task = train.Bench(size, rows, [f"--context={positions}"])
+    return Group(title, {_NAMES[name]: task.speed(step, steps) for name, step in task.build().items()})
 
 
 BENCHMARK = Benchmark(

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests")]
 
 from old_store import unpack  # noqa: E402
-from same_results_files import LEFT_OUT, Store, compare, difference  # noqa: E402
+from same_results import LEFT_OUT, Store, compare, difference, make  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -98,29 +94,16 @@ def test_times_and_drawn_numbers_of_records_do_not_count_and_figures_do(kept: Pa
     path.write_bytes(before)
 
 
-def test_the_first_row_and_the_first_tensor_that_differ_are_named(tmp_path: Path, kept: Path) -> None:
-    a, b = tmp_path / "a.parquet", tmp_path / "b.parquet"
-    pq.write_table(pa.table({"id": ["x", "y"], "bits": [1.0, 2.0]}), a)
-    pq.write_table(pa.table({"id": ["x", "y"], "bits": [1.0, 2.5]}), b)
-    assert difference(a, b) == "row 1, bits: 2.0 against 2.5"
-    one, two = sorted(kept.glob("cas/train/*/*/model.safetensors"))[:2]
-    assert re.match(r"tensor [\w.]+ differs", difference(one, two))
+def test_the_first_byte_that_differs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    (tmp_path / "b").write_bytes(b"abd!")
+    assert difference(tmp_path / "a", tmp_path / "b") == "byte 2 of 3 and 4"
+    assert difference(tmp_path / "a", tmp_path / "none") == "missing in B"
 
 
-def test_a_baseline_made_with_other_settings_is_not_overwritten(tmp_path: Path) -> None:
-    import same_results
-
-    side = same_results.Side("0" * 40, tmp_path, Path(sys.executable), tmp_path)
-    kept = tmp_path / "demo"
-    kept.mkdir()
-    (kept / "side.json").write_text(json.dumps({"settings": {"steps": 1}}))
-    with pytest.raises(SystemExit, match="other settings"):
-        same_results._run(side, "demo", same_results.Settings(40, 0, 1500))
-    assert (kept / "side.json").exists()
-
-
-def test_only_finished_sides_of_the_same_settings_are_compared(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / "same_results.py"), "HEAD", "--out", str(tmp_path)]
-    command += ["--only", "demo", "--compare-only"]
-    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ}, timeout=None)
-    assert result.returncode == 1 and "nothing finished" in result.stdout, result.stderr
+def test_a_side_made_with_other_steps_is_not_overwritten_and_a_finished_one_is_used(tmp_path: Path) -> None:
+    (tmp_path / "side.json").write_text(json.dumps({"steps": 1}))
+    with pytest.raises(SystemExit, match="other steps"):
+        make("0" * 40, tmp_path, 2)
+    make("0" * 40, tmp_path, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["side.json"]

@@ -83,7 +83,8 @@ class PackingPlan:
 def plan_epoch(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: int) -> PackingPlan:
     """The plan of one epoch.
 
-    It takes 0.4 CPU-seconds per million documents (benchmarks/cache.py), 50 times as long without numba.
+    It takes 0.4 CPU-seconds per million documents, 50 times as long without numba (benchmarks/cache.py at
+    816394a).
 
     Args:
         lengths: tokens of each document, `<|bos|>` and `<|eos|>` included (at least 2).

@@ -6,7 +6,7 @@ slice. So the position is one number, and neither the ranks nor accumulation cha
 
 A dozen numpy operations gather the rows of a batch; a thread gathers the next ones during the training step.
 There is no state to save. Alternative not taken: worker processes, which signals reach; one thread is fast
-enough (benchmarks/cache.py).
+enough (benchmarks/cache.py at 816394a).
 
     B = rows, T = positions of a row
 """
