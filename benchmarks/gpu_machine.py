@@ -21,8 +21,9 @@ def machine(setting: Any) -> Iterator[Measure]:
     """The versions, in the place of reasons; fails where the device is not there."""
     there = setting.device == "cpu" or torch.cuda.is_available()
     name = torch.cuda.get_device_name() if setting.device == "cuda" and there else platform.machine()
-    shown = {"torch", "triton", "deepspeed", "numpy", "tokenizers", "numba"}
-    packages = [f"{d.name} {d.version}" for d in importlib.metadata.distributions() if d.name in shown]
+    packages = [
+        f"{p} {_version(p)}" for p in ("torch", "triton", "deepspeed", "numpy", "tokenizers", "numba")
+    ]
     yield holds(
         f"{setting.device}: {name}", there, f"Python {platform.python_version()}, {', '.join(packages)}"
     )
@@ -61,3 +62,10 @@ def _driver() -> Iterator[Measure]:
     yield holds("NVML, not supported by this card", True, ", ".join(absent) or "nothing")
     total = torch.cuda.mem_get_info()[1]
     yield within("NVML, memory beside torch's", abs((values["memory_bytes"] or 0) / total - 1), 0.02, "ECC")
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"

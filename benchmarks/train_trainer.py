@@ -22,22 +22,22 @@ def hugging_face(bench: Any) -> Callable[[int], None]:
     """
     from transformers import Qwen3Config, Qwen3ForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
-    c = bench.shape
+    c, asked = bench.shape, bench.asked
     config = Qwen3Config(**dataclasses.asdict(c), use_cache=False, attn_implementation="sdpa")
     model = Qwen3ForCausalLM(config).to(torch.float32)
     model.load_state_dict(bench.weights)
     ds = {
         "zero_optimization": {"stage": 1},
-        "train_micro_batch_size_per_gpu": bench.rows,
+        "train_micro_batch_size_per_gpu": asked.rows,
         "gradient_accumulation_steps": 1,
         "gradient_clipping": 1.0,
         "zero_allow_untested_optimizer": True,
-        "bf16": {"enabled": False},
+        "bf16": {"enabled": bench.dtype == torch.bfloat16},
     }
     folder = tempfile.mkdtemp()
     arguments = TrainingArguments(
         output_dir=folder,
-        per_device_train_batch_size=bench.rows,
+        per_device_train_batch_size=asked.rows,
         max_steps=10**6,
         learning_rate=bench.rate,
         lr_scheduler_type="constant",
@@ -48,7 +48,8 @@ def hugging_face(bench: Any) -> Callable[[int], None]:
         logging_strategy="no",
         save_strategy="no",
         disable_tqdm=True,
-        use_cpu=True,
+        bf16=bench.dtype == torch.bfloat16,
+        use_cpu=bench.device == "cpu",
         deepspeed=ds,
         dataloader_num_workers=0,
         seed=0,
@@ -80,7 +81,7 @@ class _Paused:
                 outer._done.release()
 
         def work() -> None:
-            torch.set_num_threads(1)
+            torch.set_num_threads(bench.asked.threads)
             try:
                 trainer(model=model, args=arguments, train_dataset=Rows(), callbacks=[Pause()]).train()
             except BaseException as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -42,8 +43,17 @@ def _group(train: Any, size: str) -> Group:
         f"A step of {rows} rows of {positions}, {parameters} parameters, fp32, AdamW",
         f"一步 {rows} 行 x {positions}，{in_chinese}参数，fp32，AdamW",
     )
-    task = train.Bench(size, rows, [f"--context={positions}"])
-    return Group(title, {_NAMES[name]: task.speed(step, steps) for name, step in task.build().items()})
+    asked = argparse.Namespace(
+        **{"device": "cpu", "size": size, "context": 0, "rows": rows, "vocabulary": 8192, "precision": ""},
+        **{"optimizer": "adamw", "compile": False},
+        threads=1,
+    )
+    task = train.Bench(asked)
+    built = task.build(list(_NAMES))
+    missing = sorted(set(_NAMES) - set(built))
+    if missing:
+        raise SystemExit(f"training: {', '.join(missing)} could not be made (see above)")
+    return Group(title, {_NAMES[name]: task.speed(step, steps) for name, step in built.items()})
 
 
 BENCHMARK = Benchmark(
