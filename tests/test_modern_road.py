@@ -46,7 +46,7 @@ MIXED = (
 """What {text} and the Han characters of two of these have in common is shorter than SHARED_RUN."""
 KEPT = (
     "装脚本第",
-    ":\ndef total(xs: list[int]) -> int:\n    if not xs:\n        return ",
+    ":\n\ndef total(xs: list[int]) -> int:\n\tif not xs:\n\t\treturn ",
     "\n    return sum(x * x for x in xs)\n#include <stdio.h>\nMap<K, V> m",
     "好吗?好。テスト、Ωmega、naïve、😀",
 )
