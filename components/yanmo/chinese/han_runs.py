@@ -83,15 +83,26 @@ class Runs:
         """Every run of `texts`, in order, and the index of the text each lies in."""
         return run_hashes(texts, self.length)
 
-    def shared_with(self, texts: Sequence[str]) -> tuple[Bools, Hashes]:
-        """Whether each text shares a run, and the shared runs, sorted."""
-        result = np.zeros(len(texts), dtype=np.bool_)
+    def shares(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.float64], Hashes]:
+        """The share of each text's Han characters that lies in shared runs, and these runs, sorted."""
+        result = np.zeros(len(texts))
         if not len(self.hashes):
             return result, self.hashes
         hashes, owner = run_hashes(texts, self.length)
-        shared = self._set.find(hashes)
-        result[owner[shared]] = True
-        return result, distinct(hashes[shared])
+        at = self._set.find(hashes)
+        if len(at):
+            whose = owner[at]
+            more = np.diff(at, prepend=0)  # characters by which a run goes beyond the one before it
+            more[np.diff(whose, prepend=-1) > 0] = self.length
+            covered = np.bincount(whose, weights=np.minimum(more, self.length), minlength=len(texts))
+            han = np.bincount(owner, minlength=len(texts)) + self.length - 1
+            result = covered / han
+        return result, distinct(hashes[at])
+
+    def shared_with(self, texts: Sequence[str]) -> tuple[Bools, Hashes]:
+        """Whether each text shares a run, and the shared runs, sorted."""
+        shares, hashes = self.shares(texts)
+        return shares > 0, hashes
 
     def documents_with(self, texts: Sequence[str]) -> tuple[Hashes, npt.NDArray[np.int64]]:
         """Those of these runs that the texts hold, sorted, and how many of the texts hold each."""

@@ -25,6 +25,19 @@ def test_found_documents_are_those_that_share_a_run(held: list[str], texts: list
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TEXT, max_size=6), st.lists(TEXT, max_size=6), st.integers(2, 5))
+def test_the_share_of_a_text_is_that_of_its_characters_in_shared_runs(
+    held: list[str], texts: list[str], length: int
+) -> None:
+    known = set().union(*(runs(t, length) for t in held)) if held else set()
+    shares, _ = Runs.of(held, length).shares(texts)
+    for text, share in zip(texts, shares.tolist(), strict=True):
+        han = "".join(c for c in text if is_han(ord(c)))
+        inside = {i + j for i in range(len(han)) if han[i : i + length] in known for j in range(length)}
+        assert share == (len(inside) / len(han) if han else 0)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(TEXT, max_size=6), st.lists(TEXT, max_size=6), st.integers(2, 5))
 def test_documents_are_counted_by_the_runs_they_hold(held: list[str], texts: list[str], length: int) -> None:
     known = set().union(*(runs(t, length) for t in held)) if held else set()
     wanted = sorted(n for run in known if (n := sum(run in runs(t, length) for t in texts)))

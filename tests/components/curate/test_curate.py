@@ -22,6 +22,7 @@ import pytest
 from processes import needs_affinity, one_cpu
 
 from yanmo.curate.config import STAGE
+from yanmo.curate.text.common_characters import COMMON
 from yanmo.curate.text.normalize import is_han
 from yanmo.formats.records import DOCUMENTS, check_schema, document_id
 
@@ -194,6 +195,30 @@ def test_no_training_document_shares_a_run_of_13_characters_with_the_evaluation_
     assert curated.report()["dropped"]["overlap"]
     free = curate(FIXTURE.parent.parent / "data", "--overlap-characters", "0", store="free")
     assert "overlap" not in free.report()["dropped"]
+
+
+def test_in_modern_text_boilerplate_is_no_leak_and_what_is_left_gives_no_held_out_text_away(
+    curate: Run, write_jsonl: Callable[..., Path]
+) -> None:
+    """A line that every document ends with; before, one run of 13 characters dropped each of them."""
+    every = "订阅这个周刊请在每周五早上打开网页然后留下你的邮箱。"
+    draw = random.Random(1)
+    bodies = ["".join(draw.choices(sorted(COMMON), k=900)) for _ in range(80)]
+    texts = [{"text": f"第{n}期\n{body}\n{every}", "genre": "文"} for n, body in enumerate(bodies)]
+    arguments = ("--text-form", "modern-1", "--filter-sets", "文=none", "--near-duplicate-similarity", "0")
+    first = curate(write_jsonl("a.jsonl", texts), *arguments)
+    assert not first.report()["dropped"].get("overlap")
+    test = first.rows("test")
+    quoting = [
+        {"text": f"引文{n}：" + r["text"][10:250] + bodies[n], "genre": "文"} for n, r in enumerate(test)
+    ]
+    after = curate(write_jsonl("a.jsonl", [*texts, *quoting]), *arguments, "--max-overlap-share", "1")
+    left = [han(r["text"]) for r in after.rows("train")]
+    assert not [text for text in left if "引文" in text]
+    known = {text[i : i + 13] for text in left for i in range(len(text) - 12)}
+    for held in (han(r["text"]) for r in test):
+        inside = {i + j for i in range(len(held) - 12) if held[i : i + 13] in known for j in range(13)}
+        assert len(inside) <= 0.2 * len(held)
 
 
 def test_none_chooses_a_new_evaluation_set(

@@ -99,6 +99,14 @@ class OverlapOptions(Options, group="overlap"):
         "set; 0 allows any run",
         phase="train",
     )
+    overlap_share: float = opt(
+        0.0,
+        "share of a train document's Han characters in such runs from which it counts as overlapping; "
+        "fewer are left, unless a held-out text is found again by a fifth of itself; 0: one run is enough "
+        "(modern-1: 0.05)",
+        most=1,
+        phase="train",
+    )
     overlap_action: str = opt(
         "remove",
         "what to do with train documents that share such a run: remove them, or only report them",

@@ -35,8 +35,8 @@ T = TypeVar("T")
 class Contained:
     """What a corpus shares with other texts."""
 
-    documents: Bools
-    """For each document examined, whether it shares a run."""
+    shares: npt.NDArray[np.float64]
+    """For each document examined, the share of its Han characters in shared runs."""
     hashes: Hashes
     """The runs that were found, sorted."""
 
@@ -55,11 +55,11 @@ def find_contained(corpus: Corpus, positions: Ints, runs: Runs, workers: int) ->
     Args:
         runs: runs of the other texts.
     """
-    documents, found = new_array(len(positions), np.bool_), [np.zeros(0, np.uint64)]
-    for group, (shared, hashes) in _each_file(corpus, positions, runs, workers, look_at_file):
-        documents[group] = shared
+    shares, found = new_array(len(positions), np.float64), [np.zeros(0, np.uint64)]
+    for group, (of_group, hashes) in _each_file(corpus, positions, runs, workers, look_at_file):
+        shares[group] = of_group
         found.append(hashes)
-    return Contained(documents=documents, hashes=distinct(np.concatenate(found)))
+    return Contained(shares=shares, hashes=distinct(np.concatenate(found)))
 
 
 def common_runs(corpus: Corpus, positions: Ints, runs: Runs, workers: int, more_than: int) -> Hashes:
@@ -95,9 +95,9 @@ def _each_file(
                 progress.add(len(group))
 
 
-def look_at_file(task: _File) -> tuple[Bools, Hashes]:
-    """Which rows of a mapped file share a run, and the runs."""
-    return _runs(task.runs, task.length).shared_with(read_texts(task.mapped, task.rows))
+def look_at_file(task: _File) -> tuple[npt.NDArray[np.float64], Hashes]:
+    """How much of each row of a mapped file lies in shared runs, and the runs."""
+    return _runs(task.runs, task.length).shares(read_texts(task.mapped, task.rows))
 
 
 def count_in_file(task: _File) -> tuple[Hashes, Ints]:

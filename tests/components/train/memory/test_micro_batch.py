@@ -83,12 +83,12 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     from yanmo.train.health.stacks import Requests
     from yanmo.train.metrics.declared import METRICS
     from yanmo.train.metrics.gauges import MetricsGauges
-    from yanmo.train.supervision import windows
+    from yanmo.train.supervision import one_start, windows
     from yanmo.train.supervision.ranks import Ranks
 
     code = "from yanmo.train.job import failure; failure(1, MemoryError()).send()"
     full = Ranks([sys.executable, "-c", code], [os.environ])
-    monkeypatch.setattr(windows, "start", lambda options, path, place: full)
+    monkeypatch.setattr(one_start, "start", lambda options, path, place: full)
     store = open_store(str(tmp_path))
     lease = Lease(store, "runs/train/key/LEASE.json", "one")
     assert lease.acquire()
