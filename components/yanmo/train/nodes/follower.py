@@ -251,6 +251,7 @@ class Follower:
                 log.info("node 0 is gone before all nodes had come; waiting for it to come again")
                 self._attempt = ""
                 return
+            log.warning("the ranks here lost those of another node; looking what node 0 says")
             until = time.monotonic() + _WORDS_SECONDS
             while time.monotonic() < until and not self._asked:
                 told = read_told(self._run.store, self._run.key)
