@@ -222,7 +222,6 @@ def test_a_node_that_is_to_end_after_it_lost_node_0_does_not_try_again(nodes, st
     run.start(0)
     run.start(1, wait_seconds=3600)
     wait_for_step(store, 3)
-    time.sleep(3)  # until both have written down that they train
     os.kill(run.running[0].pid, signal.SIGKILL)
     while any("yanmo.train.worker" in command for command in workers_of(store, 0)):
         time.sleep(0.1)
