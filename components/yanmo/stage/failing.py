@@ -49,7 +49,9 @@ def last_words(stage: Stage, code: int, cause: str, again: str) -> None:
         log.error("to run it again%s: %s", ", once that is mended" if code in _FOR_GOOD else "", command)
     line = last_line(stage.name, code, cause)
     log.error("%s", line)
-    leave_message([line, *([f"to run it again: {again}"] if again else [])])
+    why = " ".join(cause.split())
+    whole = [] if line.endswith(why) else [f"why: {why}"]  # what was cut from the line
+    leave_message([line, *whole, *([f"to run it again: {again}"] if again else [])])
 
 
 def say_details(error: BaseException, stage: str) -> None:

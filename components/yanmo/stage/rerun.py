@@ -12,7 +12,7 @@ from yanmo.stage.declaration import Stage
 
 
 def rerun_command(stage: Stage, argv: Sequence[str], options: StageOptions | None = None) -> str:
-    """The command; empty where `yanmo run` started the stage, which says its own.
+    """The command; empty where `yanmo run` or a launch started the stage, which says its own.
 
     Args:
         argv: the arguments that the stage was given.
@@ -26,6 +26,8 @@ def rerun_command(stage: Stage, argv: Sequence[str], options: StageOptions | Non
             return "yanmo submit, or Clone run in KFP's UI"
         inputs = [f"--inputs=run:{options.run_id}"] if options and options.run_id else []
         return shell_line(["yanmo", "rerun", stage.name, *inputs])
+    if is_pod and getattr(options, "nnodes", 1) > 1:
+        return ""
     if is_pod:
         name = (
             f"rerun-{stage.name}-{time.strftime('%d-%H%M%S')}"  # a Job of an earlier rerun may still be there

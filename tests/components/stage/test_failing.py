@@ -71,6 +71,14 @@ def test_the_termination_message_ends_with_the_command_however_long_it_is(messag
     assert said.startswith("train failed with exit code 75") and said.endswith("yanmo train --steps=9\n")
 
 
+def test_the_termination_message_has_the_whole_of_a_reason_that_the_last_line_cuts(message: Path) -> None:
+    cause = "asked to stop by a signal to another node or a rank"
+    assert last_line(cause, 75).endswith("...")
+    assert message.read_text(encoding="utf-8").splitlines()[1] == f"why: {cause}"
+    last_line("asked to stop", 143)
+    assert message.read_text(encoding="utf-8").splitlines() == ["resolve error 143: asked to stop"]
+
+
 def test_where_kubernetes_made_no_file_none_is_made(tmp_path: Path) -> None:
     leave_message(["a"], tmp_path / "none")
     assert not (tmp_path / "none").exists()

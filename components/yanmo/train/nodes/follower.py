@@ -247,10 +247,11 @@ class Follower:
         if failed and self._is_committed():
             return
         if failed and all(status.follows for status in failed):
-            if all(doing in BEFORE_OTHERS for doing in ending.doings.values()):
+            if all(status.doing in BEFORE_OTHERS for status in failed):  # as they say, not a second old
                 log.info("node 0 is gone before all nodes had come; waiting for it to come again")
                 self._attempt = ""
                 return
+            log.warning("the ranks here lost those of another node; looking what node 0 says")
             until = time.monotonic() + _WORDS_SECONDS
             while time.monotonic() < until and not self._asked:
                 told = read_told(self._run.store, self._run.key)

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from yanmo.common import waiting
+
 
 @contextmanager
 def stop_requests(on_each: Callable[[bool], None] = lambda is_first: None) -> Iterator[list[float]]:
-    """While inside, a request to stop is only noted.
+    """While inside, a request to stop is only noted. An error that ends the inside after one is not followed
+    by another try: who asked waits for this process to end, and kills it in the end.
 
     Args:
         on_each: called at each request, with whether it is the first; an exception in it could end the
@@ -33,6 +36,10 @@ def stop_requests(on_each: Callable[[bool], None] = lambda is_first: None) -> It
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, stop)
     try:
         yield asked
+    except BaseException:
+        if asked:
+            waiting.hurry()
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

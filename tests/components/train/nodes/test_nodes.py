@@ -15,9 +15,11 @@ import pytest
 from processes import needs_proc
 from several_nodes import a_port, losses, model_of, wait_for_step, workers_of
 
+from yanmo.stage.rerun import rerun_command
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
+from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.health.watchdog import JOINING
 
 pytestmark = pytest.mark.process
@@ -211,6 +213,31 @@ def test_a_node_that_is_to_end_while_it_waits_does_not_try_again(nodes, store, b
         one.send_signal(signal.SIGTERM)
     for code, said in run.ends().values():
         assert code == 75 and "asked to stop by a signal" in said and "again in" not in said, said
+
+
+@needs_proc
+def test_a_node_that_is_to_end_after_it_lost_node_0_does_not_try_again(nodes, store):
+    """JobSet ends the pods that are left when it has seen one fail, and waits for them."""
+    run = nodes(2, ranks=1, steps=100_000)
+    run.start(0)
+    run.start(1, wait_seconds=3600)
+    wait_for_step(store, 3)
+    os.kill(run.running[0].pid, signal.SIGKILL)
+    while any("yanmo.train.worker" in command for command in workers_of(store, 0)):
+        time.sleep(0.1)
+    time.sleep(2)  # node 1 waits for what node 0 may say last
+    run.running[1].send_signal(signal.SIGTERM)
+    asked = time.monotonic()
+    code, said = run.ends()[1]
+    assert code == 75 and "lost its connection to another rank" in said and "again in" not in said, said
+    assert time.monotonic() - asked < 10
+
+
+def test_a_pod_of_several_names_no_command_that_would_train_without_the_others(monkeypatch):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    several = TrainConfig(nnodes=2, rendezvous="node-0:29500")
+    assert rerun_command(STAGE, [], several) == "", "the launch names its own"
+    assert rerun_command(STAGE, [], TrainConfig()).endswith("--from=cronjob/stage-train")
 
 
 def test_a_store_that_nodes_do_not_share_is_named(nodes, store, store_template, tmp_path):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from yanmo.common import waiting
+from yanmo.common.errors import WorkerLost
 from yanmo.store.manifest import Reference
 from yanmo.store.pause import Pause
 from yanmo.train.config import TrainConfig
@@ -35,6 +37,18 @@ def test_a_stop_that_cannot_be_written_down_is_heard_all_the_same(tmp_path, capl
         os.kill(os.getpid(), signal.SIGTERM)
         assert len(stopping) == 1
     assert "end without saving" in caplog.text
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_an_error_after_a_request_to_stop_is_not_followed_by_another_try(tmp_path, asked):
+    try:
+        with pytest.raises(WorkerLost), _stop_file(tmp_path / "stop"):
+            if asked:
+                os.kill(os.getpid(), signal.SIGTERM)
+            raise WorkerLost("a rank was killed")
+        assert waiting.is_ending() == asked
+    finally:
+        waiting._ending.clear()
 
 
 @pytest.mark.parametrize(
