@@ -102,10 +102,10 @@ class OverlapOptions(Options, group="overlap"):
     overlap_share: float = opt(
         0.0,
         "share of a train document's Han characters in such runs from which it counts as overlapping; "
-        "fewer are left, unless a held-out text is found again by a fifth of itself; 0: one run is enough "
-        "(modern-1: 0.05)",
+        "fewer are left, unless a held-out text is found again by a fifth of itself; 0: one run is enough",
         most=1,
         phase="train",
+        auto="0.05 for modern-1, else {default}",
     )
     overlap_action: str = opt(
         "remove",

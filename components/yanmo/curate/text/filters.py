@@ -15,6 +15,8 @@ from yanmo.curate.text.plugin_filters import PluginFilter
 from yanmo.curate.text.web_measures import web_measures
 
 Floats = npt.NDArray[np.float64]
+_MANY_HAN = 2000
+"""Han characters that are a text whatever is beside them, as in a reference of SQL."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +89,7 @@ def _measures(cleaned: Sequence[Cleaned], normalized: Normalized) -> dict[str, F
         "stub": stub,
         "garbled": garbled,
         "too_short": np.where(characters == 0, -1.0, han),
-        "not_han": han / whole,
+        "not_han": np.where(han >= _MANY_HAN, 1.0, han / whole),
         "private_use": private_use / whole,
         "lacuna": lacuna / whole,
         "too_long": characters.astype(np.float64),

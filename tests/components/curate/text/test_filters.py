@@ -52,6 +52,11 @@ def test_each_filter_drops_what_it_is_for(text: str, reason: str | None) -> None
     assert verdict(text) == reason
 
 
+def test_two_thousand_han_characters_are_a_text_whatever_is_beside_them() -> None:
+    assert verdict("中" * 2000 + "select " * 2000, too_long=1e6) is None
+    assert verdict("中" * 1999 + "select " * 2000, too_long=1e6) == "not_han"
+
+
 def test_thresholds_are_the_options() -> None:
     assert verdict("床前明月光。", too_short=5) is None
     assert verdict(VERSE.replace("光", "□"), lacuna=0.1) is None
