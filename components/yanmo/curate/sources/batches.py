@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError
 from yanmo.common.foreign import foreign
 from yanmo.curate.sources.chat_layouts import FIELDS as CHAT_FIELDS
+from yanmo.curate.sources.chat_layouts import PARAGRAPHS
 from yanmo.curate.sources.encodings import SAMPLE_BYTES, as_utf8, file_encoding
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.raw_files import open_file
@@ -30,6 +30,7 @@ MAX_RECORD_BYTES = 64 << 20
 _ROWS = 4096
 _MOST_IN_A_LIST = 20_000
 """Columns and row groups of a Parquet file: 200,000 columns take 726 MB before the first row."""
+_SHOWN_NAMES = 20
 _OVERHANG = 3
 """A boundary may begin this many bytes before the end of what was read."""
 
@@ -48,6 +49,10 @@ class Batch:
     limit: int = MAX_RECORD_BYTES
     encoding: str = "utf-8"
     """Encoding of the file; `data` is UTF-8."""
+    numbers: tuple[int, ...] = ()
+    """Line numbers of the lines in `data` where they are made from records that have more or fewer."""
+    names: tuple[str, ...] = ()
+    """All columns of its file, where a record shows only those that were read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +74,7 @@ def read_batches(
     """The records of `source`, in order, in batches of about `batch_bytes`.
 
     Args:
-        columns: Parquet columns to read; the first one must be there.
+        columns: Parquet columns to read, the text's first; those of chats are read where it has gaps.
         on_bytes: called with the number of bytes of the file that were read.
 
     Raises:
@@ -196,19 +201,30 @@ def _row_batches(
     first = 1
     with open_parquet(source, source.shown) as file:
         have = file.schema_arrow.names
-        if columns[0] not in have and not set(CHAT_FIELDS).isdisjoint(have):
-            columns = [*columns, *CHAT_FIELDS]
-        elif columns[0] not in have:
-            raise DataError(
-                f"{source.shown}: no column {columns[0]!r}; it has {', '.join(have[:20])}: name the "
-                "text's with --text-field, or behind the source: 'notes.parquet;text_field=content'"
-            )
+        if _has_gaps(file, columns[0]):
+            columns = [*columns, *CHAT_FIELDS, *PARAGRAPHS]
+        read = [name for name in dict.fromkeys(columns) if name in have]
+        if set(read).isdisjoint((*columns[:1], *CHAT_FIELDS, *PARAGRAPHS)):
+            read += [name for name in have if name not in read][:1]  # rows to count, with a name to show
         rows = max(file.metadata.num_rows, 1)
         size = rows_at_a_time(file.metadata, batch_bytes)
-        for batch in file.iter_batches(size, columns=[c for c in dict.fromkeys(columns) if c in have]):
+        for batch in file.iter_batches(size, columns=read):
             on_bytes(source.bytes * batch.num_rows // rows)
-            yield Batch(source=source, first=first, data=batch)
+            yield Batch(source=source, first=first, data=batch, names=tuple(have[:_SHOWN_NAMES]))
             first += batch.num_rows
+
+
+def _has_gaps(file: pq.ParquetFile, column: str) -> bool:
+    """Whether a column is not there, or has rows without a text as far as the file says."""
+    if column not in file.schema_arrow.names:
+        return True
+    groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+    chunks = [g.column(i) for g in groups for i in range(g.num_columns)]
+    own = [chunk.statistics for chunk in chunks if chunk.path_in_schema == column]
+    return not own or any(
+        found is None or not found.has_null_count or found.null_count or not (found.has_min_max and found.min)
+        for found in own
+    )
 
 
 @contextmanager

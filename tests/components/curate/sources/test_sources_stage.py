@@ -279,6 +279,54 @@ def test_text_without_any_genre_goes_through_as_one_genre(
     assert f"{len(lines)} documents without a genre, of genre 'text' now" in capsys.readouterr().err
 
 
+def parquet(rows: list[Record], **columns: pa.DataType) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(columns.items()))), sink)
+    return bytes(sink.getvalue())
+
+
+NOTHING = {
+    "x.parquet": parquet([], text=pa.string()),
+    "y.parquet": parquet([], other=pa.int64()),
+    "x.jsonl": b"",
+    "x.jsonl.gz": gzip.compress(b""),
+    "y.jsonl.gz": gzip.compress(b" \n\n"),
+    "x.txt": b"",
+    "y.txt": b"\xef\xbb\xbf\n \n",
+    "x.txt.bz2": bz2.compress(b""),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_part_without_documents_changes_nothing_beside_others(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], tmp_path: Path, name: str
+) -> None:
+    path = write_jsonl("a/a.jsonl", lines)
+    alone = curate(path, store="alone")
+    (tmp_path / "a" / name).write_bytes(NOTHING[name])
+    for store, sources in (("folder", tmp_path / "a"), ("named", f"{path} {tmp_path}/a/{name}")):
+        done = curate(sources, store=store)
+        assert done.rows("train") == alone.rows("train") and done.rows("test") == alone.rows("test")
+        assert done.report()["malformed"] == 0
+    curate(tmp_path / "a" / name, store="nothing", expect=65)
+
+
+def test_the_layouts_of_chats_are_said_with_counts(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [f"请背诵《{r['title']}》，作者{r['author']}。" for r in lines]
+    pairs = [{"问": q, "答": r["text"]} for q, r in zip(asked, lines, strict=True)]
+    known = [{"question": q, "answer": r["text"][::-1]} for q, r in zip(asked, lines, strict=True)]
+    path = write_jsonl("a.jsonl", [*pairs, *known[:100]])
+    done = curate(path, "--chat-fields", "问,答", "--filter-sets", "chat=none")
+    assert f"read from: 问/答 {len(lines)}, question/answer 100" in capsys.readouterr().err
+    assert done.report()["chats"] == {"question/answer": 100, "问/答": len(lines)}
+    curate(path, store="other", expect=65)
+    assert "no field 'text', only 问, 答: name the text's with --text-field" in capsys.readouterr().err
+    curate(path, "--chat-fields", "问", store="other", expect=64)
+    assert "--chat-fields 问: expected the names of two fields" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("layout", "documents"), [("block", 1), ("line", 200), ("file", 1)])
 def test_how_text_is_cut_is_said_before_it_is_read(
     curate: Run, lines: list[Record], tmp_path: Path, capsys: pytest.CaptureFixture[str],
