@@ -39,7 +39,7 @@ def check_malformed(report: MapReport, options: CurateOptions) -> None:
     first = _first_malformed(report)
     if not report.lines:
         raise DataError(
-            "--sources: the files hold no documents; expected JSON, rows or text"
+            "--sources: the files hold no documents; expected text, or records with the field of --text-field"
             + (f": {some_of(report.empty)}" if report.empty else "")
         )
     if report.malformed > options.max_malformed_share * report.lines:

@@ -26,8 +26,8 @@ class SourceOptions(Options, group="sources"):
     sources: str = opt(
         "",
         "files, folders, globs, a sources .yaml, bundled or bundled-chats, separated by commas or spaces; "
-        "formats: .jsonl .parquet .txt, plain or .gz .zst .xz .bz2; settings follow a place after a "
-        "semicolon, such as poems/;genre=shi (docs/curate.md)",
+        "formats: .jsonl .json .parquet .csv .tsv .txt .md, plain or .gz .zst .xz .bz2; settings follow a "
+        "place after a semicolon, such as poems/;genre=shi (docs/curate.md)",
         kind="environment",
         form="data_sources",
         often=True,
@@ -63,7 +63,7 @@ class SourceOptions(Options, group="sources"):
     def contradictions(self) -> list[str]:
         """What cannot be before anything is read."""
         if not self.sources.strip():
-            return ["--sources is empty: expected files, folders or globs of .jsonl, .parquet or .txt"]
+            return ["--sources is empty: expected files, folders or globs, such as texts/ or notes.jsonl"]
         part = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", self.shard or "1/1")
         if not part or not 1 <= int(part[1]) <= int(part[2]):
             return [f"--shard {brief(self.shard)}: expected a part of a whole, 1/7 to 7/7"]

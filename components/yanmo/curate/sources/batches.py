@@ -17,16 +17,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.foreign import foreign
+from yanmo.curate.sources.batch import MAX_RECORD_BYTES as MAX_RECORD_BYTES
+from yanmo.curate.sources.batch import Batch as Batch
 from yanmo.curate.sources.chat_layouts import FIELDS as CHAT_FIELDS
-from yanmo.curate.sources.chat_layouts import PARAGRAPHS
+from yanmo.curate.sources.chat_layouts import PARAGRAPHS, Pair
 from yanmo.curate.sources.encodings import SAMPLE_BYTES, as_utf8, file_encoding
+from yanmo.curate.sources.json_files import are_json_lines, json_records
+from yanmo.curate.sources.json_lines import as_batches
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.raw_files import open_file
+from yanmo.curate.sources.tables import table_records
 from yanmo.curate.sources.unpacking import unpacked
 
-MAX_RECORD_BYTES = 64 << 20
-"""A longer line or block is skipped and counted as malformed."""
-
+AS_JSON_LINES = ("jsonl", "json", "csv", "tsv")
+"""Forms whose batches hold lines of JSON."""
 _ROWS = 4096
 _MOST_IN_A_LIST = 20_000
 """Columns and row groups of a Parquet file: 200,000 columns take 726 MB before the first row."""
@@ -36,31 +40,12 @@ _OVERHANG = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Some consecutive records of one file."""
-
-    source: Source
-    first: int
-    """Line number (row number in Parquet) of the first record, from 1."""
-    data: Any
-    """Bytes of whole lines or blocks, or a record batch."""
-    too_long: tuple[int, ...] = ()
-    """Numbers of lines that were skipped because they are longer than `limit` bytes."""
-    limit: int = MAX_RECORD_BYTES
-    encoding: str = "utf-8"
-    """Encoding of the file; `data` is UTF-8."""
-    numbers: tuple[int, ...] = ()
-    """Line numbers of the lines in `data` where they are made from records that have more or fewer."""
-    names: tuple[str, ...] = ()
-    """All columns of its file, where a record shows only those that were read."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Reading:
     """How files are read, unless their own settings say otherwise."""
 
     encoding: str = "auto"
     layout: str = "block"
+    chat_fields: Pair | None = None
     max_record_bytes: int = MAX_RECORD_BYTES
 
 
@@ -85,25 +70,32 @@ def read_batches(
         for batch in _row_batches(source, columns, batch_bytes, on_bytes):
             yield from _without_long_rows(batch, how.max_record_bytes)
     else:
-        yield from _text_batches(source, batch_bytes, on_bytes, how)
+        yield from _text_batches(source, columns, batch_bytes, on_bytes, how)
     source.check_unchanged()
 
 
 def layout_of(source: Source, default: str) -> str:
-    """What a document is in `source`: a line of JSON, or one of LAYOUTS."""
-    return "line" if source.form == "jsonl" else source.settings.get("layout", default)
+    """What a document is in `source`: a line of JSON, or one of LAYOUTS; Markdown is a document a file."""
+    default = "file" if source.form == "md" else default
+    return "line" if source.form in AS_JSON_LINES else source.settings.get("layout", default)
 
 
 def _text_batches(
-    source: Source, batch_bytes: int, on_bytes: Callable[[int], None], how: Reading
+    source: Source, columns: list[str], batch_bytes: int, on_bytes: Callable[[int], None], how: Reading
 ) -> Iterator[Batch]:
     encoding, text = utf8_chunks(source, on_bytes, how.encoding)
-    layout = layout_of(source, how.layout)
-    if layout == "file":
-        batches = _whole_file(source, text, how.max_record_bytes)
+    layout, limit = layout_of(source, how.layout), how.max_record_bytes
+    head = next(text, b"") if source.form == "json" else b""
+    if source.form in ("csv", "tsv"):
+        batches = as_batches(source, table_records(source.form, text, limit), batch_bytes, limit)
+    elif source.form == "json" and not are_json_lines(head):
+        records = json_records(itertools.chain((head,), text), columns, how.chat_fields)
+        batches = as_batches(source, records, batch_bytes, limit)
+    elif layout == "file":
+        batches = _whole_file(source, text, limit)
     else:
         boundaries = (b"\n",) if layout == "line" else (b"\n\n", b"\n\r\n")
-        batches = _line_batches(source, text, boundaries, batch_bytes, how.max_record_bytes)
+        batches = _line_batches(source, itertools.chain((head,), text), boundaries, batch_bytes, limit)
     for batch in batches:
         yield dataclasses.replace(batch, encoding=encoding, limit=how.max_record_bytes)
 
@@ -221,10 +213,14 @@ def _has_gaps(file: pq.ParquetFile, column: str) -> bool:
     groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
     chunks = [g.column(i) for g in groups for i in range(g.num_columns)]
     own = [chunk.statistics for chunk in chunks if chunk.path_in_schema == column]
-    return not own or any(
-        found is None or not found.has_null_count or found.null_count or not (found.has_min_max and found.min)
-        for found in own
-    )
+    return not own or not all(map(_is_full, own))
+
+
+def _is_full(found: Any) -> bool:
+    """Whether statistics say that no text is null or blank."""
+    if found is None or not found.has_null_count or found.null_count or not found.has_min_max:
+        return False
+    return not isinstance(found.min, (str, bytes)) or bool(found.min.strip())
 
 
 @contextmanager

@@ -34,12 +34,14 @@ from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 
 log = logging.getLogger(__name__)
 
-FORMS = ("jsonl", "parquet", "txt")
+FORMS = ("jsonl", "json", "parquet", "csv", "tsv", "txt", "md")
 COMPRESSIONS = ("gz", "zst", "xz", "bz2")
-BENCHMARK_FORMS = (*FORMS, "csv", "tsv")
-"""Forms of benchmark files; tables hold questions of benchmarks, never documents."""
+BENCHMARK_FORMS = ("jsonl", "parquet", "txt", "csv", "tsv")
+"""Forms of benchmark files."""
+_SAME = {"ndjson": "jsonl", "markdown": "md"}
 _NAME = re.compile(
-    r".*\.(?:(parquet)|(jsonl|txt|csv|tsv)(?:\.(gz|zst|xz|bz2))?)\Z", re.IGNORECASE | re.DOTALL
+    r".*\.(?:(parquet)|(jsonl|ndjson|json|txt|md|markdown|csv|tsv)(?:\.(gz|zst|xz|bz2))?)\Z",
+    re.IGNORECASE | re.DOTALL,
 )
 _HASHED_AT_A_TIME = 1 << 20
 SMALL_BYTES = 64 << 10
@@ -57,7 +59,7 @@ class Source:
     name: str
     """The file's name without its folder."""
     form: str
-    """One of FORMS or BENCHMARK_FORMS."""
+    """One of FORMS."""
     compression: str
     """One of COMPRESSIONS, or empty."""
     bytes: int
@@ -97,9 +99,9 @@ class Found:
 def form_of(name: str, forms: Sequence[str] = FORMS) -> tuple[str, str] | None:
     """Form and compression by a file's name; None where it is none of `forms`."""
     found = _NAME.match(name)
-    if not found or (found[1] or found[2]).lower() not in forms:
-        return None
-    return (found[1] or found[2]).lower(), (found[3] or "").lower()
+    ending = (found[1] or found[2]).lower() if found else ""
+    form = _SAME.get(ending, ending)
+    return (form, (found[3] or "").lower()) if found and form in forms else None
 
 
 def find_files(
@@ -179,10 +181,7 @@ def _readable(place: str, forms: Sequence[str], option: str, how: Listing, left:
     if not chosen:
         is_file = len(files) == 1 and "://" not in place and local_path(place).is_file()
         what = "its name has no known extension" if is_file else "no files there that can be read"
-        hint = ""
-        if any(file.name.lower().endswith(".json") for file in files):
-            hint = "; a JSON file becomes .jsonl, one object per line, by jq -c '.[]' OLD.json > NEW.jsonl"
-        raise DataError(f"{option} {readable(place)}: {what}; {expected}{hint}")
+        raise DataError(f"{option} {readable(place)}: {what}; {expected}")
     for file in files:
         if not form_of(file.name, forms):
             left.add_kind(file.name)
@@ -226,7 +225,7 @@ def digest_files(
 def without_digest(found: Found, sha256: str = "") -> Source:
     """A file that is only looked at: nothing that has a key is made from it."""
     file = found.file
-    form = form_of(file.name, BENCHMARK_FORMS)
+    form = form_of(file.name)
     assert form is not None, file.uri
     return Source(
         uri=file.uri,

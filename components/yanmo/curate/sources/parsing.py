@@ -13,19 +13,19 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from yanmo.curate.sources.batches import MAX_RECORD_BYTES, Batch, layout_of
+from yanmo.curate.sources.batches import AS_JSON_LINES, MAX_RECORD_BYTES, Batch, layout_of
 from yanmo.curate.sources.chat_layouts import GENRE as CHAT
 from yanmo.curate.sources.chat_layouts import PARAGRAPHS, Pair, Turn, layout_of_chat, turns_of
 from yanmo.curate.sources.encodings import decode_record
 from yanmo.curate.sources.entries import VALUES, Settings
+from yanmo.curate.sources.markdown import cut_at_headings, first_heading, front_matter
 from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
 
 PLAIN = "text"
 """Genre of documents in files that know no genres."""
 
-AS_JSON_LINES = ("jsonl",)
-"""Forms whose batches hold lines of JSON."""
+_DATE = "date"
 _NOT_FINITE = re.compile(r"\b(?:NaN|Infinity)\b")
 _BLANK_LINES = re.compile(rb"\n[ \t\r\f\v\n]*\n")
 
@@ -47,6 +47,8 @@ class Fields:
     """(beginning of the source, licence)"""
     layout: str = "block"
     """What a document is in a .txt file."""
+    max_characters: int = 1_000_000
+    """Of a document; a longer file of Markdown is cut at headings."""
     chat_fields: Pair | None = None
     """Names of the fields that hold a question and its answer, beside the usual ones."""
     given: Mapping[str, str] = field(default_factory=dict)
@@ -136,7 +138,10 @@ def genre_name(label: str) -> str:
 def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malformed]]:
     """The documents of a batch, and its malformed records."""
     name, fields = batch.source.name, fields.of_source(batch.source.settings)
+    if batch.source.form == "md":  # a page's date says when it was written
+        fields = replace(fields, labels=tuple(dict.fromkeys((*fields.labels, _DATE))))
     bad = [Malformed(name, line, _too_long(batch)) for line in batch.too_long]
+    bad += [Malformed(name, line, why) for line, why in batch.bad]
     documents = []
     for line, record, encoding in _records(batch, fields):
         found = record if isinstance(record, str) else _document(line, record, fields, batch)
@@ -336,15 +341,25 @@ def _text_records(batch: Batch, fields: Fields) -> Records:
                 continue
             if len(block) > batch.limit:
                 yield first, _too_long(batch), encoding
+            elif batch.source.form == "md" and layout == "file":
+                yield from _page_records(batch.source.name, first, text, encoding, fields)
             else:
                 title = {fields.title: _stem(batch.source.name)} if layout == "file" else {}
                 yield first, {**title, fields.text: text}, encoding
         line += after
 
 
+def _page_records(name: str, first: int, text: str, encoding: str, fields: Fields) -> Records:
+    given, page, before = front_matter(text.replace("\r\n", "\n").lstrip("\n"))
+    own = {fields.title: given.get(fields.title) or first_heading(page) or _stem(name)}
+    for line, part in cut_at_headings(page, fields.max_characters):
+        if part and not part.isspace():
+            yield first + before + line, {**given, **own, fields.text: part}, encoding
+
+
 def _stem(name: str) -> str:
     """A file's name without extensions: the title of a text that is a whole file."""
-    return re.sub(r"\.txt(\.\w+)?\Z", "", name, flags=re.IGNORECASE)
+    return re.sub(r"\.(?:txt|md|markdown)(\.\w+)?\Z", "", name, flags=re.IGNORECASE)
 
 
 def text_blocks(data: bytes, layout: str) -> Iterator[tuple[bytes, int]]:

@@ -50,6 +50,7 @@ def record_rules(options: CurateOptions) -> RecordRules:
         reading=Reading(
             encoding=options.encoding,
             layout=options.text_layout,
+            chat_fields=chat_pair(options.chat_fields),
             max_record_bytes=max_record_bytes(options.max_characters),
         ),
         cleaning=Cleaning(
@@ -104,6 +105,7 @@ def _fields(options: CurateOptions) -> Fields:
         licenses=tuple((start.strip(), name.strip()) for start, _, name in licenses),
         layout=options.text_layout,
         chat_fields=chat_pair(options.chat_fields),
+        max_characters=options.max_characters,
     )
 
 
