@@ -29,7 +29,7 @@ def announce_layouts(sources: Sequence[Source], how: Reading, max_characters: in
     pages = [s for s in sources if s.form == "md" and layout_of(s, how.layout) == "file"]
     if pages:
         log.info(
-            "%s of Markdown, each a document; above %d characters (--max-characters) it is cut at headings",
+            "%s of Markdown, each a document; one above --max-characters %s is cut at headings",
             plural(len(pages), "file"),
             max_characters,
         )

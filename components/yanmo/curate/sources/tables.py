@@ -86,10 +86,11 @@ class _Lines:
     def row(self, delimiter: str) -> list[str] | Bad:
         """The cells of the next row, which may go over several lines; none of a blank line."""
         taken: list[bytes] = []
+        is_text = True
         try:
             cells = next(csv.reader(self._texts(taken), delimiter=delimiter, strict=True))
         except UnicodeDecodeError as error:
-            problem = f"not UTF-8: {error.reason}"
+            problem, is_text = f"not UTF-8: {error.reason}", False
         except csv.Error as error:
             problem = f"no row of a table: {error}"
             if len(taken) > 1 or "unexpected end" in str(error):
@@ -101,7 +102,9 @@ class _Lines:
         self.number += 1
         if len(taken[0]) > self._limit:
             return Bad(f"longer than {self._limit / (1 << 20):.3g} MiB")
-        if delimiter == "\t" and "UTF-8" not in problem:  # many tables of this kind know no quotes
+        if not is_text:
+            return Bad(problem)
+        if delimiter == "\t":  # many tables of this kind know no quotes
             return taken[0].decode().rstrip("\r\n").split("\t")
         return Bad(f"{problem}; a cell with quotes in it needs them doubled, and quotes around")
 

@@ -329,7 +329,7 @@ def test_a_folder_of_markdown_is_a_document_a_file(
     (folder / "logo.svg").write_text("<svg/>")
     done = curate(folder, "--max-filter-share", "1", "--near-duplicate-similarity", "0")
     said = capsys.readouterr().err
-    assert f"{len(lines)} files of Markdown, each a document; above 1000000 characters" in said
+    assert f"{len(lines)} files of Markdown, each a document; one above --max-characters 1000000" in said
     assert "1 file of other kinds left out: .svg 1" in said and "1 file without a document" in said
     report = done.report()
     assert (report["lines"], report["malformed"], report["empty"]) == (len(lines), 0, ["package.json"])
