@@ -182,6 +182,9 @@ def _batches(
     number = -1
     batches = read_batches(source, _columns(source, options), batch_bytes, on_bytes, options.reading)
     for number, batch in enumerate(batches):
+        if batch.nothing:
+            report.empty.append(f"{source.name} ({batch.nothing})")
+            return
         if not number:
             unknown = without_genre(batch, options.fields)
             options = dataclasses.replace(

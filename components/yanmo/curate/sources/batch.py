@@ -29,5 +29,7 @@ class Batch:
     """Line numbers of the lines in `data` where they are made from records that have more or fewer."""
     names: tuple[str, ...] = ()
     """All columns of its file, where a record shows only those that were read."""
+    nothing: str = ""
+    """Why there is no document in the file, of which this is the only batch."""
     bad: tuple[tuple[int, str], ...] = ()
     """Line numbers of what is no record, and why."""

@@ -19,11 +19,13 @@ from typing import Any
 import orjson
 
 from yanmo.curate.sources.chat_layouts import PARAGRAPHS, Pair, layout_of_chat
-from yanmo.curate.sources.json_lines import Bad, Found
+from yanmo.curate.sources.json_lines import Bad, Found, Nothing
 
 _MOST_CHARACTERS = 256 << 20
 """Of one value that is held in memory, such as an object with all records in it."""
 _DEEPEST = 16
+_MOST_OTHERS = 10_000
+"""Of a file that has no record so far."""
 _WHITE = " \t\r\n,"
 
 
@@ -41,22 +43,40 @@ def are_json_lines(head: bytes) -> bool:
 def json_records(
     chunks: Iterator[bytes], columns: Sequence[str], pair: Pair | None = None
 ) -> Iterator[Found]:
-    """The records of a file; none of an object in which nothing is one.
+    """The records of a file.
+
+    One in which nothing is a record, such as `package.json`, holds none; elsewhere what is none is malformed.
 
     Args:
         chunks: text in UTF-8.
         columns: names of fields, the text's first.
         pair: fields with a chat's question and answer, beside the usual ones.
     """
-    values = _Values(chunks)
+    values, others = _Values(chunks), list[Found]()
+    names: dict[str, None] = {}
+    has_records, problem = False, ""
     try:
         for line, value, is_element in values:
             found = [_as_record(one, columns) for one in _below(value, columns, pair)]
-            if not found and is_element:
-                found = [value]  # refused when it is parsed, with what it has
+            if found and not has_records:
+                has_records = True
+                yield from others
+            elif not found and isinstance(value, Mapping):
+                names |= dict.fromkeys(value)
+            if not found and is_element:  # refused when it is parsed, by what it has
+                other = Found(line, dict.fromkeys(value) if isinstance(value, Mapping) else value)
+                if has_records:
+                    yield other
+                elif len(others) < _MOST_OTHERS:
+                    others.append(other)
             yield from (Found(line, one) for one in found)
     except ValueError as error:
-        yield Found(values.line, Bad(f"no JSON from here on, so the rest is not read: {error}"))
+        problem = f"no JSON from here on, so the rest is not read: {error}"
+    if has_records:
+        yield from [Found(values.line, Bad(problem))] * bool(problem)
+    elif problem or names or others:
+        why = f"no field {columns[0]!r}, only {', '.join(list(names)[:10])}" if names else "no object in it"
+        yield Found(values.line, Nothing(f"line {values.line}: {problem}" if problem else why))
 
 
 def _as_record(value: Any, columns: Sequence[str]) -> Any:

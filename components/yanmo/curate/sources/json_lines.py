@@ -26,10 +26,17 @@ class Bad(str):
     """Why there is no record."""
 
 
+class Nothing(str):
+    """Why there is no record in a whole file."""
+
+
 def as_batches(source: Source, records: Iterable[Found], batch_bytes: int, limit: int) -> Iterator[Batch]:
     """Batches of about `batch_bytes`; a record of more than `limit` bytes is left out by its number."""
     part = _Part()
     for line, value in records:
+        if isinstance(value, Nothing):
+            yield Batch(source=source, first=line, data=b"", nothing=str(value))
+            continue
         if isinstance(value, Bad):
             part.bad.append((line, str(value)))
             continue

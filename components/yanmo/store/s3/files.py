@@ -51,7 +51,9 @@ def list_s3(entry: str, leave_out: Callable[[str, str], None] = lambda uri, why:
         folder = key.rstrip("/")
         found = [single] if single and single.bytes else []
         if not found:
-            found = list(bucket.below(f"{folder}/" if folder else "", leave_out)) or [single] * bool(single)
+            found = list(bucket.below(f"{folder}/" if folder else "", leave_out))
+        if not found and single:
+            found = [single]
     else:
         pattern = re.compile(_translate(key))
         literal = _MAGIC.split(key)[0]

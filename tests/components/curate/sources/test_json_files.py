@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from yanmo.curate.sources.json_files import are_json_lines, json_records
-from yanmo.curate.sources.json_lines import Bad
+from yanmo.curate.sources.json_lines import Bad, Nothing
 
 COLUMNS = ["text", "title", "author", "genre"]
 
@@ -55,9 +55,22 @@ def test_objects_by_name_are_records_too() -> None:
 
 
 def test_an_object_of_settings_holds_no_document() -> None:
-    assert read('{"name": "docs", "scripts": {"dev": "vite"}, "files": ["a"], "x": [{"y": 1}]}') == []
-    assert read('{"问": "甲", "答": "乙"}') == []
+    for data, why in (
+        ('{"name": "docs", "scripts": {"dev": "vite"}, "x": [{"y": 1}]}', "'text', only name, scripts, x"),
+        ('[{"name": "王", "city": "京"}, {"name": "李"}]', "no field 'text', only name, city"),
+        ('{"问": "甲", "答": "乙"}', "only 问, 答"),
+        ('{\n// a remark\n"a": 1}', "line 1: no JSON from here on"),
+        ("[1, 2]", "no object in it"),
+    ):
+        ((_, found),) = read(data)
+        assert isinstance(found, Nothing) and why in found
+    assert read("[]") == read("{}") == read("") == []
     assert len(read('{"问": "甲", "答": "乙"}', pair=("问", "答"))) == 1
+
+
+def test_beside_a_record_what_is_none_is_refused_in_its_place() -> None:
+    found = read('[{"x": [1]},\n5,\n{"text": "甲"},\n{"x": 2}]')
+    assert found == [(1, {"x": None}), (2, 5), (3, {"text": "甲"}), (4, {"x": None})]
 
 
 @pytest.mark.parametrize(

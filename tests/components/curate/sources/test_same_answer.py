@@ -110,7 +110,7 @@ ROWS: list[tuple[str, list[Record], list[str], int, set[str]]] = [
     ),
     ("a text and a list", [{"text": B, "paragraphs": ["x"]}], [B], 0, TABLES),
     ("a number for a text", [{"text": 5}], [], 1, TABLES),
-    ("no text", [{"content": A}, {"content": B}], [], 2, {"a nested.JSON"}),
+    ("no text", [{"content": A}, {"content": B}], [], 2, {"a.json", "a nested.JSON"}),
     ("a null text", [{"text": None, "title": "x"}, {"text": B}], [B], 1, {*TABLES, "a nested.JSON"}),
     ("half of a character", [{"text": "\ud800"}, {"text": B}], [B], 1, {*TABLES, "a.parquet"}),
     ("a number without end", [{"text": A, "n": 2**80}], [A], 0, {"a.parquet"}),
