@@ -26,6 +26,7 @@ _MOST_CHARACTERS = 256 << 20
 _DEEPEST = 16
 _MOST_OTHERS = 10_000
 """Of a file that has no record so far."""
+_MOST_DIGITS = 300
 _WHITE = " \t\r\n,"
 
 
@@ -71,12 +72,13 @@ def json_records(
                     others.append(other)
             yield from (Found(line, one) for one in found)
     except ValueError as error:
-        problem = f"no JSON from here on, so the rest is not read: {error}"
+        problem = str(error)
     if has_records:
-        yield from [Found(values.line, Bad(problem))] * bool(problem)
+        if problem:
+            yield Found(values.line, Bad(f"no JSON from here on, so the rest is not read: {problem}"))
     elif problem or names or others:
         why = f"no field {columns[0]!r}, only {', '.join(list(names)[:10])}" if names else "no object in it"
-        yield Found(values.line, Nothing(f"line {values.line}: {problem}" if problem else why))
+        yield Found(values.line, Nothing(f"no JSON in line {values.line}: {problem}" if problem else why))
 
 
 def _as_record(value: Any, columns: Sequence[str]) -> Any:
@@ -112,13 +114,17 @@ def _is_record(value: Any, columns: Sequence[str], pair: Pair | None) -> bool:
     return has_text or bool(layout_of_chat(value, pair))
 
 
+def _number(digits: str) -> int | None:
+    return int(digits) if len(digits) < _MOST_DIGITS else None
+
+
 class _Values:
     """The values of a text: each element of an array at its top, and each value beside one."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-        self._json = json.JSONDecoder(parse_constant=lambda name: None)
+        self._json = json.JSONDecoder(parse_constant=lambda name: None, parse_int=_number)
         self._text, self._at = "", 0
         self._is_at_end = False
         self.line = 1

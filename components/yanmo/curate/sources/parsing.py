@@ -21,6 +21,7 @@ from yanmo.curate.sources.entries import VALUES, Settings
 from yanmo.curate.sources.markdown import cut_at_headings, first_heading, front_matter
 from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
+from yanmo.options.values import brief
 
 PLAIN = "text"
 """Genre of documents in files that know no genres."""
@@ -174,7 +175,7 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, batch: Batch
         found = (joined_text(record.get(name)) for name in PARAGRAPHS)
         text = next((other for other in found if isinstance(other, str)), text)
     if not isinstance(text, str):
-        return _no_text(text, record, fields, batch.names)
+        return _no_text(text, record, fields, batch)
     given = fields.given
     wrong = _wrong_type(record, fields)
     if wrong:
@@ -220,14 +221,16 @@ def _paragraph(value: Any) -> Any:
     return value
 
 
-def _no_text(text: Any, record: Mapping[str, Any], fields: Fields, names: Sequence[str]) -> str:
+def _no_text(text: Any, record: Mapping[str, Any], fields: Fields, batch: Batch) -> str:
     if text is not None:
         return f"{type(text).__name__}, expected text, in field {fields.text!r}"
-    names = names or list(record)[:20]
+    names = batch.names or list(record)[:20]
     if fields.text in names or not names:
         return f"no field {fields.text!r}"
+    shown = ", ".join(brief(str(name)) for name in names)
+    first = ", as the first row says" if batch.source.form in ("csv", "tsv") else ""
     return (
-        f"no field {fields.text!r}, only {', '.join(map(str, names))}: name the text's with --text-field, or "
+        f"no field {fields.text!r}, only {shown}{first}: name the text's with --text-field, or "
         "behind the source: 'notes.parquet;text_field=content'; a chat's with --chat-fields"
     )
 

@@ -59,7 +59,7 @@ def test_an_object_of_settings_holds_no_document() -> None:
         ('{"name": "docs", "scripts": {"dev": "vite"}, "x": [{"y": 1}]}', "'text', only name, scripts, x"),
         ('[{"name": "王", "city": "京"}, {"name": "李"}]', "no field 'text', only name, city"),
         ('{"问": "甲", "答": "乙"}', "only 问, 答"),
-        ('{\n// a remark\n"a": 1}', "line 1: no JSON from here on"),
+        ('{\n// a remark\n"a": 1}', "no JSON in line 1: Expecting property name"),
         ("[1, 2]", "no object in it"),
     ):
         ((_, found),) = read(data)
