@@ -74,7 +74,7 @@ class CurateOptions(
 STAGE = Stage(
     name="curate",
     image="data",
-    revision=8,
+    revision=9,
     config=CurateOptions,
     outputs={"documents": "Dataset", "evaluation_set": "Dataset"},
     metrics=METRICS,

@@ -114,7 +114,11 @@ def _with_form(options: CurateOptions, form: str, given: frozenset[str]) -> Cura
 
 def _chosen(options: CurateOptions) -> list[Source]:
     """At most _FILES of the sources, spread evenly over them by name; an empty one is refused later."""
-    found = [found for found in find_files(options.sources) if found.file.bytes]
+    found = [
+        found
+        for found in find_files(options.sources, follow_links=options.follow_links, quiet=True)
+        if found.file.bytes
+    ]
     found.sort(key=lambda f: (f.file.name, f.file.bytes, f.file.uri))
     step = max(len(found) / _FILES, 1)
     return [without_digest(found[int(i * step)]) for i in range(min(len(found), _FILES))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from yanmo.common.errors import DataError
-from yanmo.common.words import plural
+from yanmo.common.words import plural, some_of
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.mapping import MapReport
 from yanmo.curate.sources.parsing import PLAIN
@@ -38,7 +38,10 @@ def check_malformed(report: MapReport, options: CurateOptions) -> None:
     """Raise `DataError` if there are no lines, or too many malformed ones; say what was read and skipped."""
     first = _first_malformed(report)
     if not report.lines:
-        raise DataError("--sources: the files hold no documents; expected JSON lines, rows or blocks of text")
+        raise DataError(
+            "--sources: the files hold no documents; expected text, or records with the field of --text-field"
+            + (f": {some_of(report.empty)}" if report.empty else "")
+        )
     if report.malformed > options.max_malformed_share * report.lines:
         raise DataError(
             f"{report.malformed} of {report.lines} lines are malformed, more than the allowed share "
@@ -47,6 +50,12 @@ def check_malformed(report: MapReport, options: CurateOptions) -> None:
         )
     for encoding in sorted(report.files.keys() - {"utf-8", "parquet"}):
         log.info("%d of %d file(s) are in %s", report.files[encoding], report.files.total(), encoding)
+    if report.empty:
+        names = some_of(report.empty)
+        log.warning("%s without a document, left out: %s", plural(len(report.empty), "file"), names)
+    if report.chats:
+        shown = ", ".join(f"{layout} {number:,}" for layout, number in report.chats.most_common())
+        log.info("chats by the fields they were read from: %s", shown)
     if report.plain:
         log.info(
             "%s without a genre, of genre %r now; `;genre=NAME` after the place or "

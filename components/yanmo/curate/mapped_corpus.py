@@ -25,7 +25,7 @@ from yanmo.curate.text.normalize import REVISIONS
 from yanmo.curate.text.plugin_filters import key_of, plugin_filters
 from yanmo.curate.text.record_rules import record_rules
 from yanmo.formats.licenses import Allowed
-from yanmo.options.fields import Only, Scalar, names_of
+from yanmo.options.fields import Only, Scalar, by_kind, names_of
 from yanmo.stage.stage_run import KeyInput, Skip, StageRun
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output
@@ -86,7 +86,8 @@ def of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str
     """The options of these phases for a part's key, and an object in which only they can be read."""
     named = names_of(type(options), kind="semantic", phase=phases)
     unkeyed = names_of(type(options), kind=("execution", "environment"))
-    return {name: getattr(options, name) for name in sorted(named)}, Only(options, {*named, *unkeyed})
+    keyed = {name: value for name, value in by_kind(options, "semantic").items() if name in named}
+    return keyed, Only(options, {*named, *unkeyed})
 
 
 def corpus_of(run: CurateRun, made: Handed) -> Corpus:
@@ -129,7 +130,7 @@ def _map_all(run: CurateRun, chosen: Sequence[tuple[Source, ...]]) -> list[Outpu
     total = sum(s.bytes for s in sources)
     run.telemetry.set("source_bytes", total)
     log.info("reading %s from %d file(s)", human_bytes(total), len(sources))
-    announce_layouts(sources, record_rules(run.options).reading)
+    announce_layouts(sources, record_rules(run.options).reading, run.options.max_characters)
     progress = Progress(log, "read", total, unit="B")
     mapped = [_mapped(run, bundle, progress) for bundle in chosen]
     progress.end()  # of bundles that were mapped by an earlier run nothing is read

@@ -35,7 +35,7 @@ from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
 
-REVISION = 4
+REVISION = 5
 """Raised when the same file and options give other documents."""
 
 SHOWN_MALFORMED = 20
@@ -89,6 +89,10 @@ class MapReport:
     """Encoding (or `parquet`) -> files."""
     plain: int = 0
     """Documents of genre PLAIN, as their files know no genres."""
+    chats: Counter[str] = dataclasses.field(default_factory=Counter)
+    """Layout (the fields that a chat was read from) -> chats."""
+    empty: list[str] = dataclasses.field(default_factory=list)
+    """Names of files without a record."""
 
     def merge(self, other: MapReport) -> None:
         self.lines += other.lines
@@ -97,6 +101,8 @@ class MapReport:
         self.tally.merge(other.tally)
         self.files.update(other.files)
         self.plain += other.plain
+        self.chats.update(other.chats)
+        self.empty += other.empty
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -105,14 +111,24 @@ class MapReport:
             "first_malformed": [dataclasses.astuple(m) for m in self.first_malformed],
             "files": dict(sorted(self.files.items())),
             "plain": self.plain,
+            "chats": dict(sorted(self.chats.items())),
+            "empty": self.empty,
             **self.tally.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> MapReport:
         first = [Malformed(*m) for m in value["first_malformed"]]
-        files = Counter(value["files"])
-        return cls(value["lines"], value["malformed"], first, Tally.from_json(value), files, value["plain"])
+        return cls(
+            lines=value["lines"],
+            malformed=value["malformed"],
+            first_malformed=first,
+            tally=Tally.from_json(value),
+            files=Counter(value["files"]),
+            plain=value["plain"],
+            chats=Counter(value["chats"]),
+            empty=value["empty"],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +149,7 @@ def build_mapped(
 ) -> Result:
     """Write the documents of `sources` as `mapped-00000.parquet` ... and `report.json`."""
     report, rows = MapReport(), 0
-    batches = (
-        batch for one in sources for batch in _batches(one, options, batch_bytes, on_bytes, report.files)
-    )
+    batches = (batch for one in sources for batch in _batches(one, options, batch_bytes, on_bytes, report))
     tasks = (
         _Task(batches=some, path=attempt.path(_file_name(number)))
         for number, some in enumerate(_together(batches, batch_bytes))
@@ -145,6 +159,10 @@ def build_mapped(
             attempt.add(_file_name(number))
             rows += kept
             report.merge(part)
+    if not report.files:  # a part without a record is a part of the corpus as well
+        empty = MAPPED.with_metadata({**MAPPED.metadata, b"yanmo.text_form": options.form}).empty_table()
+        write_parquet(empty, attempt.path(_file_name(0)))
+        attempt.add(_file_name(0))
     attempt.write("report.json", json.dumps(report.to_json(), ensure_ascii=False, indent=1))
     return Result(counts={"documents": rows}, metadata={"text_form": options.form, "source": sources[0].name})
 
@@ -158,20 +176,26 @@ def _batches(
     options: RecordRules,
     batch_bytes: int,
     on_bytes: Callable[[int], None],
-    files: Counter[str],
+    report: MapReport,
 ) -> Iterator[tuple[Batch, RecordRules]]:
     """The batches of a file, each with the rules that hold for the file."""
+    number = -1
     batches = read_batches(source, _columns(source, options), batch_bytes, on_bytes, options.reading)
     for number, batch in enumerate(batches):
+        if batch.nothing:
+            report.empty.append(f"{source.name} ({batch.nothing})")
+            return
         if not number:
             unknown = without_genre(batch, options.fields)
             options = dataclasses.replace(
                 options, fields=dataclasses.replace(options.fields, genre_unknown=unknown)
             )
-            files[source.form if source.form == "parquet" else batch.encoding] += 1
+            report.files[source.form if source.form == "parquet" else batch.encoding] += 1
             if batch.encoding != "utf-8":
                 log.debug("%s is in %s", source.shown, batch.encoding)
         yield batch, options
+    if number < 0:
+        report.empty.append(source.name)
 
 
 def _together(
@@ -214,7 +238,8 @@ def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table
         found, malformed = parse(batch, rules.fields)
         plain = sum(d.genre == PLAIN for d in found) if rules.fields.genre_unknown else 0
         lines, first = len(found) + len(malformed), malformed[:SHOWN_MALFORMED]
-        report.merge(MapReport(lines, len(malformed), first, plain=plain))
+        chats = Counter(document.layout for document in found if document.layout)
+        report.merge(MapReport(lines, len(malformed), first, plain=plain, chats=chats))
         documents += found
     genres = [d.genre for d in documents]
     cleaned, normalized = clean_and_normalize(documents, options)

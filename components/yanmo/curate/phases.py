@@ -47,7 +47,8 @@ def prepare(run: CurateRun) -> Prepared[Handed]:
     options = run.options
     check_record_rules(options)
     preload(*IN_WORKERS)
-    sources = digest_files(run.store, find_files(options.sources), functools.partial(_expect, options))
+    files = find_files(options.sources, follow_links=options.follow_links)
+    sources = digest_files(run.store, files, functools.partial(_expect, options))
     made = Handed(sources)
     if options.shard:
         map_shard(run, made)
@@ -60,7 +61,8 @@ def prepare(run: CurateRun) -> Prepared[Handed]:
         names = digest(sorted(made.allowed.folded))
         inputs["licenses"] = {"content_digest": names, "uri": made.allowed.shown}
     if options.benchmarks:
-        found = find_files(options.benchmarks, BENCHMARK_FORMS, "--benchmarks")
+        links = options.follow_links
+        found = find_files(options.benchmarks, BENCHMARK_FORMS, "--benchmarks", follow_links=links)
         made.benchmarks = digest_files(run.store, found)
         inputs["benchmarks"] = sources_input(made.benchmarks)
     pinned = run.inputs["evaluation_set"]

@@ -32,6 +32,8 @@ def describe(report: MapReport, options: CurateOptions) -> dict[str, Any]:
         "malformed": report.malformed,
         "first_malformed": [str(m) for m in report.first_malformed],
         "files": dict(sorted(report.files.items())),
+        **({"chats": value["chats"]} if report.chats else {}),
+        **({"empty": report.empty} if report.empty else {}),
         "read": counts.get("read", {}),
         "cleaned": {n.removeprefix("cleaned_"): v for n, v in counts.items() if n.startswith("cleaned_")},
         "dropped": {r: counts[r] for r in reasons_in(report)},

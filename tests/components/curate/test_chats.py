@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.sources.chat_layouts import Turn, turns_of
+from yanmo.curate.sources.chat_layouts import Turn, layout_of_chat, turns_of
 from yanmo.curate.sources.parsing import RawDocument
 from yanmo.curate.text.chat_texts import clean_and_normalize
 from yanmo.curate.text.normalize import normalize
@@ -29,12 +29,43 @@ LAYOUTS = {
     },
     "sharegpt": {"conversations": [{"from": "human", "value": ASKED}, {"from": "gpt", "value": SAID}]},
     "alpaca": {"instruction": ASKED, "input": "", "output": SAID},
+    "roles in any case": {
+        "messages": [{"role": "Human", "content": ASKED}, {"role": "ASSISTANT", "content": SAID}]
+    },
+    "an empty system message": {
+        "messages": [{"role": "system", "content": None}, *MESSAGES["messages"]],
+        "system": " ",
+    },
+    "messages in JSON": {"messages": json.dumps(MESSAGES["messages"])},
+    "strings among the parts": {"messages": [{"role": "user", "content": [ASKED]}, MESSAGES["messages"][1]]},
+    "prompt/completion": {"prompt": ASKED, "completion": SAID},
+    "prompt/completion of messages": {
+        "prompt": MESSAGES["messages"][:1],
+        "completion": MESSAGES["messages"][1:],
+    },
+    "prompt/response": {"prompt": ASKED, "response": SAID},
+    "query/response": {"query": ASKED, "response": SAID, "system": ""},
+    "question/answer": {"id": 5, "question": ASKED, "answer": SAID},
 }
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_gives_the_same_turns(layout):
     assert turns_of(LAYOUTS[layout]) == [Turn("user", ASKED, False), Turn("assistant", SAID, True)]
+
+
+def test_other_fields_are_a_chat_where_they_are_named():
+    record = {"问": ASKED, "答": SAID}
+    assert turns_of(record) is None
+    assert turns_of(record, ("问", "答")) == turns_of(MESSAGES)
+    assert layout_of_chat(record, ("问", "答")) == "问/答"
+    assert layout_of_chat({**record, **MESSAGES}, ("问", "答")) == "messages"
+
+
+def test_what_came_before_is_no_answer_of_a_completion():
+    said = MESSAGES["messages"][1]
+    found = turns_of({"prompt": [*MESSAGES["messages"], MESSAGES["messages"][0]], "completion": [said]})
+    assert [turn.is_answer for turn in found] == [False, False, False, True]
 
 
 def test_system_history_input_and_weights_are_understood():
@@ -51,13 +82,15 @@ def test_system_history_input_and_weights_are_understood():
     said = [{"role": "assistant", "content": "一", "weight": 0}, {"role": "assistant", "content": "二"}]
     assert [turn.is_answer for turn in turns_of({"messages": [asked, *said]})] == [False, False, True]
     greeting = {"role": "assistant", "content": "你好"}
-    assert [turn.is_answer for turn in turns_of({"messages": [greeting, asked, *said]})] == [1, 0, 0, 1]
+    assert [turn.is_answer for turn in turns_of({"messages": [greeting, asked, *said]})] == [0, 0, 0, 1]
 
 
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        ({"messages": "你好"}, "messages are a text"),
+        ({"messages": "你好"}, "messages are a text, expected a list, or one in JSON"),
+        ({"messages": '{"role": "user"}'}, "messages are an object, expected a list"),
+        ({"prompt": ASKED, "completion": [{"role": "assistant", "content": SAID}]}, "expected two texts"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "turn 1: role 'tool': expected system, user"),
         ({"messages": [{"role": "user", "content": None}]}, "turn 1: content of user is not text"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "content of user is not text"),

@@ -255,7 +255,7 @@ def test_a_damaged_table_is_refused_by_name(
     curate(FIXTURE, "--benchmarks", str(tmp_path / "bench.csv"), expect=65)
     assert "bench.csv: expected a .csv table in UTF-8" in capsys.readouterr().err
     curate(tmp_path / "bench.csv", expect=65)
-    assert "bench.csv: its name has no known extension" in capsys.readouterr().err
+    assert "the first: bench.csv:101: not UTF-8: invalid start byte" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "[", '{"question": "短"}'])

@@ -13,6 +13,12 @@ ENCODINGS = ("auto", "utf-8", "gb18030", "big5", "utf-16", "utf-16-le", "utf-16-
 LAYOUTS = ("block", "line", "file")
 
 
+def chat_pair(value: str) -> tuple[str, str] | None:
+    """The two names that --chat-fields has; None where it has others."""
+    names = tuple(name.strip() for name in value.split(","))
+    return (names[0], names[1]) if len(names) == 2 and all(names) and names[0] != names[1] else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions(Options, group="sources"):
     """Raw files, and how they are read (docs/curate.md)."""
@@ -20,11 +26,16 @@ class SourceOptions(Options, group="sources"):
     sources: str = opt(
         "",
         "files, folders, globs, a sources .yaml, bundled or bundled-chats, separated by commas or spaces; "
-        "formats: .jsonl .parquet .txt, plain or .gz .zst .xz .bz2; settings follow a place after a "
-        "semicolon, such as poems/;genre=shi (docs/curate.md)",
+        "formats: .jsonl .json .parquet .csv .tsv .txt .md, plain or .gz .zst .xz .bz2; settings follow a "
+        "place after a semicolon, such as poems/;genre=shi (docs/curate.md)",
         kind="environment",
         form="data_sources",
         often=True,
+    )
+    follow_links: bool = opt(
+        False,
+        "read symbolic links that lead outside of a folder of --sources; without it they are refused",
+        kind="environment",
     )
     exclude: str = opt(
         "",
@@ -52,7 +63,7 @@ class SourceOptions(Options, group="sources"):
     def contradictions(self) -> list[str]:
         """What cannot be before anything is read."""
         if not self.sources.strip():
-            return ["--sources is empty: expected files, folders or globs of .jsonl, .parquet or .txt"]
+            return ["--sources is empty: expected files, folders or globs, such as texts/ or notes.jsonl"]
         part = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", self.shard or "1/1")
         if not part or not 1 <= int(part[1]) <= int(part[2]):
             return [f"--shard {brief(self.shard)}: expected a part of a whole, 1/7 to 7/7"]
@@ -71,6 +82,12 @@ class FieldOptions(Options, group="fields"):
         "source", "field or column that says where the document comes from; where absent, the file's name"
     )
     license_field: str = opt("license", "field or column with the licence; where absent, --licenses")
+    chat_fields: str = opt(
+        "",
+        "fields with a chat's question and answer, with a comma between, beside those that are known "
+        "(docs/chat.md)",
+        later=True,
+    )
     label_fields: str = opt("dynasty", "other fields to keep as labels, separated by commas")
     default_genre: str = opt(
         "",
@@ -101,6 +118,11 @@ class FieldOptions(Options, group="fields"):
         """What is not of the form it should have."""
         if self.allow_licenses and not self.allow_licenses.replace(",", " ").strip():
             return ["--allow-licenses: expected names of licences with commas between, found none"]
+        if self.chat_fields and not chat_pair(self.chat_fields):
+            return [
+                f"--chat-fields {brief(self.chat_fields)}: expected the names of two fields with a comma "
+                "between, such as ask,reply"
+            ]
         problem = genre_problem(self.default_genre.strip())
         if problem:
             return [f"--default-genre: {problem}"]

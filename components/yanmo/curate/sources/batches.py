@@ -16,38 +16,27 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError
 from yanmo.common.foreign import foreign
+from yanmo.curate.sources.batch import MAX_RECORD_BYTES as MAX_RECORD_BYTES
+from yanmo.curate.sources.batch import Batch as Batch
 from yanmo.curate.sources.chat_layouts import FIELDS as CHAT_FIELDS
+from yanmo.curate.sources.chat_layouts import PARAGRAPHS, Pair
 from yanmo.curate.sources.encodings import SAMPLE_BYTES, as_utf8, file_encoding
+from yanmo.curate.sources.json_files import are_json_lines, json_records
+from yanmo.curate.sources.json_lines import as_batches
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.raw_files import open_file
+from yanmo.curate.sources.tables import table_records
 from yanmo.curate.sources.unpacking import unpacked
 
-MAX_RECORD_BYTES = 64 << 20
-"""A longer line or block is skipped and counted as malformed."""
-
+AS_JSON_LINES = ("jsonl", "json", "csv", "tsv")
+"""Forms whose batches hold lines of JSON."""
 _ROWS = 4096
 _MOST_IN_A_LIST = 20_000
 """Columns and row groups of a Parquet file: 200,000 columns take 726 MB before the first row."""
+_SHOWN_NAMES = 20
 _OVERHANG = 3
 """A boundary may begin this many bytes before the end of what was read."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Some consecutive records of one file."""
-
-    source: Source
-    first: int
-    """Line number (row number in Parquet) of the first record, from 1."""
-    data: Any
-    """Bytes of whole lines or blocks, or a record batch."""
-    too_long: tuple[int, ...] = ()
-    """Numbers of lines that were skipped because they are longer than `limit` bytes."""
-    limit: int = MAX_RECORD_BYTES
-    encoding: str = "utf-8"
-    """Encoding of the file; `data` is UTF-8."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +45,7 @@ class Reading:
 
     encoding: str = "auto"
     layout: str = "block"
+    chat_fields: Pair | None = None
     max_record_bytes: int = MAX_RECORD_BYTES
 
 
@@ -69,7 +59,7 @@ def read_batches(
     """The records of `source`, in order, in batches of about `batch_bytes`.
 
     Args:
-        columns: Parquet columns to read; the first one must be there.
+        columns: Parquet columns to read, the text's first; those of chats are read where it has gaps.
         on_bytes: called with the number of bytes of the file that were read.
 
     Raises:
@@ -80,25 +70,32 @@ def read_batches(
         for batch in _row_batches(source, columns, batch_bytes, on_bytes):
             yield from _without_long_rows(batch, how.max_record_bytes)
     else:
-        yield from _text_batches(source, batch_bytes, on_bytes, how)
+        yield from _text_batches(source, columns, batch_bytes, on_bytes, how)
     source.check_unchanged()
 
 
 def layout_of(source: Source, default: str) -> str:
-    """What a document is in `source`: a line of JSON, or one of LAYOUTS."""
-    return "line" if source.form == "jsonl" else source.settings.get("layout", default)
+    """What a document is in `source`: a line of JSON, or one of LAYOUTS; Markdown is a document a file."""
+    default = "file" if source.form == "md" else default
+    return "line" if source.form in AS_JSON_LINES else source.settings.get("layout", default)
 
 
 def _text_batches(
-    source: Source, batch_bytes: int, on_bytes: Callable[[int], None], how: Reading
+    source: Source, columns: list[str], batch_bytes: int, on_bytes: Callable[[int], None], how: Reading
 ) -> Iterator[Batch]:
     encoding, text = utf8_chunks(source, on_bytes, how.encoding)
-    layout = layout_of(source, how.layout)
-    if layout == "file":
-        batches = _whole_file(source, text, how.max_record_bytes)
+    layout, limit = layout_of(source, how.layout), how.max_record_bytes
+    head = next(text, b"") if source.form == "json" else b""
+    if source.form in ("csv", "tsv"):
+        batches = as_batches(source, table_records(source.form, text, limit), batch_bytes, limit)
+    elif source.form == "json" and not are_json_lines(head):
+        records = json_records(itertools.chain((head,), text), columns, how.chat_fields)
+        batches = as_batches(source, records, batch_bytes, limit)
+    elif layout == "file":
+        batches = _whole_file(source, text, limit)
     else:
         boundaries = (b"\n",) if layout == "line" else (b"\n\n", b"\n\r\n")
-        batches = _line_batches(source, text, boundaries, batch_bytes, how.max_record_bytes)
+        batches = _line_batches(source, itertools.chain((head,), text), boundaries, batch_bytes, limit)
     for batch in batches:
         yield dataclasses.replace(batch, encoding=encoding, limit=how.max_record_bytes)
 
@@ -196,19 +193,34 @@ def _row_batches(
     first = 1
     with open_parquet(source, source.shown) as file:
         have = file.schema_arrow.names
-        if columns[0] not in have and not set(CHAT_FIELDS).isdisjoint(have):
-            columns = [*columns, *CHAT_FIELDS]
-        elif columns[0] not in have:
-            raise DataError(
-                f"{source.shown}: no column {columns[0]!r}; it has {', '.join(have[:20])}: name the "
-                "text's with --text-field, or behind the source: 'notes.parquet;text_field=content'"
-            )
+        if _has_gaps(file, columns[0]):
+            columns = [*columns, *CHAT_FIELDS, *PARAGRAPHS]
+        read = [name for name in dict.fromkeys(columns) if name in have]
+        if set(read).isdisjoint((*columns[:1], *CHAT_FIELDS, *PARAGRAPHS)):
+            read += [name for name in have if name not in read][:1]  # rows to count, with a name to show
         rows = max(file.metadata.num_rows, 1)
         size = rows_at_a_time(file.metadata, batch_bytes)
-        for batch in file.iter_batches(size, columns=[c for c in dict.fromkeys(columns) if c in have]):
+        for batch in file.iter_batches(size, columns=read):
             on_bytes(source.bytes * batch.num_rows // rows)
-            yield Batch(source=source, first=first, data=batch)
+            yield Batch(source=source, first=first, data=batch, names=tuple(have[:_SHOWN_NAMES]))
             first += batch.num_rows
+
+
+def _has_gaps(file: pq.ParquetFile, column: str) -> bool:
+    """Whether a column is not there, or has rows without a text as far as the file says."""
+    if column not in file.schema_arrow.names:
+        return True
+    groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+    chunks = [g.column(i) for g in groups for i in range(g.num_columns)]
+    own = [chunk.statistics for chunk in chunks if chunk.path_in_schema == column]
+    return not own or not all(map(_is_full, own))
+
+
+def _is_full(found: Any) -> bool:
+    """Whether statistics say that no text is null or blank."""
+    if found is None or not found.has_null_count or found.null_count or not found.has_min_max:
+        return False
+    return not isinstance(found.min, (str, bytes)) or bool(found.min.strip())
 
 
 @contextmanager

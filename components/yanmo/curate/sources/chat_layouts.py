@@ -4,7 +4,8 @@
     {"conversations": [{"from": "human", "value": "..."}, {"from": "gpt", "value": "..."}]}          ShareGPT
     {"instruction": "...", "input": "...", "output": "...", "history": [["...", "..."]]}             Alpaca
 
-A record is a chat when it has no text of its own but one of these.
+A record is a chat when it has no text of its own but one of these, or a question and its answer in one of
+`_PAIRS`. `messages` may be a list in JSON, as in a column of a table.
 """
 
 from __future__ import annotations
@@ -12,15 +13,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
 from yanmo.common.given_file import kind_of_json
 
-FIELDS = ("messages", "conversations", "instruction", "input", "output", "history", "system")
+Pair = tuple[str, str]
+_LISTS = ("messages", "conversations")
+_ALPACA = ("instruction", "output")
+_PAIRS: tuple[Pair, ...] = (
+    ("prompt", "completion"),
+    ("prompt", "response"),
+    ("query", "response"),
+    ("question", "answer"),
+)
+FIELDS = tuple(
+    dict.fromkeys(
+        (
+            *_LISTS,
+            "instruction",
+            "input",
+            "output",
+            "history",
+            "system",
+            *(n for pair in _PAIRS for n in pair),
+        )
+    )
+)
 """Fields and columns that may hold a chat."""
+PARAGRAPHS = ("paragraphs", "段落")
+"""Fields and columns that may hold a text as a list: of chinese-poetry, and of MNBVC."""
 GENRE = "chat"
 """Genre of chats that name none."""
 _ROLES = {
     **dict.fromkeys(("system", "developer"), "system"),
-    **dict.fromkeys(("user", "human", "prompter"), "user"),
+    **dict.fromkeys(("user", "human", "prompter"), "user"),  # in any case
     **dict.fromkeys(("assistant", "gpt", "chatgpt", "model", "bot"), "assistant"),
 }
 _EXPECTED = "expected system, user or assistant (or ShareGPT's human and gpt)"
@@ -36,17 +62,37 @@ class Turn(NamedTuple):
     """Whether it carries loss: an assistant's message does, unless its `weight` is 0."""
 
 
-def turns_of(record: Mapping[str, Any]) -> list[Turn] | str | None:
-    """The turns of a chat, or a description of what is wrong with it, or None if it is not a chat."""
-    own = next((n for n in ("messages", "conversations") if record.get(n) is not None), "")
-    messages = record[own] if own else _alpaca(record)
-    if messages is None:
+def layout_of_chat(record: Mapping[str, Any], pair: Pair | None = None) -> str:
+    """The names of the fields that `turns_of` reads a chat from; "" where it is none."""
+    return "/".join(_layout(record, pair))
+
+
+def _layout(record: Mapping[str, Any], pair: Pair | None) -> tuple[str, ...]:
+    own = next((name for name in _LISTS if record.get(name) is not None), "")
+    if own:
+        return (own,)
+    pairs = (*((pair,) if pair else ()), _ALPACA, *_PAIRS)
+    return next((names for names in pairs if _is_filled(record, names)), ())
+
+
+def _is_filled(record: Mapping[str, Any], names: Pair) -> bool:
+    kinds = str if names == _ALPACA else (str, list)
+    return all(isinstance(record.get(name), kinds) for name in names)
+
+
+def turns_of(record: Mapping[str, Any], pair: Pair | None = None) -> list[Turn] | str | None:
+    """The turns of a chat, or a description of what is wrong with it, or None if it is not a chat.
+
+    Args:
+        pair: further fields that may hold a question and its answer.
+    """
+    layout = _layout(record, pair)
+    if not layout:
         return None
-    if isinstance(messages, str) and not own:
+    messages = _messages(record, layout)
+    if isinstance(messages, str):
         return messages
-    if not isinstance(messages, Sequence) or isinstance(messages, str):
-        return f"messages are {kind_of_json(messages)}, expected a list"
-    turns = []
+    turns: list[Turn] = []
     system = record.get("system")
     if system and not isinstance(system, str):
         return f"system is {kind_of_json(system)}, expected text"
@@ -56,28 +102,60 @@ def turns_of(record: Mapping[str, Any]) -> list[Turn] | str | None:
         turn = _turn(message)
         if isinstance(turn, str):
             return f"turn {number}: {turn}"
-        turns.append(turn)
+        if turn.role != "system" or turn.text.strip():
+            turns.append(turn)
+    return _with_loss(turns)
+
+
+def _with_loss(turns: list[Turn]) -> list[Turn] | str:
+    """The turns of a chat, without loss on a greeting before the first question."""
     if any(turn.role == "system" for turn in turns[1:]):
         return "a system turn that is not the first"
-    answers = [number for number, turn in enumerate(turns) if turn.is_answer]
-    if not answers:
+    if not any(turn.is_answer for turn in turns):
         return "a chat without an answer to learn from"
-    if not any(turn.role == "user" for turn in turns[: answers[-1]]):
-        return "a chat without a question before its answer"
-    return turns
+    first = next((number for number, turn in enumerate(turns) if turn.role == "user"), len(turns))
+    turns = [*(turn._replace(is_answer=False) for turn in turns[:first]), *turns[first:]]
+    return turns if any(turn.is_answer for turn in turns) else "a chat without a question before its answer"
+
+
+def _messages(record: Mapping[str, Any], layout: tuple[str, ...]) -> Sequence[Any] | str:
+    """The messages of a chat of that layout, or what is wrong with them."""
+    if len(layout) == 2:
+        return _alpaca(record) if layout == _ALPACA else _pair(record, layout)
+    found = record[layout[0]]
+    if isinstance(found, str):
+        try:
+            found = orjson.loads(found)
+        except orjson.JSONDecodeError:
+            return "messages are a text, expected a list, or one in JSON"
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        return f"messages are {kind_of_json(found)}, expected a list"
+    return found
+
+
+def _pair(record: Mapping[str, Any], layout: Pair) -> list[Any] | str:
+    """The messages of a question and its answer, each a text or a list of messages, as TRL has them."""
+    asked, said = (record[name] for name in layout)
+    if isinstance(asked, str) != isinstance(said, str):
+        return f"{' and '.join(layout)}: expected two texts, or two lists of messages"
+    if isinstance(asked, str):
+        return [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]
+    before = [{**each, "weight": 0} if isinstance(each, Mapping) else each for each in asked]
+    return [*before, *said]
 
 
 def _turn(message: Any) -> Turn | str:
     if not isinstance(message, Mapping):
         return f"{kind_of_json(message)}, expected role and content"
     name = message.get("role") or message.get("from")
-    role = _ROLES.get(name) if isinstance(name, str) else None
+    role = _ROLES.get(name.strip().lower()) if isinstance(name, str) else None
     if role is None:
         return f"role {name!r}: {_EXPECTED}"
-    text = _content(message.get("content") if "content" in message else message.get("value"))
+    value = message.get("content") if "content" in message else message.get("value")
+    text = "" if value is None and role == "system" else _content(value)
     if text is None:
         return f"content of {role} is not text"
-    if not text.strip():
+    if not text.strip() and role != "system":
         return f"{role} says nothing"
     weight = message.get("weight")
     if weight is not None and weight not in (0, 1):
@@ -88,17 +166,15 @@ def _turn(message: Any) -> Turn | str:
 def _content(value: Any) -> str | None:
     """A turn's text: a string, or OpenAI's list of parts where all of them are text."""
     if isinstance(value, list):
-        parts = [p.get("text") for p in value if isinstance(p, dict) and p.get("type") == "text"]
+        parts = [p.get("text") if isinstance(p, dict) and p.get("type") == "text" else p for p in value]
         texts = [text for text in parts if isinstance(text, str)]
         return "\n".join(texts) if len(texts) == len(value) else None
     return value if isinstance(value, str) else None
 
 
-def _alpaca(record: Mapping[str, Any]) -> list[dict[str, Any]] | str | None:
-    """The messages of an Alpaca record, or what is wrong with it; None if it is not one."""
-    instruction, output = record.get("instruction"), record.get("output")
-    if not isinstance(instruction, str) or not isinstance(output, str):
-        return None
+def _alpaca(record: Mapping[str, Any]) -> list[dict[str, Any]] | str:
+    """The messages of an Alpaca record, or what is wrong with it."""
+    instruction, output = record["instruction"], record["output"]
     given, history = record.get("input"), record.get("history")
     if given and not isinstance(given, str):
         return f"input is {kind_of_json(given)}, expected text"

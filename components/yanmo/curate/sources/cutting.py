@@ -1,10 +1,11 @@
-"""How plain text is cut into documents, said before it is read: nothing in a .txt file marks them."""
+"""How text is cut into documents, said before it is read: nothing in a .txt file marks them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 
+from yanmo.common.words import plural
 from yanmo.curate.options.source_options import LAYOUTS
 from yanmo.curate.sources.batches import Reading, layout_of, read_batches
 from yanmo.curate.sources.listing import Source
@@ -16,12 +17,22 @@ _LOOKED_AT = 64 << 10
 _CUT = {"block": "at blank lines", "line": "at every line", "file": "nowhere: each is a document"}
 
 
-def announce_layouts(sources: Sequence[Source], how: Reading) -> None:
+def announce_layouts(sources: Sequence[Source], how: Reading, max_characters: int) -> None:
     """Log for each layout in use how it cuts, with an example that one can check.
+
+    Args:
+        max_characters: above it a file of Markdown is cut.
 
     Raises:
         DataError: the example's file cannot be read.
     """
+    pages = [s for s in sources if s.form == "md" and layout_of(s, how.layout) == "file"]
+    if pages:
+        log.info(
+            "%s of Markdown, each a document; one above --max-characters %s is cut at headings",
+            plural(len(pages), "file"),
+            max_characters,
+        )
     texts = [source for source in sources if source.form == "txt"]
     for layout in LAYOUTS:
         chosen = [source for source in texts if layout_of(source, how.layout) == layout]

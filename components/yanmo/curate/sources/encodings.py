@@ -178,20 +178,16 @@ def _controls(text: str) -> int:
 
 
 def as_utf8(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """`chunks` of text in `encoding` as chunks of UTF-8, without a byte order mark.
+    """`chunks` of text in `encoding` as chunks of UTF-8, without byte order marks.
 
-    Bytes that are not text in `encoding` become U+FFFD (UTF-8 is passed through: its lines are checked one by
-    one when they are parsed)."""
+    Files that were put one behind the other have one in the middle. Bytes that are not text in `encoding`
+    become U+FFFD (UTF-8 is passed through: its lines are checked one by one when they are parsed)."""
     if encoding == "utf-8":
-        yield from _without_bom(chunks)
+        yield from _without_marks(chunks)
         return
     decoder = codecs.getincrementaldecoder(codec_of(encoding))("replace")
-    is_first = True
     for chunk in chunks:
-        text = decoder.decode(chunk)
-        if is_first and text:
-            text, is_first = text.removeprefix("\ufeff"), False
-        yield _encoded(text)
+        yield _encoded(decoder.decode(chunk).replace("\ufeff", ""))
     yield _encoded(decoder.decode(b"", final=True))
 
 
@@ -199,14 +195,14 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "replace")  # UTF-16 may hold half of a surrogate pair
 
 
-def _without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    head = b""
+def _without_marks(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    begun = b""  # the end of a chunk that may be the beginning of a mark
     for chunk in chunks:
-        head += chunk
-        if len(head) >= len(codecs.BOM_UTF8):
-            break
-    yield head.removeprefix(codecs.BOM_UTF8)
-    yield from chunks
+        chunk = (begun + chunk).replace(codecs.BOM_UTF8, b"")
+        size = next((n for n in (2, 1) if chunk.endswith(codecs.BOM_UTF8[:n])), 0)
+        begun = chunk[len(chunk) - size :]
+        yield chunk[: len(chunk) - size]
+    yield begun
 
 
 def decode_record(data: bytes) -> tuple[str, str]:

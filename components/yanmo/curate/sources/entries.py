@@ -19,6 +19,7 @@ The sources file, with paths relative to it:
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Iterator
@@ -115,7 +116,25 @@ def _bundled(name: str) -> str:
 
 
 def _split(whole: str) -> list[str]:
-    return [entry for entry in re.split(r"[,\s]+", whole) if entry]
+    """The entries of a list; a word behind an object's address that names nothing belongs to the address."""
+    found: list[str] = []
+    for gap, word in re.findall(r"((?:^|[,\s])[,\s]*)([^,\s]+)", whole):
+        if found and "," not in gap and "://" in found[-1] and not _is_place(word):
+            found[-1] += gap + word
+        else:
+            found.append(word)
+    return found
+
+
+def _is_place(word: str) -> bool:
+    place = word.partition(";")[0]
+    return (
+        "://" in place
+        or place in _BUNDLED_FILES
+        or _is_yaml(place)
+        or os.path.isabs(place)
+        or (bool(glob.glob(place)) or os.path.exists(place))
+    )
 
 
 def _is_yaml(place: str) -> bool:

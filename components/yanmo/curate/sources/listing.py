@@ -10,25 +10,38 @@ import hashlib
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from yanmo.common.errors import DataError, StorageError, UsageError, in_words
 from yanmo.common.plain_json import json_value
+from yanmo.common.words import plural, some_of
 from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
-from yanmo.curate.sources.raw_files import RawFile, list_files, local_path, open_file, stat_file
+from yanmo.curate.sources.raw_files import (
+    Listing,
+    RawFile,
+    list_files,
+    local_path,
+    open_file,
+    readable,
+    shown,
+    stat_file,
+)
 from yanmo.store.manifest import digest
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 
 log = logging.getLogger(__name__)
 
-FORMS = ("jsonl", "parquet", "txt")
+FORMS = ("jsonl", "json", "parquet", "csv", "tsv", "txt", "md")
 COMPRESSIONS = ("gz", "zst", "xz", "bz2")
-BENCHMARK_FORMS = (*FORMS, "csv", "tsv")
-"""Forms of benchmark files; tables hold questions of benchmarks, never documents."""
+BENCHMARK_FORMS = ("jsonl", "parquet", "txt", "csv", "tsv")
+"""Forms of benchmark files."""
+_SAME = {"ndjson": "jsonl", "markdown": "md"}
 _NAME = re.compile(
-    r".*\.(?:(parquet)|(jsonl|txt|csv|tsv)(?:\.(gz|zst|xz|bz2))?)\Z", re.IGNORECASE | re.DOTALL
+    r".*\.(?:(parquet)|(jsonl|ndjson|json|txt|md|markdown|csv|tsv)(?:\.(gz|zst|xz|bz2))?)\Z",
+    re.IGNORECASE | re.DOTALL,
 )
 _HASHED_AT_A_TIME = 1 << 20
 SMALL_BYTES = 64 << 10
@@ -46,7 +59,7 @@ class Source:
     name: str
     """The file's name without its folder."""
     form: str
-    """One of FORMS or BENCHMARK_FORMS."""
+    """One of FORMS."""
     compression: str
     """One of COMPRESSIONS, or empty."""
     bytes: int
@@ -57,7 +70,7 @@ class Source:
     @property
     def shown(self) -> str:
         """Its name in messages: the path if it has one."""
-        return str(local_path(self.uri)) if self.uri.startswith("file://") else self.uri
+        return shown(self.uri)
 
     @property
     def identity(self) -> list[Any]:
@@ -86,21 +99,34 @@ class Found:
 def form_of(name: str, forms: Sequence[str] = FORMS) -> tuple[str, str] | None:
     """Form and compression by a file's name; None where it is none of `forms`."""
     found = _NAME.match(name)
-    if not found or (found[1] or found[2]).lower() not in forms:
-        return None
-    return (found[1] or found[2]).lower(), (found[3] or "").lower()
+    ending = (found[1] or found[2]).lower() if found else ""
+    form = _SAME.get(ending, ending)
+    return (form, (found[3] or "").lower()) if found and form in forms else None
 
 
-def find_files(sources: str, forms: Sequence[str] = FORMS, option: str = "--sources") -> list[Found]:
-    """The files that `--sources` (or another `option`) names, sorted, each once.
+def find_files(
+    sources: str,
+    forms: Sequence[str] = FORMS,
+    option: str = "--sources",
+    *,
+    follow_links: bool = False,
+    quiet: bool = False,
+) -> list[Found]:
+    """The files that `--sources` (or another `option`) names, sorted, each once; says what it leaves out.
+
+    Args:
+        follow_links: whether symbolic links may lead outside of a folder.
+        quiet: whether what is left out is said elsewhere.
 
     Raises:
         DataError: an entry matches nothing, or nothing that can be read as text.
         UsageError: an unknown URI scheme, or two entries with different settings for one file.
     """
     found: dict[str, Found] = {}
+    left = LeftOut()
+    how = Listing(leave_out=left.add, follow_links=follow_links)
     for entry in read_entries(sources):
-        for file in _readable(entry.place, forms, option):
+        for file in _readable(entry.place, forms, option, how, left):
             key = file.same_as or file.uri
             known = found.setdefault(key, Found(file, entry.settings))
             if known.settings != entry.settings:
@@ -108,38 +134,70 @@ def find_files(sources: str, forms: Sequence[str] = FORMS, option: str = "--sour
                     f"{option} names {file.uri} twice, with {dict(known.settings.values)} and with "
                     f"{dict(entry.settings.values)}: leave one out"
                 )
-    return sorted(found.values(), key=lambda f: f.file.uri)
+    chosen = _with_bytes(sorted(found.values(), key=lambda f: f.file.uri), left)
+    if not quiet:
+        left.say(forms)
+    return chosen
 
 
-def _readable(place: str, forms: Sequence[str], option: str) -> list[RawFile]:
+class LeftOut:
+    """What is not read, by name: all of it is said, once."""
+
+    def __init__(self) -> None:
+        self._by_reason: dict[str, dict[str, None]] = {}
+        self._kinds: Counter[str] = Counter()
+
+    def add(self, path: str, why: str) -> None:
+        """Note that `path` is left out."""
+        self._by_reason.setdefault(why, {})[path] = None
+
+    def add_kind(self, name: str) -> None:
+        """Note that a file is left out as nothing reads what is called like it."""
+        base, dot, ending = name.rpartition(".")
+        self._kinds[f".{ending.lower()}" if base and dot and len(ending) <= 10 else "without an ending"] += 1
+
+    def say(self, forms: Sequence[str]) -> None:
+        """Log it."""
+        for why, paths in sorted(self._by_reason.items()):
+            log.warning("left out, %s: %s", why, some_of(list(paths)))
+        if self._kinds:
+            kinds = ", ".join(f"{kind} {number:,}" for kind, number in self._kinds.most_common(20))
+            files = plural(self._kinds.total(), "file")
+            log.warning("%s of other kinds left out: %s; %s", files, kinds, _expected(forms))
+
+
+def _expected(forms: Sequence[str]) -> str:
     packed = [f".{form}" for form in forms if form != "parquet"]
-    expected = f"expected {', '.join(packed)} (each may end in .gz, .zst, .xz or .bz2) or .parquet"
+    return f"expected {', '.join(packed)} (each may end in .gz, .zst, .xz or .bz2) or .parquet"
+
+
+def _readable(place: str, forms: Sequence[str], option: str, how: Listing, left: LeftOut) -> list[RawFile]:
+    expected = _expected(forms)
     try:
-        files = list_files(place)
+        files = list_files(place, how)
     except DataError as error:
         raise DataError(f"{str(error).replace('--sources', option, 1)}; {expected}") from error
-    readable = [file for file in files if form_of(file.name, forms)]
-    if not readable:
+    chosen = [file for file in files if form_of(file.name, forms)]
+    if not chosen:
         is_file = len(files) == 1 and "://" not in place and local_path(place).is_file()
         what = "its name has no known extension" if is_file else "no files there that can be read"
-        hint = ""
-        if any(file.name.lower().endswith(".json") for file in files):
-            hint = "; a JSON file becomes .jsonl, one object per line, by jq -c '.[]' OLD.json > NEW.jsonl"
-        raise DataError(f"{option} {place}: {what}; {expected}{hint}")
-    return _with_bytes(readable)
+        raise DataError(f"{option} {readable(place)}: {what}; {expected}")
+    for file in files:
+        if not form_of(file.name, forms):
+            left.add_kind(file.name)
+    return chosen
 
 
-def _with_bytes(files: list[RawFile]) -> list[RawFile]:
-    """Files of a folder, prefix or pattern without the empty ones; all of them where all are empty.
+def _with_bytes(files: list[Found], left: LeftOut) -> list[Found]:
+    """The files without the empty ones; all of them where all are empty.
 
     A folder that others write into has a file at times whose upload has only begun. It is taken when it has
-    text; a night does not end for it. A file that was named by itself, or has no other beside it, is refused
-    later, by its name.
+    text; a night does not end for it. A file that has no other beside it is refused later, by its name.
     """
-    full = [file for file in files if file.bytes]
-    for file in files if full else ():
-        if not file.bytes:
-            log.warning("%s is empty and is left out; it is taken once it has text", file.uri)
+    full = [found for found in files if found.file.bytes]
+    for found in files if full else ():
+        if not found.file.bytes:
+            left.add(found.file.shown, "as it is empty; it is taken once it has text")
     return full or files
 
 
@@ -167,7 +225,7 @@ def digest_files(
 def without_digest(found: Found, sha256: str = "") -> Source:
     """A file that is only looked at: nothing that has a key is made from it."""
     file = found.file
-    form = form_of(file.name, BENCHMARK_FORMS)
+    form = form_of(file.name)
     assert form is not None, file.uri
     return Source(
         uri=file.uri,
@@ -191,7 +249,7 @@ def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None]
         on_new(file.bytes)
     source = without_digest(found, sha256 if isinstance(sha256, str) else _hash(file.uri))
     if not file.bytes:
-        raise DataError(f"{source.shown}: is empty; remove it from --sources or fill it")
+        raise DataError(f"{source.shown}: is empty, as all of --sources: give files with text")
     if source.sha256 != sha256 and not at_once:
         _remember(store, name, version, {**seen, "sha256": source.sha256})
     source.check_unchanged()
@@ -207,7 +265,7 @@ def _hash(uri: str) -> str:
         except StorageError:
             raise  # the server is away: try again later
         except OSError as error:
-            raise DataError(f"{uri}: cannot be read: {in_words(error)}; look at the path") from error
+            raise DataError(f"{shown(uri)}: cannot be read: {in_words(error)}; look at the path") from error
     return result.hexdigest()
 
 

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
-from yanmo.curate.sources.batches import MAX_RECORD_BYTES, Batch, layout_of
+from yanmo.curate.sources.batches import AS_JSON_LINES, MAX_RECORD_BYTES, Batch, layout_of
 from yanmo.curate.sources.chat_layouts import GENRE as CHAT
-from yanmo.curate.sources.chat_layouts import Turn, turns_of
+from yanmo.curate.sources.chat_layouts import PARAGRAPHS, Pair, Turn, layout_of_chat, turns_of
 from yanmo.curate.sources.encodings import decode_record
 from yanmo.curate.sources.entries import VALUES, Settings
+from yanmo.curate.sources.markdown import cut_at_headings, first_heading, front_matter
 from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
+from yanmo.options.values import brief
 
 PLAIN = "text"
 """Genre of documents in files that know no genres."""
 
+_DATE = "date"
+_NOT_FINITE = re.compile(r"\b(?:NaN|Infinity)\b")
 _BLANK_LINES = re.compile(rb"\n[ \t\r\f\v\n]*\n")
 
 
@@ -42,6 +48,10 @@ class Fields:
     """(beginning of the source, licence)"""
     layout: str = "block"
     """What a document is in a .txt file."""
+    max_characters: int = 1_000_000
+    """Of a document; a longer file of Markdown is cut at headings."""
+    chat_fields: Pair | None = None
+    """Names of the fields that hold a question and its answer, beside the usual ones."""
     given: Mapping[str, str] = field(default_factory=dict)
     """Field -> value for all documents of a file, instead of their own."""
     given_labels: tuple[tuple[str, str], ...] = ()
@@ -49,9 +59,14 @@ class Fields:
     """Whether the file's first record names no genre: then its documents are PLAIN, not malformed."""
 
     @property
+    def names(self) -> list[str]:
+        """The fields that say something about a text, and have to be text themselves."""
+        return [self.title, self.author, self.genre, self.source, self.license, *self.labels]
+
+    @property
     def columns(self) -> list[str]:
         """Every field's name, the text's first."""
-        return [self.text, self.title, self.author, self.genre, self.source, self.license, *self.labels]
+        return [self.text, *self.names, *(self.chat_fields or ())]
 
     def of_source(self, settings: Settings) -> Fields:
         """These fields, with the settings of one source."""
@@ -87,6 +102,8 @@ class RawDocument:
     """Encoding of its line, in a UTF-8 file."""
     turns: list[Turn] = field(default_factory=list)
     """Turns of a chat, whose `text` is empty until they are normalized."""
+    layout: str = ""
+    """The fields that a chat was read from."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +123,7 @@ def without_genre(first: Batch, fields: Fields) -> bool:
     fields = fields.of_source(first.source.settings)
     for line, record, _ in _records(first, fields):
         if not isinstance(record, str):
-            return _document(line, record, fields, first.source.name) == _no_genre(fields)
+            return _document(line, record, fields, first) == _no_genre(fields)
     return False
 
 
@@ -122,10 +139,13 @@ def genre_name(label: str) -> str:
 def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malformed]]:
     """The documents of a batch, and its malformed records."""
     name, fields = batch.source.name, fields.of_source(batch.source.settings)
+    if batch.source.form == "md":  # a page's date says when it was written
+        fields = replace(fields, labels=tuple(dict.fromkeys((*fields.labels, _DATE))))
     bad = [Malformed(name, line, _too_long(batch)) for line in batch.too_long]
+    bad += [Malformed(name, line, why) for line, why in batch.bad]
     documents = []
     for line, record, encoding in _records(batch, fields):
-        found = record if isinstance(record, str) else _document(line, record, fields, name)
+        found = record if isinstance(record, str) else _document(line, record, fields, batch)
         if isinstance(found, str):
             bad.append(Malformed(name, line, found))
         else:
@@ -142,17 +162,20 @@ def _too_long(batch: Batch) -> str:
     return f"longer than {batch.limit / (1 << 20):.3g} MiB ({', or '.join(by) or 'split it'})"
 
 
-def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -> RawDocument | str:
+def _document(line: int, record: Mapping[str, Any], fields: Fields, batch: Batch) -> RawDocument | str:
     """The document in `record`, or a description of why there is none."""
-    text = record.get(fields.text)
-    turns = turns_of(record) if text is None else None
+    text = joined_text(record.get(fields.text))
+    is_blank = text is None or (isinstance(text, str) and (not text or text.isspace()))
+    turns = turns_of(record, fields.chat_fields) if is_blank else None
     if isinstance(turns, str):
         return turns
     if turns:
         text = ""
+    elif is_blank:
+        found = (joined_text(record.get(name)) for name in PARAGRAPHS)
+        text = next((other for other in found if isinstance(other, str)), text)
     if not isinstance(text, str):
-        what = "no" if text is None else f"{type(text).__name__}, expected text, in"
-        return f"{what} field {fields.text!r}"
+        return _no_text(text, record, fields, batch)
     given = fields.given
     wrong = _wrong_type(record, fields)
     if wrong:
@@ -164,7 +187,7 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
     problem = genre_problem(genre)
     if problem:
         return f"no genre: {problem}"
-    source = given.get("source") or _string(record.get(fields.source)) or file
+    source = given.get("source") or _string(record.get(fields.source)) or batch.source.name
     license = given.get("license") or _string(record.get(fields.license))
     return RawDocument(
         line=line,
@@ -176,20 +199,53 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, file: str) -
         license=license or fields.license_of(source),
         labels=_labels(record, fields),
         turns=turns or [],
+        layout=layout_of_chat(record, fields.chat_fields) if turns else "",
+    )
+
+
+_INSIDE = ("内容", "text", "content")
+"""The field of a paragraph that is an object: MNBVC's, and others'."""
+
+
+def joined_text(value: Any) -> Any:
+    """A text, also one in a list of lines or paragraphs; None for nothing; else `value` as it is."""
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        parts = [_paragraph(part) for part in value]
+        return "\n".join(parts) if all(isinstance(part, str) for part in parts) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _paragraph(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return next((value[name] for name in _INSIDE if isinstance(value.get(name), str)), None)
+    return value
+
+
+def _no_text(text: Any, record: Mapping[str, Any], fields: Fields, batch: Batch) -> str:
+    if text is not None:
+        return f"{type(text).__name__}, expected text, in field {fields.text!r}"
+    names = batch.names or list(record)[:20]
+    if fields.text in names or not names:
+        return f"no field {fields.text!r}"
+    shown = ", ".join(brief(str(name)) for name in names)
+    first = ", as the first row says" if batch.source.form in ("csv", "tsv") else ""
+    return (
+        f"no field {fields.text!r}, only {shown}{first}: name the text's with --text-field, or "
+        "behind the source: 'notes.parquet;text_field=content'; a chat's with --chat-fields"
     )
 
 
 def _wrong_type(record: Mapping[str, Any], fields: Fields) -> str:
     """The first field that is no text, number or nothing; "" where all are."""
-    for name in fields.columns[1:]:
+    for name in fields.names:
         value = record.get(name)
-        if value is not None and not isinstance(value, str) and not _is_number(value):
+        if value is not None and not isinstance(value, (str, float)) and not _is_number(value):
             return f"{_kind(value)}, expected text, in field {name!r}"
     return ""
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number that says something: not true, false or NaN."""
+    """Whether it is a number that says something: not true, false or NaN, which many write for nothing."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -211,7 +267,7 @@ def _string(value: Any) -> str:
     """A field that is text or a number as text, without line breaks and without white space at its ends."""
     if isinstance(value, str):
         return " ".join(value.split())
-    return str(value) if isinstance(value, (int, float)) else ""
+    return str(value) if _is_number(value) else ""
 
 
 Records = Iterator[tuple[int, Mapping[str, Any] | str, str]]
@@ -221,13 +277,15 @@ Records = Iterator[tuple[int, Mapping[str, Any] | str, str]]
 def _records(batch: Batch, fields: Fields) -> Records:
     if batch.source.form == "parquet":
         return _row_records(batch, fields)
-    if batch.source.form == "jsonl":
+    if batch.source.form in AS_JSON_LINES:
         return _json_records(batch)
     return _text_records(batch, fields)
 
 
 def _json_records(batch: Batch) -> Records:
-    for line, data in enumerate(batch.data.split(b"\n"), batch.first):
+    for line, data in zip(
+        batch.numbers or itertools.count(batch.first), batch.data.split(b"\n"), strict=False
+    ):
         if not data or data.isspace():
             continue
         if len(data) > batch.limit:  # the reader let it through, depending on its chunks
@@ -259,12 +317,18 @@ def _why_no_object(value: Any) -> str:
 
 
 def _other_json(data: bytes) -> tuple[Any, str] | None:
-    """A line that is not JSON in UTF-8, as JSON in another encoding, and which one; None if it is neither."""
+    """A line as JSON in another encoding, or with Python's NaN, and its encoding; None if it is neither."""
     try:
         text, encoding = decode_record(data)
-        return (orjson.loads(text), encoding) if encoding != "utf-8" else None
-    except ValueError:
-        return None
+        if encoding != "utf-8":
+            return orjson.loads(text), encoding
+        if _NOT_FINITE.search(text):
+            value = json.loads(text, parse_constant=lambda _: None)
+            orjson.dumps(value)  # halves of characters are refused as elsewhere
+            return value, encoding
+    except (ValueError, TypeError, RecursionError):
+        pass
+    return None
 
 
 def _text_records(batch: Batch, fields: Fields) -> Records:
@@ -280,15 +344,25 @@ def _text_records(batch: Batch, fields: Fields) -> Records:
                 continue
             if len(block) > batch.limit:
                 yield first, _too_long(batch), encoding
+            elif batch.source.form == "md" and layout == "file":
+                yield from _page_records(batch.source.name, first, text, encoding, fields)
             else:
                 title = {fields.title: _stem(batch.source.name)} if layout == "file" else {}
                 yield first, {**title, fields.text: text}, encoding
         line += after
 
 
+def _page_records(name: str, first: int, text: str, encoding: str, fields: Fields) -> Records:
+    given, page, before = front_matter(text.replace("\r\n", "\n").lstrip("\n"))
+    own = {fields.title: given.get(fields.title) or first_heading(page) or _stem(name)}
+    for line, part in cut_at_headings(page, fields.max_characters):
+        if part and not part.isspace():
+            yield first + before + line, {**given, **own, fields.text: part}, encoding
+
+
 def _stem(name: str) -> str:
     """A file's name without extensions: the title of a text that is a whole file."""
-    return re.sub(r"\.txt(\.\w+)?\Z", "", name, flags=re.IGNORECASE)
+    return re.sub(r"\.(?:txt|md|markdown)(\.\w+)?\Z", "", name, flags=re.IGNORECASE)
 
 
 def text_blocks(data: bytes, layout: str) -> Iterator[tuple[bytes, int]]:
@@ -312,11 +386,24 @@ def _separators(data: bytes) -> Iterator[tuple[int, int]]:
 
 def _row_records(batch: Batch, fields: Fields) -> Records:
     rows: pa.RecordBatch = batch.data
+    binary = [f.name for f in rows.schema if pa.types.is_binary(f.type) or pa.types.is_large_binary(f.type)]
     try:
-        yield from ((line, row, "utf-8") for line, row in enumerate(rows.to_pylist(), batch.first))
+        found: list[dict[str, Any] | UnicodeDecodeError] = rows.to_pylist()
     except UnicodeDecodeError:  # written without a check: read row by row, bad ones are reported
-        for index in range(rows.num_rows):
-            try:
-                yield batch.first + index, rows.slice(index, 1).to_pylist()[0], "utf-8"
-            except UnicodeDecodeError as error:
-                yield batch.first + index, f"not UTF-8: {error.reason}", "utf-8"
+        found = [_row(rows, index) for index in range(rows.num_rows)]
+    for line, row in enumerate(found, batch.first):
+        try:
+            if isinstance(row, UnicodeDecodeError):
+                raise row
+            texts = {name: decode_record(row[name])[0] for name in binary if row[name] is not None}
+            yield line, {**row, **texts}, "utf-8"
+        except UnicodeDecodeError as error:
+            yield line, f"not UTF-8: {error.reason}", "utf-8"
+
+
+def _row(rows: pa.RecordBatch, index: int) -> dict[str, Any] | UnicodeDecodeError:
+    try:
+        found: dict[str, Any] = rows.slice(index, 1).to_pylist()[0]
+        return found
+    except UnicodeDecodeError as error:
+        return error

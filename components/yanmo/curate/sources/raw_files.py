@@ -8,6 +8,7 @@ streams.
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,29 +34,67 @@ class RawFile:
 
     @property
     def name(self) -> str:
-        """The last part of its path; bytes that are not UTF-8 become `?`."""
-        return unquote(self.uri.rpartition("/")[2], errors="replace").replace("\ufffd", "?")
+        """The last part of its path, readable."""
+        return readable(unquote(self.uri.rpartition("/")[2], errors="surrogateescape"))
+
+    @property
+    def shown(self) -> str:
+        """Its name in messages: the path if it has one."""
+        return shown(self.uri)
+
+
+def shown(uri: str) -> str:
+    """A file's name in messages: its path, readable, or its URI where it has none."""
+    return readable(str(local_path(uri))) if uri.startswith("file://") else uri
+
+
+def readable(path: str) -> str:
+    """A path whose parts may be in GB18030, as out of archives; bytes that are neither become `?`."""
+    return "/".join(map(_readable, path.split("/")))
+
+
+def _readable(name: str) -> str:
+    data = name.encode(errors="surrogateescape")
+    for encoding in ("utf-8", "gb18030"):
+        try:
+            return data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return data.decode(errors="replace").replace("\ufffd", "?")
+
+
+LeaveOut = Callable[[str, str], None]
+"""Called with the path of what is not listed, and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """How a place is listed."""
+
+    leave_out: LeaveOut = lambda path, why: None
+    follow_links: bool = False
+    """Whether symbolic links may lead outside of the folder."""
 
 
 @dataclass(frozen=True)
 class _Place:
     """How files of one URI scheme are listed, examined and opened."""
 
-    list: Callable[[str], Iterator[RawFile]]
+    list: Callable[[str, Listing], Iterator[RawFile]]
     stat: Callable[[str], RawFile]
     open: Callable[[str], BinaryIO]
 
 
-def list_files(entry: str) -> list[RawFile]:
+def list_files(entry: str, how: Listing = Listing()) -> list[RawFile]:
     """The files that a path or URI names, sorted by URI: one file, or all below a folder, prefix or glob.
 
     Hidden files below a folder are left out.
 
     Raises:
-        DataError: there is nothing of that name.
+        DataError: there is nothing of that name, or a link leads outside of the folder.
         UsageError: a scheme that nothing reads.
     """
-    return sorted(_place(entry).list(entry), key=lambda f: f.uri)
+    return sorted(_place(entry).list(entry, how), key=lambda f: f.uri)
 
 
 def stat_file(uri: str) -> RawFile:
@@ -91,20 +130,67 @@ def local_path(entry: str) -> Path:
     return Path(entry).expanduser()
 
 
-def _list_local(entry: str) -> Iterator[RawFile]:
+def _list_local(entry: str, how: Listing) -> Iterator[RawFile]:
     path = local_path(entry)
     if path.is_dir():
-        for file in path.rglob("*"):
-            if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts):
-                yield _stat_local(str(file))
+        yield from map(_stat_local, _below(path, path.resolve(), how, set()))
     elif path.is_file():
         yield _stat_local(str(path))
     else:
         matches = [m for m in glob.glob(str(path), recursive=True) if Path(m).is_file()]
         if not matches:
             what = "matches nothing" if glob.has_magic(entry) else "no such file or folder"
-            raise DataError(f"--sources {entry}: {what}; look at the path")
-        yield from map(_stat_local, matches)
+            raise DataError(f"--sources {readable(entry)}: {what}; look at the path")
+        root = next(p for p in (path, *path.parents) if not glob.has_magic(str(p))).resolve()
+        for match in matches:
+            if _leads_outside(Path(match), root, how):
+                raise _outside(Path(match))
+            yield _stat_local(match)
+
+
+def _below(folder: Path, root: Path, how: Listing, seen: set[Path]) -> Iterator[str]:
+    """The paths of the files below a folder; `seen` are folders that were listed before, at their real place.
+
+    No link to a folder within `root` is followed: its files are read where they are.
+    """
+    seen.add(folder.resolve())
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        how.leave_out(readable(str(folder)), f"cannot be read: {in_words(error)}")
+        return
+    for entry in entries:
+        path = Path(entry.path)
+        if entry.name.startswith("."):
+            how.leave_out(readable(entry.path), "hidden")
+        elif not entry.is_symlink():
+            if entry.is_dir():
+                yield from _below(path, root, how, seen)
+            elif entry.is_file():
+                yield entry.path
+            else:
+                how.leave_out(readable(entry.path), "no file")
+        elif not path.exists():
+            how.leave_out(readable(entry.path), "a link to nothing")
+        elif _leads_outside(path, root, how):
+            raise _outside(path)
+        elif path.is_file():
+            yield entry.path
+        elif path.resolve().is_relative_to(root) or path.resolve() in seen:
+            how.leave_out(readable(entry.path), "a link to another folder of the same place")
+        else:
+            yield from _below(path, root, how, seen)
+
+
+def _leads_outside(path: Path, root: Path, how: Listing) -> bool:
+    return not how.follow_links and not path.resolve().is_relative_to(root)
+
+
+def _outside(path: Path) -> DataError:
+    return DataError(
+        f"{readable(str(path))}: leads to {readable(str(path.resolve()))}, outside of the folder that was "
+        "given: --follow-links true reads it; or take the link out"
+    )
 
 
 def _stat_local(entry: str) -> RawFile:
@@ -112,7 +198,9 @@ def _stat_local(entry: str) -> RawFile:
     try:
         stat = path.stat()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {in_words(error)}; look at the path") from error
+        raise DataError(
+            f"{readable(str(path))}: cannot be read: {in_words(error)}; look at the path"
+        ) from error
     return RawFile(
         uri=path.absolute().as_uri(),
         bytes=stat.st_size,
@@ -126,13 +214,15 @@ def _open_local(entry: str) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {in_words(error)}; look at the path") from error
+        raise DataError(
+            f"{readable(str(path))}: cannot be read: {in_words(error)}; look at the path"
+        ) from error
 
 
-def _list_s3(entry: str) -> Iterator[RawFile]:
+def _list_s3(entry: str, how: Listing) -> Iterator[RawFile]:
     from yanmo.store.s3.files import list_s3  # imported late: local files need no S3 client
 
-    return map(_raw, list_s3(entry))
+    return map(_raw, list_s3(entry, how.leave_out))
 
 
 def _stat_s3(uri: str) -> RawFile:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
+from yanmo.curate.options.source_options import chat_pair
 from yanmo.curate.sources.batches import MAX_RECORD_BYTES, Reading
 from yanmo.curate.sources.parsing import Fields, genre_name
 from yanmo.curate.text.cleaning import CLEANINGS, DEFAULT_CLEANINGS, Cleaning
@@ -49,6 +50,7 @@ def record_rules(options: CurateOptions) -> RecordRules:
         reading=Reading(
             encoding=options.encoding,
             layout=options.text_layout,
+            chat_fields=chat_pair(options.chat_fields),
             max_record_bytes=max_record_bytes(options.max_characters),
         ),
         cleaning=Cleaning(
@@ -102,6 +104,8 @@ def _fields(options: CurateOptions) -> Fields:
         default_genre=options.default_genre,
         licenses=tuple((start.strip(), name.strip()) for start, _, name in licenses),
         layout=options.text_layout,
+        chat_fields=chat_pair(options.chat_fields),
+        max_characters=options.max_characters,
     )
 
 

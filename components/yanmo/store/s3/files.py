@@ -9,7 +9,7 @@ import functools
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 from urllib.parse import quote, unquote, urlsplit
@@ -32,10 +32,14 @@ class S3File:
     etag: str
 
 
-def list_s3(entry: str) -> list[S3File]:
+def list_s3(entry: str, leave_out: Callable[[str, str], None] = lambda uri, why: None) -> list[S3File]:
     """The object of that URI, or all below it as a folder, or all that match it as a glob (`*`, `?`, `**`).
 
-    Objects with a hidden name or below a hidden "folder" are left out, and so are empty markers of folders.
+    Objects with a hidden name or below a hidden "folder" are left out, and so are empty markers of folders:
+    `诗词/` or `诗词`, of no bytes, beside `诗词/a.txt`.
+
+    Args:
+        leave_out: called with the address of what is left out, and why.
 
     Raises:
         DataError: there is nothing of that name.
@@ -43,13 +47,17 @@ def list_s3(entry: str) -> list[S3File]:
     """
     bucket, key = _split(entry)
     if not _MAGIC.search(key):
-        single = bucket.find(key) if key else None
+        single = bucket.find(key) if key and not key.endswith("/") else None
         folder = key.rstrip("/")
-        found = [single] if single else list(bucket.below(f"{folder}/" if folder else ""))
+        found = [single] if single and single.bytes else []
+        if not found:
+            found = list(bucket.below(f"{folder}/" if folder else "", leave_out))
+        if not found and single:
+            found = [single]
     else:
         pattern = re.compile(_translate(key))
         literal = _MAGIC.split(key)[0]
-        found = [f for f in bucket.below(literal) if pattern.fullmatch(bucket.key(f))]
+        found = [f for f in bucket.below(literal, leave_out) if pattern.fullmatch(bucket.key(f))]
     if not found:
         what = "matches nothing" if _MAGIC.search(key) else "no such object or prefix"
         raise DataError(f"--sources {entry}: {what}; look at the address")
@@ -101,15 +109,20 @@ class _Bucket:
             return None
         return S3File(self.uri(key), found.size, str(found.etag))
 
-    def below(self, prefix: str) -> Iterator[S3File]:
+    def below(self, prefix: str, leave_out: Callable[[str, str], None]) -> Iterator[S3File]:
         def look() -> list[Any]:
             return list(self.client.list_objects(self.name, prefix=prefix, recursive=True))
 
         for found in self.retry_budget.retry(f"listing {self.uri(prefix)}").run(look):
             key = str(found.object_name)
-            hidden = any(part.startswith(".") for part in key[len(prefix) :].split("/"))
-            if not hidden and not key.endswith("/"):
+            parts = key[len(prefix) :].split("/")
+            hidden = next((i for i, part in enumerate(parts) if part.startswith(".")), None)
+            if hidden is not None:
+                leave_out(self.uri(prefix + "/".join(parts[: hidden + 1])), "hidden")
+            elif not key.endswith("/"):
                 yield S3File(self.uri(key), found.size, str(found.etag))
+            elif found.size:
+                leave_out(self.uri(key), "its key ends as a folder's")
 
 
 @functools.lru_cache(maxsize=32)

@@ -97,3 +97,11 @@ def test_a_line_in_another_encoding_is_read_only_where_there_is_no_doubt() -> No
     for doubtful in (b"caf\xe9", b"\xff\xfe\xfd" * 9, "天".encode()[:2]):
         with pytest.raises(UnicodeDecodeError):
             decode_record(doubtful)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "gb18030"])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 100])
+def test_a_byte_order_mark_is_no_text_wherever_it_is(encoding: str, size: int) -> None:
+    data = "\ufeff天地\n\ufeff\ufeff玄黄\ufeff".encode(encoding)
+    chunks = (data[at : at + size] for at in range(0, len(data), size))
+    assert b"".join(as_utf8(chunks, encoding)).decode() == "天地\n玄黄"

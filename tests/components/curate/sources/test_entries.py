@@ -41,3 +41,24 @@ def test_bundled_chats_lie_beside_the_corpus_and_may_be_one_of_several(
         EnvironmentFault, match=r"--sources bundled-chats: .* no corpus at .*/chats\.jsonl\.zst"
     ):
         read_entries("bundled-chats")
+
+
+@pytest.mark.parametrize(
+    ("sources", "places"),
+    [
+        ("s3://b/唐 诗.jsonl", ["s3://b/唐 诗.jsonl"]),
+        ("s3://b/a  b/c d.txt;genre=shi x.txt", ["s3://b/a  b/c d.txt", "x.txt"]),
+        ("s3://b/a b,s3://b/c bundled.txt,y", ["s3://b/a b", "s3://b/c bundled.txt", "y"]),
+        ("s3://b/a s3://b/c /data", ["s3://b/a", "s3://b/c", "/data"]),
+        ("x.txt s3://b/a,b", ["x.txt", "s3://b/a", "b"]),
+        ("file:///a b", ["file:///a b"]),
+        ("a b", ["a", "b"]),
+    ],
+)
+def test_keys_may_hold_blanks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sources: str, places: list[str]
+) -> None:
+    """A word behind an address belongs to it, unless it is a place itself."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.txt").touch()
+    assert [entry.place for entry in read_entries(sources)] == places

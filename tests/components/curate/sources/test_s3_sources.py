@@ -7,12 +7,13 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from servers.s3 import S3Server
 
 from yanmo.common.errors import DataError, StorageError, UsageError
-from yanmo.curate.sources.raw_files import list_files, open_file
+from yanmo.curate.sources.raw_files import Listing, list_files, open_file
 from yanmo.store.s3 import files as s3_files
 
 DOCUMENTS = Path(__file__).parents[3] / "data" / "documents.jsonl"
@@ -99,3 +100,29 @@ def test_curate_reads_a_bucket_like_a_folder(
     far = curate(f"s3://{bucket}/raw", store="far").output()
     near = curate(tmp_path / "raw", store="near").output()
     assert far.content_digest == near.content_digest and far.manifest.key == near.manifest.key
+
+
+def test_a_marker_hides_no_folder_and_every_key_is_read_or_named(s3_server: S3Server, bucket: str) -> None:
+    keys = {
+        "诗词/": b"",
+        "诗词/a.txt": b"x",
+        "曲": b"",
+        "曲/b c.txt": b"x",
+        "诗词/.git/z": b"",
+        "诗词/d/": b"x",
+    }
+    put(s3_server, bucket, **keys)
+    left: list[tuple[str, str]] = []
+    how = Listing(leave_out=lambda uri, why: left.append((unquote(uri.partition("诗词/")[2] or uri), why)))
+    for entry in ("诗词", "诗词/"):
+        assert [file.name for file in list_files(f"s3://{bucket}/{entry}", how)] == ["a.txt"]
+    assert names(f"s3://{bucket}/曲") == names(f"s3://{bucket}/曲/") == ["b c.txt"]
+    assert {(uri.rpartition("诗词/")[2], why) for uri, why in left} == {
+        (".git", "hidden"),
+        ("d/", "its key ends as a folder's"),
+    }
+
+
+def test_a_name_that_no_bucket_can_have_says_so() -> None:
+    with pytest.raises(UsageError, match="a bucket's name has 3 to 63 characters, and 'ab' has 2"):
+        list_files("s3://ab/x.txt")

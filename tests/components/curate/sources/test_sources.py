@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def folder(tmp_path: Path) -> Path:
         "a.txt.gz",
         "sub/c.JSONL.zst",
         "sub/d.parquet",
-        "e.csv",
+        "e.docx",
         ".hidden/f.txt",
         "g h.txt",
     ):
@@ -53,15 +54,13 @@ def test_a_single_path_may_hold_spaces(folder: Path) -> None:
     ("entry", "message"),
     [
         ("nothing.jsonl", "no such file or folder"),
-        ("e.csv", "its name has no known extension; expected .jsonl"),
-        ("array.json", r"no known extension; .*one object per line, by jq -c '.\[\]' OLD.json"),
+        ("e.docx", "its name has no known extension; expected .jsonl, .json, .csv, .tsv, .txt, .md"),
         ("*.xml", "matches nothing; look at the path; expected .jsonl"),
         (".hidden/../empty", "no files there that can be read"),
     ],
 )
 def test_an_entry_that_names_nothing_readable_is_refused(folder: Path, entry: str, message: str) -> None:
     (folder / "empty").mkdir()
-    (folder / "array.json").write_text("[]", encoding="utf-8")
     with pytest.raises(DataError, match=message):
         find_files(f"{folder}/{entry}")
 
@@ -106,6 +105,60 @@ def test_the_input_of_the_key_depends_on_names_and_bytes_alone(folder: Path, tmp
     assert sources_input(three)["content_digest"] != sources_input(one)["content_digest"]
 
 
+def test_all_that_is_not_read_is_named_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in (".git/config", "a.pdf", "b.PDF", "LICENSE", "sub/.env"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x")
+    (folder / "gone.txt").symlink_to(folder / "nothing.txt")
+    os.mkfifo(folder / "pipe.txt")
+    (folder / "again").symlink_to(folder / "sub")
+    assert names(str(folder)) == ["a.txt.gz", "b.jsonl", "g h.txt", "c.JSONL.zst", "d.parquet"]
+    said = caplog.text.replace(f"{folder}/", "")
+    assert "left out, hidden: .git, .hidden, sub/.env" in said
+    assert "left out, a link to nothing: gone.txt" in said and "left out, no file: pipe.txt" in said
+    assert "left out, a link to another folder of the same place: again" in said
+    assert re.search(
+        r"4 files of other kinds left out: .pdf 2, .*without an ending 1.*; expected .jsonl", said
+    )
+
+
+@pytest.mark.parametrize("entry", ["in", "in/*", "in/**/*"])
+def test_a_link_that_leads_outside_is_refused_unless_asked_for(tmp_path: Path, entry: str) -> None:
+    for name in ("in/a.txt", "out/secret.txt", "in/sub/b.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "in/sub/near.txt").symlink_to("../a.txt")
+    assert set(names(f"{tmp_path}/in")) == {"a.txt", "b.txt"}
+    (tmp_path / "in/notes.txt").symlink_to("../out/secret.txt")
+    with pytest.raises(DataError, match=r"in/notes.txt: leads to .*out/secret.txt, outside .*--follow-links"):
+        find_files(f"{tmp_path}/{entry}")
+    found = find_files(f"{tmp_path}/{entry}", follow_links=True)
+    assert "notes.txt" in {one.file.name for one in found}
+    assert names(f"{tmp_path}/in/notes.txt") == ["notes.txt"], "whoever names a link means it"
+
+
+def test_links_between_folders_end_where_they_began(tmp_path: Path) -> None:
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.txt").write_text(name)
+    (tmp_path / "in/away").symlink_to(tmp_path / "out")
+    (tmp_path / "out/back").symlink_to(tmp_path / "in")
+    (tmp_path / "out/self").symlink_to(tmp_path / "out")
+    with pytest.raises(DataError, match="--follow-links"):
+        find_files(f"{tmp_path}/in")
+    assert [f.file.name for f in find_files(f"{tmp_path}/in", follow_links=True)] == ["out.txt", "in.txt"]
+
+
+def test_names_in_gb18030_come_out_right(tmp_path: Path) -> None:
+    folder = tmp_path / "文集"
+    folder.mkdir()
+    for name in ("唐诗.txt".encode("gb18030"), "宋词.txt".encode(), b"\xff\xff.txt"):
+        (folder / os.fsdecode(name)).write_text("天地")
+    found = digest_files(FileStore(tmp_path / "store"), find_files(str(folder)))
+    assert {one.name for one in found} == {"唐诗.txt", "宋词.txt", "??.txt"}
+    assert f"{folder}/唐诗.txt" in {one.shown for one in found}
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_an_unreadable_file_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
     (folder / "b.jsonl").chmod(0)
@@ -127,10 +180,10 @@ def test_an_empty_file_beside_others_is_left_out_with_a_warning(
     before = sources_input(digest_files(store, find_files(str(folder))))
     (folder / "begun.jsonl").write_bytes(b"")
     assert sources_input(digest_files(store, find_files(str(folder)))) == before
-    assert "begun.jsonl is empty and is left out" in caplog.text
+    assert re.search(r"left out, as it is empty; it is taken once it has text: \S*/begun\.jsonl", caplog.text)
     for file in filter(Path.is_file, folder.rglob("*")):
         file.write_bytes(b"")
-    with pytest.raises(DataError, match=r"in/\S+: is empty; remove it"):
+    with pytest.raises(DataError, match=r"in/\S+: is empty, as all of --sources"):
         digest_files(store, find_files(str(folder)))
 
 

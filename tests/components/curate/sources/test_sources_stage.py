@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import json
 import re
@@ -277,6 +278,108 @@ def test_text_without_any_genre_goes_through_as_one_genre(
     done = curate(path)
     assert {row["genre"] for split in ("train", "valid", "test") for row in done.rows(split)} == {"text"}
     assert f"{len(lines)} documents without a genre, of genre 'text' now" in capsys.readouterr().err
+
+
+def parquet(rows: list[Record], **columns: pa.DataType) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, pa.schema(list(columns.items()))), sink)
+    return bytes(sink.getvalue())
+
+
+NOTHING = {
+    "x.parquet": parquet([], text=pa.string()),
+    "y.parquet": parquet([], other=pa.int64()),
+    "x.jsonl": b"",
+    "x.jsonl.gz": gzip.compress(b""),
+    "y.jsonl.gz": gzip.compress(b" \n\n"),
+    "x.txt": b"",
+    "y.txt": b"\xef\xbb\xbf\n \n",
+    "x.txt.bz2": bz2.compress(b""),
+    "x.json": b"[]",
+    "package.json": b'{"name": "docs", "files": ["a"]}',
+    "x.csv": b"text,title\n",
+    "x.md": b"---\ntitle: x\n---\n\n",
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_part_without_documents_changes_nothing_beside_others(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], tmp_path: Path, name: str
+) -> None:
+    path = write_jsonl("a/a.jsonl", lines)
+    alone = curate(path, store="alone")
+    (tmp_path / "a" / name).write_bytes(NOTHING[name])
+    for store, sources in (("folder", tmp_path / "a"), ("named", f"{path} {tmp_path}/a/{name}")):
+        done = curate(sources, store=store)
+        assert done.rows("train") == alone.rows("train") and done.rows("test") == alone.rows("test")
+        assert done.report()["malformed"] == 0
+    curate(tmp_path / "a" / name, store="nothing", expect=65)
+
+
+def test_a_folder_of_markdown_is_a_document_a_file(
+    curate: Run, lines: list[Record], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "docs"
+    for number, record in enumerate(lines):
+        path = folder / f"{number % 3}" / f"{number}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = f"---\ntitle: 第{number}篇\nauthor: 某{number}\ndate: 2024-01-02\ntags:\n  - x\n---\n\n"
+        path.write_text(f"{before}# 其一\n\n{record['text']}\n\n## 其二\n\n尾声。\n", encoding="utf-8")
+    (folder / "package.json").write_text('{"name": "docs"}')
+    (folder / "logo.svg").write_text("<svg/>")
+    done = curate(folder, "--max-filter-share", "1", "--near-duplicate-similarity", "0")
+    said = capsys.readouterr().err
+    assert f"{len(lines)} files of Markdown, each a document; one above --max-characters 1000000" in said
+    assert "1 file of other kinds left out: .svg 1" in said and "1 file without a document" in said
+    report = done.report()
+    assert (report["lines"], report["malformed"], report["empty"]) == (
+        len(lines),
+        0,
+        ["package.json (no field 'text', only name)"],
+    )
+    for row in kept(done):
+        number = row["title"].removeprefix("第").removesuffix("篇")
+        assert row["author"] == f"某{number}" and row["source"] == f"{number}.md"
+        assert dict(row["labels"]) == {"date": "2024-01-02"} and "tags" not in row["text"]
+        assert "其二" in row["text"]
+    cut = curate(folder, "--max-characters", "60", "--max-filter-share", "1", store="cut", expect=0)
+    assert cut.report()["lines"] > len(lines)
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_the_same_records_in_another_format_are_the_same_documents(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], tmp_path: Path, form: str
+) -> None:
+    records = [{**r, "source": "x"} for r in lines]
+    one = curate(write_jsonl("a.jsonl", records), store="one")
+    path = tmp_path / f"a.{form}"
+    if form == "json":
+        path.write_text(json.dumps({"poems": records}, ensure_ascii=False, indent=2), encoding="utf-8")
+    else:
+        names = list(dict.fromkeys(name for r in records for name in r))
+        with path.open("w", encoding="gb18030", newline="") as file:
+            rows = csv.DictWriter(file, names)
+            rows.writeheader()
+            rows.writerows(records)
+    for batch_bytes in ("1000", "9000000"):
+        two = curate(path, "--batch-bytes", batch_bytes, store=batch_bytes)
+        assert two.output().content_digest == one.output().content_digest
+
+
+def test_the_layouts_of_chats_are_said_with_counts(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [f"请背诵《{r['title']}》，作者{r['author']}。" for r in lines]
+    pairs = [{"问": q, "答": r["text"]} for q, r in zip(asked, lines, strict=True)]
+    known = [{"question": q, "answer": r["text"][::-1]} for q, r in zip(asked, lines, strict=True)]
+    path = write_jsonl("a.jsonl", [*pairs, *known[:100]])
+    done = curate(path, "--chat-fields", "问,答", "--filter-sets", "chat=none")
+    assert f"read from: 问/答 {len(lines)}, question/answer 100" in capsys.readouterr().err
+    assert done.report()["chats"] == {"question/answer": 100, "问/答": len(lines)}
+    curate(path, store="other", expect=65)
+    assert "no field 'text', only 问, 答: name the text's with --text-field" in capsys.readouterr().err
+    curate(path, "--chat-fields", "问", store="other", expect=64)
+    assert "--chat-fields 问: expected the names of two fields" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("layout", "documents"), [("block", 1), ("line", 200), ("file", 1)])
