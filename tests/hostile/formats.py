@@ -7,6 +7,8 @@ again, so 75 is never right here; only an error of the disk below it (EIO) may p
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -140,6 +142,14 @@ def _texts(ground: Ground) -> bytes:
     return "\n\n".join(json.loads(line)["text"] for line in _documents(ground).splitlines()).encode() + b"\n"
 
 
+def _table(ground: Ground, delimiter: str) -> bytes:
+    out = io.StringIO()
+    rows = csv.writer(out, delimiter=delimiter)
+    rows.writerow(["text"])
+    rows.writerows([json.loads(line)["text"]] for line in _documents(ground).splitlines())
+    return out.getvalue().encode()
+
+
 def _few(count: int) -> Callable[[Ground], bytes]:
     return lambda ground: b"\n".join(_documents(ground).splitlines()[:count]) + b"\n"
 
@@ -208,6 +218,15 @@ DOORS = (
             _BYTES,
         )
         for layout in ("line", "file")
+    ),
+    *(
+        Door(form, f"x.{form}", _curate(f"x.{form}"), made, _TEXT_KINDS, _BYTES)
+        for form, made in (
+            ("json", lambda ground: b"[%s]" % b",\n".join(_documents(ground).splitlines())),
+            ("csv", lambda ground: _table(ground, ",")),
+            ("tsv", lambda ground: _table(ground, "\t")),
+            ("md", lambda ground: "---\ntitle: 春江\n---\n\n# 春江\n\n".encode() + _texts(ground)),
+        )
     ),
     Door(
         "parquet",

@@ -209,7 +209,9 @@ _INSIDE = ("内容", "text", "content")
 
 def joined_text(value: Any) -> Any:
     """A text, also one in a list of lines or paragraphs; None for nothing; else `value` as it is."""
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
         parts = [_paragraph(part) for part in value]
         return "\n".join(parts) if all(isinstance(part, str) for part in parts) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
