@@ -25,16 +25,18 @@ from yanmo.evaluate.documents.reading import (
 )
 from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.writing.copies import Copies, find_copies
+from yanmo.formats.documents import text_form
 from yanmo.formats.training_text import training_text
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output, read_json
 
 log = logging.getLogger(__name__)
 NAME = "contamination"
-REVISION = 2
+REVISION = 3
 """Raised by hand when the same texts give other results."""
 WINDOW = 13
 """Han characters of a run by which a test document counts as found in the training text (curate's too)."""
+_FIFTH = 0.2
 
 
 def committed_contamination(run: EvaluateRun) -> Output | None:
@@ -47,7 +49,7 @@ def committed_contamination(run: EvaluateRun) -> Output | None:
 
     def build(attempt: Attempt) -> Result:
         kept = read_confirmation(evaluation_set, split)
-        found = contamination(read_split(evaluation_set, split), texts, kept)
+        found = contamination(read_split(evaluation_set, split), texts, kept, form=text_form(evaluation_set))
         body = {"schema": "yanmo.contamination/1", **found}
         attempt.write(f"{NAME}.json", json.dumps(body, ensure_ascii=False, indent=1) + "\n")
         return Result(counts={"documents": sum(g["documents"] for g in found["genres"].values())})
@@ -69,21 +71,23 @@ def report_contamination(output: Output) -> None:
         log.warning("contamination=unknown: whether %s was trained on these documents: %s", model, why)
         return
     found = read_json(output.part(NAME), f"{NAME}.json")
+    name_of_hits = "with_a_fifth_shared" if found["least_share"] else "with_a_shared_run"
     hits, of, short = (
         sum(genre[name] for genre in found["genres"].values())
-        for name in ("with_a_shared_run", "documents", "too_short")
+        for name in (name_of_hits, "documents", "too_short")
     )
     if hits:
         log.warning(
-            "contamination=%.4f: %s was trained on %d of %s (they share a run of %d Han characters "
+            "contamination=%.4f: %s was trained on %d of %s (they share %s of %d Han characters "
             "with its training text: %s); its bits on them measure nothing, and above --max-contamination "
             "`yanmo promote` says not valid",
             found["share"],
             model,
             hits,
             plural(of - short, "document"),
+            "a fifth of themselves, in runs" if found["least_share"] else "a run",
             WINDOW,
-            _by_genre(found["genres"]),
+            _by_genre(found["genres"], name_of_hits),
         )
     elif found["share"] is None:
         log.warning("contamination=unknown: no document holds a run of %d Han characters", WINDOW)
@@ -101,31 +105,42 @@ def report_contamination(output: Output) -> None:
         log.warning("the contamination may be higher: not all training text is known: %s", "; ".join(gaps))
 
 
-def _by_genre(genres: Mapping[str, Mapping[str, int]]) -> str:
+def _by_genre(genres: Mapping[str, Mapping[str, int]], name_of_hits: str) -> str:
     return ", ".join(
-        f"{name} {genre['with_a_shared_run']} of {genre['documents']}" for name, genre in genres.items()
+        f"{name} {genre[name_of_hits]} of {genre['documents']}" for name, genre in genres.items()
     )
 
 
 def contamination(
-    scored: Sequence[Document], documents: Sequence[Output], kept: Sequence[Document] = ()
+    scored: Sequence[Document],
+    documents: Sequence[Output],
+    kept: Sequence[Document] = (),
+    *,
+    form: str = "classical-1",
 ) -> dict[str, Any]:
-    """How many of the scored documents share a run of 13 Han characters with the training text.
+    """How many of the scored documents share runs of 13 Han characters with the training text.
 
     In a chat its answers count, as everywhere: all chats of a template share the words of its question. The
     share is taken over the documents long enough to hold such a run; without any there is no share.
 
     Args:
         kept: the documents of the confirmation split, counted under `confirmation`.
+        form: text form of the documents. In classical-1 a document is found by one such run, in others by a
+            fifth of itself: there manuals and newsletters repeat their own sentences, and curate leaves as
+            much (split/train_split.py).
     """
-    both = [*scored, *kept]
+    both, least_share = [*scored, *kept], 0.0 if form.startswith("classical") else _FIFTH
     found = find_copies([d.charged for d in both], distinct_batches(documents), WINDOW)
     cut = len(scored)
-    result = _counted(scored, found, slice(cut))
-    return {**result, "confirmation": _counted(kept, found, slice(cut, None))} if kept else result
+    result = {"least_share": least_share, **_counted(scored, found, slice(cut), least_share)}
+    if not kept:
+        return result
+    return {**result, "confirmation": _counted(kept, found, slice(cut, None), least_share)}
 
 
-def _counted(documents: Sequence[Document], copies: Copies, part: slice) -> dict[str, Any]:
+def _counted(
+    documents: Sequence[Document], copies: Copies, part: slice, least_share: float
+) -> dict[str, Any]:
     """What was found of `documents`, whose rows of `copies` are `part`."""
     windows, covered, characters = copies.windows[part], copies.covered[part], copies.characters[part]
     hit, genres = copies.copied[part] > 0, np.array([d.genre for d in documents])
@@ -135,10 +150,11 @@ def _counted(documents: Sequence[Document], copies: Copies, part: slice) -> dict
             "documents": int((genres == genre).sum()),
             "too_short": int((windows[genres == genre] == 0).sum()),
             "with_a_shared_run": int(hit[genres == genre].sum()),
-            "with_a_fifth_shared": int((covered[genres == genre] > 0.2).sum()),
+            "with_a_fifth_shared": int((covered[genres == genre] > _FIFTH).sum()),
         }
         for genre in sorted(set(genres.tolist()), key=genre_order)
     }
     searched = int((windows > 0).sum())
-    share = round(int(hit.sum()) / searched, 5) if searched else None
+    found = covered > least_share if least_share else hit
+    share = round(int(found.sum()) / searched, 5) if searched else None
     return {"window": WINDOW, "share": share, "genres": by_genre}

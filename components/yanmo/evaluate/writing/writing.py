@@ -40,9 +40,9 @@ from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output, read_json
 
 log = logging.getLogger(__name__)
-REVISION = 4
+REVISION = 6
 """Raised by hand when the same texts give other results."""
-_REVISION_OF_SEVERAL_TEXTS = 5
+_REVISION_OF_SEVERAL_TEXTS = 7
 """The same, where a model learned from more than one text: each document counts once since 5."""
 WINDOW = 8
 """Han characters of a run that counts as copied; human verse shares some too, so originals are measured as
@@ -121,7 +121,8 @@ def _build(
     means = {w.origin: _over_genres([genre[w.origin] for genre in found.values()]) for w in both}
     rules = verse_table(knowledge, *(_verse(written) for written in both))
     _write(attempt, "verse", {"schema": "yanmo.verse/1", "rules": rules})
-    _write(attempt, "contamination", {"schema": "yanmo.contamination/1", **contamination(scored, documents)})
+    found_in_train = contamination(scored, documents, form=text_form(evaluation_set))
+    _write(attempt, "contamination", {"schema": "yanmo.contamination/1", **found_in_train})
     _write(
         attempt,
         "memorization",
