@@ -28,7 +28,10 @@ CLEANINGS = ("mojibake", "markup", "private_use", "boilerplate")
 DEFAULT_CLEANINGS = frozenset(("mojibake", "markup", "private_use"))
 
 # Every repetition is bounded: a text of nothing but "<!--" would otherwise take minutes.
-_TAG = re.compile(r"<(?:/?[A-Za-z][A-Za-z0-9:-]{0,30}(?:[\s/][^<>]{0,300})?|!--.{0,1000}?--)>", re.DOTALL)
+# A name that Han characters follow is none: `若a<b且c>d`.
+_TAG = re.compile(
+    r"<(?:/?[A-Za-z][A-Za-z0-9:-]{0,30}+(?![\u3400-\u9fff])[^<>]{0,300}|!--.{0,1000}?--)>", re.DOTALL
+)
 _LINE_TAG = re.compile(r"<\s*(?:br|/?p|/?div|/?li|/?tr|/?h[1-6])\b[^<>]{0,300}>", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _PRIVATE_USE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010fffd]")
