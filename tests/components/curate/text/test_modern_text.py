@@ -74,6 +74,8 @@ def test_markup_goes_where_it_is_markup(raw: str, found: str) -> None:
 
 def test_classical_text_keeps_what_only_looks_like_a_tag() -> None:
     assert clean("若a<b且c>d则，<b>甲</b>").text == "若a<b且c>d则，甲"
+    damaged = "<spanstyle= font-family:FangSong_GB2312; >甲</span><ahref= mailto:x >乙"  # as in the corpus
+    assert clean(damaged).text == "甲乙"
 
 
 def test_a_page_that_explains_markup_is_not_taken_for_one() -> None:
