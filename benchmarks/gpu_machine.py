@@ -62,6 +62,19 @@ def _driver() -> Iterator[Measure]:
     yield holds("NVML, not supported by this card", True, ", ".join(absent) or "nothing")
     total = torch.cuda.mem_get_info()[1]
     yield within("NVML, memory beside torch's", abs((values["memory_bytes"] or 0) / total - 1), 0.02, "ECC")
+    bounds = {
+        "utilization_ratio": (0, 1),
+        "temperature_celsius": (5, 120),
+        "power_watts": (1, 3000),
+        "power_limit_watts": (1, 3000),
+    }
+    for name, (least, most) in bounds.items():
+        value = values[name]
+        yield (
+            skipped(f"NVML, {name}", "not supported by this card")
+            if value is None
+            else holds(f"NVML, {name}", least <= value <= most, f"{value:g}, expected {least} to {most}")
+        )
 
 
 def _version(package: str) -> str:
