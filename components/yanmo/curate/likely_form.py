@@ -20,8 +20,9 @@ from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.options.text_options import BUNDLES
 from yanmo.curate.sources.batches import Reading, read_batches
+from yanmo.curate.sources.fields import Fields
 from yanmo.curate.sources.listing import Source, find_files, without_digest
-from yanmo.curate.sources.parsing import PLAIN, Fields, parse
+from yanmo.curate.sources.parsing import PLAIN, parse
 from yanmo.curate.text.normalize import FORMS, is_han
 from yanmo.curate.text.record_rules import check_record_rules, record_rules
 from yanmo.formats.documents import text_form

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from yanmo.curate.sources.batches import AS_JSON_LINES, MAX_RECORD_BYTES, Batch, layout_of
 from yanmo.curate.sources.chat_layouts import GENRE as CHAT
-from yanmo.curate.sources.chat_layouts import PARAGRAPHS, Pair, Turn, layout_of_chat, turns_of
+from yanmo.curate.sources.chat_layouts import PARAGRAPHS, Turn, layout_of_chat, turns_of
 from yanmo.curate.sources.encodings import decode_record
-from yanmo.curate.sources.entries import VALUES, Settings
+from yanmo.curate.sources.fields import Fields
 from yanmo.curate.sources.markdown import cut_at_headings, first_heading, front_matter
 from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
@@ -29,61 +29,6 @@ PLAIN = "text"
 _DATE = "date"
 _NOT_FINITE = re.compile(r"\b(?:NaN|Infinity)\b")
 _BLANK_LINES = re.compile(rb"\n[ \t\r\f\v\n]*\n")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fields:
-    """Names of a record's fields, and values for fields that it lacks."""
-
-    text: str
-    title: str
-    author: str
-    genre: str
-    source: str
-    license: str
-    labels: tuple[str, ...]
-    default_genre: str
-    """Genre of documents that name none, chats too; "" where there is none."""
-    licenses: tuple[tuple[str, str], ...]
-    """(beginning of the source, licence)"""
-    layout: str = "block"
-    """What a document is in a .txt file."""
-    max_characters: int = 1_000_000
-    """Of a document; a longer file of Markdown is cut at headings."""
-    chat_fields: Pair | None = None
-    """Names of the fields that hold a question and its answer, beside the usual ones."""
-    given: Mapping[str, str] = field(default_factory=dict)
-    """Field -> value for all documents of a file, instead of their own."""
-    given_labels: tuple[tuple[str, str], ...] = ()
-    genre_unknown: bool = False
-    """Whether the file's first record names no genre: then its documents are PLAIN, not malformed."""
-
-    @property
-    def names(self) -> list[str]:
-        """The fields that say something about a text, and have to be text themselves."""
-        return [self.title, self.author, self.genre, self.source, self.license, *self.labels]
-
-    @property
-    def columns(self) -> list[str]:
-        """Every field's name, the text's first."""
-        return [self.text, *self.names, *(self.chat_fields or ())]
-
-    def of_source(self, settings: Settings) -> Fields:
-        """These fields, with the settings of one source."""
-        if not settings.values:
-            return self
-        renamed: dict[str, Any] = {
-            name: settings.get(f"{name}_field", getattr(self, name)) for name in ("text", *VALUES)
-        }
-        given = {name: settings.get(name) for name in VALUES if settings.get(name)}
-        return replace(self, given=given, given_labels=settings.labels, **renamed)
-
-    def license_of(self, source: str) -> str:
-        """The licence of a document that names none, by its source."""
-        for start, name in self.licenses:
-            if source.startswith(start):
-                return name
-        return "unknown"
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.options.source_options import chat_pair
 from yanmo.curate.sources.batches import MAX_RECORD_BYTES, Reading
-from yanmo.curate.sources.parsing import Fields, genre_name
+from yanmo.curate.sources.fields import Fields
+from yanmo.curate.sources.parsing import genre_name
 from yanmo.curate.text.cleaning import CLEANINGS, DEFAULT_CLEANINGS, Cleaning
 from yanmo.curate.text.filter_sets import REASONS, SETS, limits_of, read_pairs
 from yanmo.curate.text.filters import FilterRules

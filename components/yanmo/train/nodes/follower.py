@@ -215,8 +215,8 @@ class Follower:
             gauges.show(_SHOWN_SECONDS)
             requests.serve(task.own)
             if time.monotonic() - looked > _LOOK_TRAINING_SECONDS:
+                now = self._told_if_known()
                 looked = time.monotonic()
-                now = read_told(self._run.store, self._run.key)
                 if now and (now.end or (now.attempt, now.window) != (told.attempt, told.window)):
                     raise _Otherwise
 
@@ -240,6 +240,14 @@ class Follower:
                 f"all nodes --micro-batch {rows}"
             )
         self._check(ending)
+
+    def _told_if_known(self) -> Told | None:
+        """What node 0 says while ranks run here; a store that does not answer now ends no training."""
+        try:
+            return read_told(self._run.store, self._run.key)
+        except (OSError, EnvironmentFault) as error:
+            log.warning("what node 0 says cannot be read now: %s", error)
+            return None
 
     def _check(self, ending: Ending) -> None:
         """Raise what ended the ranks; where they only lost those of other nodes, node 0 may know more."""

@@ -12,8 +12,9 @@ from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.sources.batches import Batch
 from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
+from yanmo.curate.sources.fields import Fields
 from yanmo.curate.sources.listing import Source
-from yanmo.curate.sources.parsing import PLAIN, Fields, parse, without_genre
+from yanmo.curate.sources.parsing import PLAIN, parse, without_genre
 
 
 def fields(**changes: Any) -> Fields:

@@ -172,6 +172,24 @@ def test_on_s3_nodes_share_no_disk_and_a_run_elsewhere_goes_on_to_the_same_digit
     assert model_of(bucket).content_digest == model_of(store).content_digest
 
 
+def test_a_store_that_does_not_answer_for_a_while_ends_no_training(nodes, store):
+    """Every five seconds a node reads what node 0 says; here a folder lies in its place for ten."""
+    run = nodes(2, ranks=1, steps=100_000)
+    run.start()
+    wait_for_step(store, 3)
+    (told,) = store.glob("runs/train/*/NODES.json")
+    told.rename(told.with_suffix(".away"))
+    told.mkdir()
+    assert run.says(1, "what node 0 says cannot be read now", seconds=30)
+    time.sleep(6)
+    assert all(one.poll() is None for one in run.running.values()), run.log(1)
+    told.rmdir()
+    told.with_suffix(".away").rename(told)
+    run.running[1].send_signal(signal.SIGTERM)
+    ended = run.ends()
+    assert {number: code for number, (code, _) in ended.items()} == {0: 75, 1: 75}, ended
+
+
 def test_other_options_on_a_node_are_refused_before_training(nodes, store):
     run = nodes(2, ranks=1, rendezvous_seconds=12)
     run.start(0)

@@ -1,0 +1,65 @@
+"""Which fields of a record say what, and what is said of records that lack them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from yanmo.curate.sources.chat_layouts import Pair
+from yanmo.curate.sources.entries import VALUES, Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """Names of a record's fields, and values for fields that it lacks."""
+
+    text: str
+    title: str
+    author: str
+    genre: str
+    source: str
+    license: str
+    labels: tuple[str, ...]
+    default_genre: str
+    """Genre of documents that name none, chats too; "" where there is none."""
+    licenses: tuple[tuple[str, str], ...]
+    """(beginning of the source, licence)"""
+    layout: str = "block"
+    """What a document is in a .txt file."""
+    max_characters: int = 1_000_000
+    """Of a document; a longer file of Markdown is cut at headings."""
+    chat_fields: Pair | None = None
+    """Names of the fields that hold a question and its answer, beside the usual ones."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Field -> value for all documents of a file, instead of their own."""
+    given_labels: tuple[tuple[str, str], ...] = ()
+    genre_unknown: bool = False
+    """Whether the file's first record names no genre: then its documents are PLAIN, not malformed."""
+
+    @property
+    def names(self) -> list[str]:
+        """The fields that say something about a text, and have to be text themselves."""
+        return [self.title, self.author, self.genre, self.source, self.license, *self.labels]
+
+    @property
+    def columns(self) -> list[str]:
+        """Every field's name, the text's first."""
+        return [self.text, *self.names, *(self.chat_fields or ())]
+
+    def of_source(self, settings: Settings) -> Fields:
+        """These fields, with the settings of one source."""
+        if not settings.values:
+            return self
+        renamed: dict[str, Any] = {
+            name: settings.get(f"{name}_field", getattr(self, name)) for name in ("text", *VALUES)
+        }
+        given = {name: settings.get(name) for name in VALUES if settings.get(name)}
+        return replace(self, given=given, given_labels=settings.labels, **renamed)
+
+    def license_of(self, source: str) -> str:
+        """The licence of a document that names none, by its source."""
+        for start, name in self.licenses:
+            if source.startswith(start):
+                return name
+        return "unknown"
