@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import deque
 from collections.abc import Sequence
+
+from yanmo.curate.text.code_spans import code_spans
 
 _MOST_LINES = 200
 """Of front matter; with more of them it is text between two rules."""
@@ -16,7 +19,6 @@ _CLOSED_BY = {"---": ("---", "..."), "+++": ("+++",)}
 _FIELD = re.compile(r"([^\s:=#'\"][^:=]{0,60}?)\s*[:=](?:\s+|\Z)(.*)|([^\s:=#'\"-]+)=(.*)")
 _ITEM = re.compile(r"\s*-\s+(.*)")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*\Z")
-_FENCE = re.compile(r" {0,3}(```+|~~~+)")
 
 
 def front_matter(text: str) -> tuple[dict[str, str], str, int]:
@@ -79,16 +81,15 @@ def cut_at_headings(text: str, most: int) -> list[tuple[int, str]]:
 
 
 def _levels(lines: Sequence[str]) -> list[int]:
-    """For each line the level of its heading, 0 for none; what is inside of a fence is none."""
-    fence, levels = "", []
+    """For each line the level of its heading, 0 for none; what is inside of code is none."""
+    levels, at = list[int](), 0
+    spans = deque(code_spans("".join(lines)))
     for line in lines:
-        mark, heading = _FENCE.match(line), _HEADING.match(line.rstrip("\r\n"))
-        if fence:
-            if mark and mark[1].startswith(fence):
-                fence = ""
-        elif mark:
-            fence = mark[1]
-        levels.append(len(heading[1]) if heading and not fence else 0)
+        while spans and spans[0][1] <= at:
+            spans.popleft()
+        heading = _HEADING.match(line.rstrip("\r\n"))
+        levels.append(len(heading[1]) if heading and not (spans and spans[0][0] <= at) else 0)
+        at += len(line)
     return levels
 
 

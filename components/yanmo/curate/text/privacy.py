@@ -9,11 +9,12 @@ birthday; of random numbers of 18 digits, one in 370 has. Classical text has no 
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Callable
 from datetime import date
 
-from yanmo.curate.text.code_spans import has_much_code, protected_spans
+from yanmo.curate.text.code_spans import Spans, has_much_code, protected_spans
 
 KINDS = ("phone", "id", "mail")
 """What `--mask-personal` takes."""
@@ -101,5 +102,7 @@ def mask(text: str, kinds: tuple[str, ...], *, code: bool = False) -> tuple[str,
     return "".join((*pieces, text[end:])), tuple(k for k in KINDS if k in masked)
 
 
-def _is_in(at: int, spans: list[tuple[int, int]]) -> bool:
-    return any(start <= at < end for start, end in spans)
+def _is_in(at: int, spans: Spans) -> bool:
+    """Whether a character lies in one of the spans, which are in order and apart."""
+    before = bisect.bisect_right(spans, at, key=lambda span: span[0])
+    return before > 0 and at < spans[before - 1][1]

@@ -182,7 +182,7 @@ def test_rare_words_are_not_taken_for_garbled_text(line: str) -> None:
     [
         *("`" * 60_000, "```\n" * 20_000, "<b" * 40_000, "a`b" * 30_000, "http://" * 20_000),
         *("    a\n\n" * 20_000, "\n" * 100_000, " " * 200_000 + "x", "~~~" * 30_000, "<p>" * 30_000),
-        "|<br>" * 30_000,
+        *("|<br>" * 30_000, "http://a.cn 13800138000 " * 20_000),
     ],
 )
 def test_hostile_text_takes_no_time(text: str) -> None:
