@@ -1,6 +1,6 @@
 """A node other than 0: starts its ranks when node 0 says what to train, and ends as node 0 does.
 
-It takes no lease and commits nothing. What node 0 says, it says in the store (told.py), and whether the
+It takes no lease and commits nothing. What node 0 says, it says in the store (record.py), and whether the
 model is committed is asked there too: nothing that answers at the rendezvous is believed. Its supervisor
 watches its own ranks (their heartbeats are files of this machine) and serves their figures on /metrics.
 """
@@ -24,14 +24,14 @@ from yanmo.train import job
 from yanmo.train.backends.hardware import this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.stacks import Requests
-from yanmo.train.health.watchdog import BEFORE_OTHERS
+from yanmo.train.health.watchdog import BEFORE_OTHERS, doings
 from yanmo.train.job import WorkerJob, clear
 from yanmo.train.memory.cgroup import MemoryGroup
 from yanmo.train.memory.micro_batch import halve_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
 from yanmo.train.nodes.leader import OF_THE_WINDOW
 from yanmo.train.nodes.place import place_of
-from yanmo.train.nodes.told import End, Told, is_at_work, read_told
+from yanmo.train.nodes.record import End, NodesRecord, is_at_work, read_nodes_record
 from yanmo.train.supervision.automatic import TrainRun, check_machine
 from yanmo.train.supervision.ending import Ending, raise_failure
 from yanmo.train.supervision.one_start import Unbegun, full_ranks, run_ranks
@@ -87,7 +87,7 @@ class Follower:
         """
         self._run, self._asked = run, asked
         self._options: TrainConfig = run.options
-        self._here = Told.of(run.options, "")
+        self._here = NodesRecord.of(run.options, "")
         self._over = ""
         """An attempt that was over when this node came."""
         self._attempt = ""
@@ -103,17 +103,17 @@ class Follower:
         """See `follow`."""
         log.info("node %d of %d", self._options.node_rank, self._options.nnodes)
         self._get_ready()
-        told = read_told(self._run.store, self._run.key)
-        self._over = told.attempt if told and told.end else ""
+        record = read_nodes_record(self._run.store, self._run.key)
+        self._over = record.attempt if record and record.end else ""
         while True:
-            told = self._next()
-            if told is None:
+            record = self._next()
+            if record is None:
                 self._forget()
                 log.info("the model is committed")
                 return None
-            if told.end:
-                return self._as_node_0(told.end)
-            self._train(told)
+            if record.end:
+                return self._as_node_0(record.end)
+            self._train(record)
 
     def touch_stop_file(self) -> None:
         """Ask the ranks here to save and end, as a handler of a signal does: raises nothing."""
@@ -131,7 +131,7 @@ class Follower:
         if model is not None:
             model.paths("*")
 
-    def _next(self) -> Told | None:
+    def _next(self) -> NodesRecord | None:
         """What node 0 says that is new: a window to train, or its end; None once the model is committed.
 
         Raises:
@@ -143,18 +143,18 @@ class Follower:
         while True:
             if self._is_committed():
                 return None
-            told = read_told(self._run.store, self._run.key)
-            if told is not None and told.attempt != self._over:
-                if told.end:
-                    return told
-                if is_at_work(self._run.store, self._run.key, told.attempt):
-                    refusal = told.refusal(self._options.node_rank, self._here)
+            record = read_nodes_record(self._run.store, self._run.key)
+            if record is not None and record.attempt != self._over:
+                if record.end:
+                    return record
+                if is_at_work(self._run.store, self._run.key, record.attempt):
+                    refusal = record.refusal(self._options.node_rank, self._here)
                     if refusal:
                         raise refusal
-                    if told.job and (told.attempt, told.window) != self._done:
-                        return told
+                    if record.job and (record.attempt, record.window) != self._done:
+                        return record
                     began, gone_since = time.monotonic(), 0.0
-                elif told.attempt == self._attempt:
+                elif record.attempt == self._attempt:
                     now = time.monotonic()
                     gone_since = gone_since or now
                     if now - gone_since > _GONE_SECONDS:
@@ -191,15 +191,15 @@ class Follower:
         found = find_whole(self._run.store, self._run.stage.name, self._run.key)
         return found is not None and (not self._options.force or found.manifest.attempt == self._attempt)
 
-    def _train(self, told: Told) -> None:
+    def _train(self, record: NodesRecord) -> None:
         """Start the ranks, and see how they end.
 
         Raises:
             Exception: what ended them.
         """
         self._run.telemetry.state("working")
-        self._attempt = told.attempt
-        task = self._task(told)
+        self._attempt = record.attempt
+        task = self._task(record)
         options = task.options
         gauges = self._gauges.get(task.own) or MetricsGauges(self._run.telemetry, task.own)
         self._gauges[task.own] = gauges
@@ -215,9 +215,13 @@ class Follower:
             gauges.show(_SHOWN_SECONDS)
             requests.serve(task.own)
             if time.monotonic() - looked > _LOOK_TRAINING_SECONDS:
-                now = self._told_if_known()
+                now = self._record_if_readable()
                 looked = time.monotonic()
-                if now and (now.end or (now.attempt, now.window) != (told.attempt, told.window)):
+                is_waiting = all(doing in BEFORE_OTHERS for doing in doings(task.own).values())
+                if now and is_waiting and not self._is_node_0_there(record):
+                    self._attempt = ""  # it may come again, and the ranks here have done nothing
+                    raise _Otherwise
+                if now and (now.end or (now.attempt, now.window) != (record.attempt, record.window)):
                     raise _Otherwise
 
         try:
@@ -229,7 +233,7 @@ class Follower:
             raise _AskedToStop(str(reason)) from None
         finally:
             self.stop_file = None
-        self._done = (told.attempt, told.window)
+        self._done = (record.attempt, record.window)
         full = full_ranks(ending, was_killed=memory.kills() > killed_before)
         if full:
             rows = halve_micro_batch(task, full[0])
@@ -241,13 +245,20 @@ class Follower:
             )
         self._check(ending)
 
-    def _told_if_known(self) -> Told | None:
+    def _record_if_readable(self) -> NodesRecord | None:
         """What node 0 says while ranks run here; a store that does not answer now ends no training."""
         try:
-            return read_told(self._run.store, self._run.key)
+            return read_nodes_record(self._run.store, self._run.key)
         except (OSError, EnvironmentFault) as error:
             log.warning("what node 0 says cannot be read now: %s", error)
             return None
+
+    def _is_node_0_there(self, record: NodesRecord) -> bool:
+        """Whether node 0 holds the lease still, as far as that can be known now."""
+        try:
+            return is_at_work(self._run.store, self._run.key, record.attempt)
+        except (OSError, EnvironmentFault):
+            return True
 
     def _check(self, ending: Ending) -> None:
         """Raise what ended the ranks; where they only lost those of other nodes, node 0 may know more."""
@@ -262,8 +273,8 @@ class Follower:
             log.warning("the ranks here lost those of another node; looking what node 0 says")
             until = time.monotonic() + _WORDS_SECONDS
             while time.monotonic() < until and not self._asked:
-                told = read_told(self._run.store, self._run.key)
-                if told and (told.end or told.attempt != self._attempt):
+                record = read_nodes_record(self._run.store, self._run.key)
+                if record and (record.end or record.attempt != self._attempt):
                     return  # `_next` reads it again
                 time.sleep(_LOOK_SECONDS)
         raise_failure(ending)
@@ -288,9 +299,9 @@ class Follower:
             if not work.is_in_store:
                 shutil.rmtree(work.path, ignore_errors=True)
 
-    def _task(self, told: Told) -> WorkerJob:
+    def _task(self, record: NodesRecord) -> WorkerJob:
         """This node's part of node 0's job: its settings, but for paths and limits, which are this node's."""
-        given = told.job
+        given = record.job
         shared = by_kind(self._options, "semantic", "execution")
         settings = {name: value for name, value in given["options"].items() if name in shared}
         options = TrainConfig(**{**vars(self._options), **settings})

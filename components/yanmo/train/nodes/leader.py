@@ -1,4 +1,4 @@
-"""Node 0 of several, as the others see it: what it tells them in the store (told.py)."""
+"""Node 0 of several, as the others see it: what it tells them in the store (record.py)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob
 from yanmo.train.nodes.parts import PARTS
 from yanmo.train.nodes.place import place_of
-from yanmo.train.nodes.told import End, Told
+from yanmo.train.nodes.record import End, NodesRecord
 from yanmo.train.supervision.automatic import TrainRun
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class Leader:
 
     def __init__(self, run: TrainRun) -> None:
         self._run = run
-        self._told = Told.of(run.options, run.attempt.id)
+        self._record = NodesRecord.of(run.options, run.attempt.id)
         self._say()
 
     def begin(self, task: WorkerJob, work_name: str) -> WorkerJob:
@@ -37,8 +37,8 @@ class Leader:
         Args:
             work_name: where the work lies in the store.
         """
-        window = self._told.window + 1
-        meeting = f"{self._told.attempt}/{window}"
+        window = self._record.window + 1
+        meeting = f"{self._record.attempt}/{window}"
         job = {
             "options": by_kind(task.options, "semantic", "execution"),
             "token_cache": vars(task.token_cache),
@@ -48,13 +48,13 @@ class Leader:
             "parts": f"{work_name}/{PARTS}/{meeting}",
             **{name: getattr(task, name) for name in OF_THE_WINDOW},
         }
-        self._told = dataclasses.replace(self._told, window=window, job=job)
+        self._record = dataclasses.replace(self._record, window=window, job=job)
         self._say()
         return dataclasses.replace(task, place=place_of(task.options, meeting, job["parts"]))
 
     def ends(self, end: End) -> None:
         """Tell how it ended; where that cannot be written, the lease that is given back says enough."""
-        self._told = dataclasses.replace(self._told, end=end)
+        self._record = dataclasses.replace(self._record, end=end)
         try:
             self._say()
         except (OSError, EnvironmentFault) as error:
@@ -66,7 +66,7 @@ class Leader:
 
     def _say(self) -> None:
         self._run.attempt.lease.check()  # what another run has written stays
-        self._told.write(self._run.store, self._run.key)
+        self._record.write(self._run.store, self._run.key)
 
 
 @contextlib.contextmanager
@@ -91,4 +91,4 @@ def tell_busy(run: TrainRun, why: str) -> None:
     """Tell the other nodes that nothing is trained, as another training of the channel is at work."""
     options: TrainConfig = run.options
     end = End(0, f"paused: {why}", is_pause=True)
-    dataclasses.replace(Told.of(options, uuid.uuid4().hex[:12]), end=end).write(run.store, run.key)
+    dataclasses.replace(NodesRecord.of(options, uuid.uuid4().hex[:12]), end=end).write(run.store, run.key)

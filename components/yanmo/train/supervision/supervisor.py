@@ -52,7 +52,7 @@ from yanmo.train.models.starting_model import (
 )
 from yanmo.train.nodes.leader import Leader, leading
 from yanmo.train.nodes.parts import forget_parts
-from yanmo.train.nodes.told import record_name
+from yanmo.train.nodes.record import record_name
 from yanmo.train.sinks.process import Sinks
 from yanmo.train.supervision.automatic import Look, TrainRun, check_machine
 from yanmo.train.supervision.of_channel import begins, ends, is_trained, pauses

@@ -63,7 +63,7 @@ class End:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class NodesRecord:
     """What NODES.json says."""
 
     attempt: str
@@ -80,13 +80,13 @@ class Told:
     schema: str = SCHEMA
 
     @classmethod
-    def of(cls, options: TrainConfig, attempt: str) -> Told:
+    def of(cls, options: TrainConfig, attempt: str) -> NodesRecord:
         """What a node with these options, on this machine, would say."""
         versions = {name: text for name, text in made_by().items() if name != "processor"}
         execution = json.loads(json.dumps(by_kind(options, "execution")))  # as it is read again
         return cls(attempt=attempt, code=versions, execution=execution)
 
-    def refusal(self, node: int, here: Told) -> Exception | None:
+    def refusal(self, node: int, here: NodesRecord) -> Exception | None:
         """Why node `node`, which would say `here`, cannot train with node 0; None if it can."""
         wrong = _difference(self.code, here.code)
         if wrong:
@@ -118,12 +118,12 @@ def record_name(key: str) -> str:
     return f"{work_name(STAGE.name, key)}/{NODES}"
 
 
-def read_told(store: ObjectStore, key: str) -> Told | None:
+def read_nodes_record(store: ObjectStore, key: str) -> NodesRecord | None:
     """What node 0 has said last; None where there is nothing, or nothing that can be read."""
     try:
         values = parse(store.read(record_name(key))[0], SCHEMA, _MAX_BYTES)
         end = values["end"]
-        return Told(**{**values, "end": End(**end) if end else None})
+        return NodesRecord(**{**values, "end": End(**end) if end else None})
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
