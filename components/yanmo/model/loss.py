@@ -35,7 +35,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         d_hidden = torch.empty_like(hidden_ND) if of_hidden or of_weight else None
         d_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if of_weight else None
         total = hidden_ND.new_zeros((), dtype=torch.float32)
-        at_once = rows_at_once(len(weight_VD), weight_VD.device.type)
+        at_once = rows_at_once(len(weight_VD), weight_VD.device.type, compiled=compiled)
         for start in range(0, len(targets_N), at_once):
             rows = slice(start, start + at_once)
             hidden, target = hidden_ND[rows], targets_N[rows, None]

@@ -111,12 +111,13 @@ def _added_product(x: Tensor) -> Callable[..., Tensor]:
     return torch.addmm if x.ndim == 2 else torch.baddbmm
 
 
-def parameter_groups(model: nn.Module, options: Any) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, options: Any, device: str = "cpu") -> list[dict[str, Any]]:
     """The optimizer's parameter groups: matrices of the layers, embedding, head (if untied), norms and
     biases; what is frozen is in none.
 
     Args:
         options: a TrainConfig.
+        device: on cuda matrices of one shape come one after another, so that Muon takes them as one.
     """
     matrices, embedding, head, norms = [], [], [], []
     for name, parameter in model.named_parameters():
@@ -130,6 +131,8 @@ def parameter_groups(model: nn.Module, options: Any) -> list[dict[str, Any]]:
             head.append(parameter)
         else:
             matrices.append(parameter)
+    if device == "cuda":
+        matrices.sort(key=lambda matrix: matrix.shape)
     muon = options.optimizer == "muon"
     rate = options.muon_learning_rate if muon else options.adam_learning_rate
     decay = options.weight_decay
@@ -249,12 +252,11 @@ class MatrixAdamW(torch.optim.AdamW):
         pieces = self._pieces[id(parameter)]
         if self.orthogonalizes_on is not None:
             whole = [piece for piece in pieces if piece.name not in done]
-            for alike in _of_one_shape(whole, self.together):
-                chosen = [nesterov[p.at : p.at + p.count].view(p.shape) for p in alike]
-                updates = _update(torch.stack(chosen).to(self.orthogonalizes_on)).contiguous()
-                updates = _unless(refused, updates.to(parameter.device))
-                places = [parameter[p.at : p.at + p.count].view(p.shape) for p in alike]
-                torch._foreach_add_(places, list(updates.unbind()), alpha=-group["lr"])
+            for run in _runs(whole, self.together):
+                span = slice(run[0].at, run[-1].at + run[-1].count)
+                matrices = nesterov[span].view(len(run), *run[0].shape)
+                update = _update(matrices.to(self.orthogonalizes_on)).reshape(-1).to(parameter.device)
+                parameter[span].add_(_unless(refused, update), alpha=-group["lr"])
             pieces = [piece for piece in pieces if piece.name in done]
         for piece in pieces:
             if piece.name in done:
@@ -288,17 +290,17 @@ class MatrixAdamW(torch.optim.AdamW):
         return {p.name: _matrix(updates, cut, p.name) for p in pieces}
 
 
-def _of_one_shape(pieces: Iterable[Piece], most: int) -> list[list[Piece]]:
-    """Whole matrices of one shape each, of at most `most` elements where they are several."""
-    shapes: dict[torch.Size, list[Piece]] = {}
+def _runs(pieces: Iterable[Piece], most: int) -> list[list[Piece]]:
+    """Whole matrices of one shape that lie one after another, of at most `most` elements where several."""
+    runs: list[list[Piece]] = []
     for piece in pieces:
-        shapes.setdefault(piece.shape, []).append(piece)
-    return [
-        alike[begin : begin + number]
-        for shape, alike in shapes.items()
-        for number in (max(1, most // shape.numel()),)
-        for begin in range(0, len(alike), number)
-    ]
+        run = runs[-1] if runs else []
+        follows = run and run[0].shape == piece.shape and run[-1].at + run[-1].count == piece.at
+        if follows and (len(run) + 1) * piece.count <= most:
+            run.append(piece)
+        else:
+            runs.append([piece])
+    return runs
 
 
 def _matrix(buffer: Tensor, cut: Cuts, name: str) -> Tensor:

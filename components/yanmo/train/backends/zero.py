@@ -125,7 +125,7 @@ class ZeroEngine(FlatEngine):
         self.options, self.decoder = options, decoder
         self._shapes = {name: p.shape for name, p in trained(decoder)}
         self.optimizer = MatrixAdamW(
-            parameter_groups(decoder, options), (options.adam_beta1, options.adam_beta2)
+            parameter_groups(decoder, options, device), (options.adam_beta1, options.adam_beta2)
         )
         config = engine_config(options, check_batch=False)
         elements = sum(shape.numel() for shape in self._shapes.values())

@@ -256,7 +256,11 @@ def _activations_on_cuda(o: TrainConfig, vocab_size: int, rows: int, e: int) -> 
         own += layer
     kept = o.layers * (o.width * e if o.gradient_checkpointing else layer)
     ends = 6 * o.width * e  # what the embedding gives and the head takes
-    head = _head(tokens, vocab_size, "cuda")
+    if o.compile and not o.frequent_tokens:  # logits and their gradient, in the weights' type
+        rows_of_logits = rows_at_once(vocab_size, "cuda", compiled=True)
+        head = min(tokens, rows_of_logits) * vocab_size * e * 2
+    else:
+        head = _head(tokens, vocab_size, "cuda")
     return tokens * (kept + ends) + _mask(o, rows, e, "cuda") + max(head, tokens * own)
 
 

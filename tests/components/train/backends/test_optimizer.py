@@ -122,7 +122,7 @@ def located(layers: int, on: str | None, state: str = "cpu") -> MatrixAdamW:
     with torch.device(state):
         decoder = Decoder(dataclasses.replace(SHAPE, num_hidden_layers=layers))
     names = {id(p): name for name, p in decoder.named_parameters()}
-    groups = parameter_groups(decoder, options(weight_decay=0.1))
+    groups = parameter_groups(decoder, options(weight_decay=0.1), "cuda")
     pieces: list[list[Piece]] = []
     for group in groups:
         found, at = [], 0
