@@ -68,7 +68,7 @@ class BalanceOptions(StageOptions, group="balance"):
     )
     synonyms: str = opt(
         "",
-        "file of synonyms, one group of words per line; empty takes the built-in list for classical Chinese",
+        "file of synonyms, one group of words per line; empty takes the built-in list for the form of text",
     )
     seed: int = opt(
         0,
@@ -115,7 +115,7 @@ class BalanceOptions(StageOptions, group="balance"):
 STAGE = Stage(
     name="balance",
     image="data",
-    revision=5,
+    revision=6,
     config=BalanceOptions,
     outputs={"documents": "Dataset"},
     metrics=METRICS,

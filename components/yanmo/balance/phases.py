@@ -19,8 +19,8 @@ import pyarrow as pa
 from yanmo.balance.augmentation.augment import REPEAT, Augmenter, copy_digest, count_rules
 from yanmo.balance.augmentation.evidence import advice
 from yanmo.balance.augmentation.held_out import HeldOut
-from yanmo.balance.augmentation.rules import OTHERS, parse_rules
-from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
+from yanmo.balance.augmentation.rules import ONLY, OTHERS, parse_rules
+from yanmo.balance.augmentation.synonyms import CLASSICAL_WORDS, MODERN_WORDS, Synonyms
 from yanmo.balance.classes import COLUMNS, COMPUTED
 from yanmo.balance.config import BalanceOptions
 from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
@@ -117,8 +117,15 @@ def _augmenter(options: BalanceOptions, documents: Output, genres: Sequence[str]
         held_out += documents.part("evaluation_set").paths("*.parquet")
     else:
         log.warning("%s names no evaluation set: augmented text is compared with valid only", documents)
-    words = Synonyms.read(Path(options.synonyms) if options.synonyms else SHIPPED)
-    return Augmenter(rules, words, HeldOut.of_files(held_out), options.seed)
+    form = text_form(documents)
+    classical = form.startswith("classical")
+    for rule, for_classical in ONLY.items():
+        if for_classical != classical and any(rule in of for of in rules.by_genre.values()):
+            other = "insert" if classical else "insert-modern"
+            raise UsageError(f"--augment: {rule} is not for text in the form {form}; use {other}")
+    shipped = CLASSICAL_WORDS if classical else MODERN_WORDS
+    words = Synonyms.read(Path(options.synonyms) if options.synonyms else shipped)
+    return Augmenter(rules, words, HeldOut.of_files(held_out), options.seed, classical)
 
 
 def work(run: BalanceRun) -> Result:
@@ -284,7 +291,7 @@ def _copied(task: Task, table: pa.Table, copies: npt.NDArray[np.unsignedinteger[
 def _augmentation(options: BalanceOptions, task: Task, made: Mapping[str, int]) -> dict[str, Any] | None:
     if task.augmenter is None:
         return None
-    found = advice(task.augmenter.rules, task.rows.genres)
+    found = advice(task.augmenter.rules, task.rows.genres, task.augmenter.classical)
     if not made:
         found.append("--augment changes nothing: no document is repeated; raise --quotas (wen=200%)")
     for text in found:

@@ -58,6 +58,8 @@ class Augmenter:
     words: Synonyms
     held_out: HeldOut
     seed: int
+    classical: bool = True
+    """Whether the texts are in the form classical-1."""
     shared: int = 0
     """Copies that stayed plain repeats as they shared a run with held-out text, since this was set to 0."""
     _by_genre: dict[str, dict[str, Rewrite]] = field(default_factory=dict)
@@ -81,7 +83,7 @@ class Augmenter:
 
     def _rewrite(self, id: str, genre: str, text: str, copy: int) -> Augmented:
         if genre not in self._by_genre:
-            self._by_genre[genre] = rewrites(genre, self.words)
+            self._by_genre[genre] = rewrites(genre, self.words, self.classical)
         available, applied, result = self._by_genre[genre], [], text
         digest = hashlib.sha256(f"{self.seed}\0augment\0{copy}\0{id}".encode()).digest()
         chance = Random(int.from_bytes(digest, "big"))

@@ -20,14 +20,14 @@ MEASURED: dict[str, dict[str, bool]] = {
 95 % interval over seeds lay below."""
 
 
-def advice(rules: AugmentRules, genres: list[str]) -> list[str]:
+def advice(rules: AugmentRules, genres: list[str], classical: bool) -> list[str]:
     """For each rule in use a sentence: whether it was better than plain repetition, if it was measured."""
     used = {rule: [g for g in genres if rule in rules.of(g)] for rule in MEASURED}
-    return [_about(rule, named) for rule, named in used.items() if named]
+    return [_about(rule, named, classical) for rule, named in used.items() if named]
 
 
-def _about(rule: str, genres: list[str]) -> str:
-    known = {genre: MEASURED[rule][genre] for genre in genres if genre in MEASURED[rule]}
+def _about(rule: str, genres: list[str], classical: bool) -> str:
+    known = {genre: MEASURED[rule][genre] for genre in genres if classical and genre in MEASURED[rule]}
     if not known:
         return (
             f"{rule}: not measured for {', '.join(genres)}; compare with plain repetition before you trust it"

@@ -1,4 +1,4 @@
-"""The rules of augmentation: each returns the text with random changes.
+"""The rules of augmentation for classical text and verse: each returns the text with random changes.
 
 Random numbers come from `random.Random.random` alone, whose sequence for a seed is the same in every version
 of Python. Texts are in the form `classical-1`: full-width punctuation, lines joined by line breaks.
@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from random import Random
 
+from yanmo.balance.augmentation import modern
 from yanmo.balance.augmentation.rules import VERSE
 from yanmo.balance.augmentation.synonyms import Synonyms
 from yanmo.chinese.pingshui import tones
@@ -89,21 +90,6 @@ def insert(text: str, probability: float, chance: Random) -> str:
     return _CLAUSE.sub(put, text)
 
 
-def insert_modern(text: str, probability: float, chance: Random) -> str:
-    """Insert 的 inside a clause or 了 at its end."""
-
-    def put(found: re.Match[str]) -> str:
-        clause = found[0]
-        if chance.random() >= probability or len(clause) < 2:
-            return clause
-        places = [_inside(clause, "的", chance)]
-        if clause[-1] not in _PARTICLES:
-            places.append(clause + "了")
-        return _one_of(places, chance)
-
-    return _CLAUSE.sub(put, text)
-
-
 def _inside(clause: str, word: str, chance: Random) -> str:
     at = 1 + int(chance.random() * (len(clause) - 1))
     if word in clause[at - 1 : at + 1]:
@@ -170,17 +156,23 @@ def _pattern(line: str) -> tuple[frozenset[str], ...] | None:
     return found if all(found) else None
 
 
-def rewrites(genre: str, words: Synonyms) -> dict[str, Rewrite]:
-    """Rule -> its function for documents of a genre, for the rules that apply to the genre."""
+def rewrites(genre: str, words: Synonyms, classical: bool) -> dict[str, Rewrite]:
+    """Rule -> its function for documents of a genre, for the rules that apply to genre and form of text."""
     if genre in VERSE:
         return {
             "synonym": lambda text, p, chance: synonym_in_verse(text, p, chance, words),
             **({"reorder": reorder_couplets} if genre == "诗" else {}),
         }
+    if not classical:
+        return {
+            "synonym": lambda text, p, chance: modern.synonym(text, p, chance, words),
+            "reorder": modern.reorder,
+            "insert-modern": modern.insert,
+            "delete": modern.delete,
+        }
     return {
         "synonym": lambda text, p, chance: synonym(text, p, chance, words),
         "reorder": reorder_pairs if genre == "赋" else reorder,
         "insert": insert,
-        "insert-modern": insert_modern,
         "delete": delete,
     }

@@ -2,14 +2,15 @@
 
     synonym        replace a word by a synonym; probability per word of the dictionary
     reorder        swap neighbouring clauses (in 赋 pairs of clauses, in 诗 couplets); per sentence
-    insert         insert a classical function word (之 乎 也 者 而); per clause
-    insert-modern  insert 的 or 了, for modern text; per clause
-    delete         delete a character, never the first or last of a clause; per character
+    insert         classical text alone: insert a function word (之 乎 也 者 而); per clause
+    insert-modern  modern text alone: insert 的 between words or 了 after a clause; per place
+    delete         delete a character (in modern text a word), never the first or last of a clause; per
+                   character or word
 
 Verse keeps its length, tones and rhymes: there a synonym has the same number of characters, each of the same
 tone class, and never ends a clause; 诗 may swap couplets with the same tone pattern; nothing is inserted or
 deleted.
-Standard library only.
+Modern text changes by whole words, in sentences of nothing but Chinese (modern.py). Standard library only.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from yanmo.common.errors import UsageError
 
 RULES = ("reorder", "synonym", "insert", "insert-modern", "delete")
 """Names of the rules, in the order in which they are applied."""
+ONLY = {"insert": True, "insert-modern": False}
+"""Rules that are for one form alone -> whether for classical text."""
 VERSE = ("诗", "词", "曲")
 _KEEP_LENGTH = ("reorder", "synonym")
 OTHERS = "*"

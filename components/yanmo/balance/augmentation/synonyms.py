@@ -1,4 +1,4 @@
-"""Synonyms: Yanmo's list for classical Chinese, or a file of the user's.
+"""Synonyms: Yanmo's list for classical or modern Chinese, or a file of the user's.
 
 A line is a group of words that may replace one another, separated by white space; or `!` and words inside of
 which nothing is replaced; or `#` and a comment. Lines of 同义词词林 (`Aa01A02= 人类 生人 全人类`) are read as
@@ -17,7 +17,8 @@ from pathlib import Path
 from yanmo.common.errors import DataError
 from yanmo.common.given_file import MIB, given_text
 
-SHIPPED = Path(__file__).with_name("synonyms.txt")
+CLASSICAL_WORDS = Path(__file__).with_name("synonyms_classical.txt")
+MODERN_WORDS = Path(__file__).with_name("synonyms_modern.txt")
 _MOST_WORDS = 500
 _MOST_BYTES = 16 * MIB
 _CILIN = re.compile(r"[A-Z][a-z]\d\d[A-Z]\d\d([=#@])\Z")

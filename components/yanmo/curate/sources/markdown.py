@@ -11,7 +11,7 @@ import re
 from collections import deque
 from collections.abc import Sequence
 
-from yanmo.curate.text.code_spans import code_spans
+from yanmo.chinese.code_spans import code_spans
 
 _MOST_LINES = 200
 """Of front matter; with more of them it is text between two rules."""

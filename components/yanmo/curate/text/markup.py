@@ -12,7 +12,7 @@ import html
 import re
 from collections import Counter
 
-from yanmo.curate.text.code_spans import between, code_spans
+from yanmo.chinese.code_spans import between, code_spans
 
 # The elements of HTML 4 and 5.
 _ELEMENTS = (

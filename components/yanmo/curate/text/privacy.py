@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from datetime import date
 
-from yanmo.curate.text.code_spans import Spans, has_much_code, protected_spans
+from yanmo.chinese.code_spans import Spans, has_much_code, protected_spans
 
 KINDS = ("phone", "id", "mail")
 """What `--mask-personal` takes."""

@@ -16,7 +16,7 @@ from yanmo.balance.augmentation.augment import Augmented, Augmenter, copy_digest
 from yanmo.balance.augmentation.evidence import advice
 from yanmo.balance.augmentation.held_out import HeldOut
 from yanmo.balance.augmentation.rules import parse_rules
-from yanmo.balance.augmentation.synonyms import SHIPPED, Synonyms
+from yanmo.balance.augmentation.synonyms import CLASSICAL_WORDS, Synonyms
 from yanmo.balance.preview import Example, as_text
 from yanmo.balance.quotas.choice import plan_of_classes
 from yanmo.chinese.han_runs import run_hashes
@@ -98,7 +98,7 @@ def test_copies_differ_and_belong_to_seed_id_and_number() -> None:
     text = "秋日登高望远，悲风起于林薮，舟行溪中，酒尽灯残，客归故里，思念旧友。" * 3
 
     def made(seed: int, id: str, copy: int) -> str:
-        augmenter = Augmenter(parse_rules("synonym=0.5"), Synonyms.read(SHIPPED), HeldOut([]), seed)
+        augmenter = Augmenter(parse_rules("synonym=0.5"), Synonyms.read(CLASSICAL_WORDS), HeldOut([]), seed)
         return augmenter.copies([(id, "文", text, copy, True)])[0].text
 
     first = made(0, "a" * 64, 1)
@@ -171,8 +171,11 @@ def test_rules_for_a_genre_that_is_not_there_are_refused_with_those_that_are(
 
 
 def test_advice_names_only_what_was_measured() -> None:
-    assert advice(parse_rules(""), ["诗", "文"]) == []
-    found = advice(parse_rules("synonym=0.1,reorder=0.1,insert-modern=0.1"), ["诗", "文", "说"])
+    assert advice(parse_rules(""), ["诗", "文"], True) == []
+    rules = parse_rules("synonym=0.1,reorder=0.1,insert-modern=0.1")
+    modern = advice(rules, ["诗", "文"], False)
+    assert len(modern) == 3 and all("not measured" in text for text in modern)
+    found = advice(rules, ["诗", "文", "说"], True)
     assert [text.split(":")[0] for text in found] == ["synonym", "reorder", "insert-modern"]
     assert "better than plain repetition in 诗, 文 on a small text" in found[0] and "fewer epochs" in found[0]
     assert "not better than plain repetition" in found[1] and "not measured for 文, 说" in found[2]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from yanmo.chinese.code_spans import code_spans
 from yanmo.curate.text.cleaning import Cleaning, clean
-from yanmo.curate.text.code_spans import code_spans
 from yanmo.curate.text.mojibake import repair
 from yanmo.curate.text.normalize import FORMS, normalize
 from yanmo.curate.text.privacy import KINDS, mask
