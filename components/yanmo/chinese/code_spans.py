@@ -6,6 +6,7 @@ bounded or begins at a mark that cannot repeat, so that a hostile text takes no 
 
 from __future__ import annotations
 
+import bisect
 import re
 
 _FENCE = re.compile(r"^[ \t>]{0,80}(`{3,}|~{3,})[^\n]*$", re.MULTILINE)
@@ -35,6 +36,12 @@ def has_much_code(text: str) -> bool:
     """Whether a text is code or documentation of code: a fenced block, or several pieces of inline code."""
     spans = code_spans(text)
     return len(spans) >= 3 or any("\n" in text[start:end] for start, end in spans)
+
+
+def is_in(at: int, spans: Spans) -> bool:
+    """Whether a character lies in one of the spans, which are in order and apart."""
+    before = bisect.bisect_right(spans, at, key=lambda span: span[0])
+    return before > 0 and at < spans[before - 1][1]
 
 
 def between(text: str, spans: Spans) -> list[tuple[str, bool]]:

@@ -3,7 +3,7 @@
 Outside of program code a tag goes if its name is an element's and it has its partner in the text, is an empty
 element (`<br>`), or has attributes with values. So `a<b and c>d`, `#include <map>`, `List<String>` and a
 placeholder `<table>` are text. Entities are decoded once, after the tags: a page that explains HTML keeps
-what it shows.
+what it shows. A script or style sheet goes with what is in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import html
 import re
 from collections import Counter
 
-from yanmo.chinese.code_spans import between, code_spans
+from yanmo.chinese.code_spans import between, code_spans, is_in
 
 # The elements of HTML 4 and 5.
 _ELEMENTS = (
@@ -52,7 +52,13 @@ _TAG = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
-_RAISED = re.compile(r"<(sup|sub)>([0-9+\-=()ni]{1,8})</\1>", re.IGNORECASE)
+_BAR = re.compile(r"&(?:vert|verbar|VerticalLine|#124|#[xX]7[cC]);")
+_SCRIPT = re.compile(rf"(^[ \t]*)?<(script|style)(?:{_ATTRIBUTE}){{0,20}}\s?>", re.MULTILINE | re.IGNORECASE)
+_RAISED = re.compile(
+    r"(?P<base>[\w)\]}]?)<(?P<tag>sup|sub)>[ \t]*(?P<text>[^<>\n]{1,60}?)[ \t]*</(?P=tag)>", re.IGNORECASE
+)
+_FORMULA = re.compile(r"[0-9A-Za-z+\-*/=()., ]+")
+_ORDINAL = re.compile(r"st|nd|rd|th|TM|R", re.IGNORECASE)
 _SUPER = str.maketrans("0123456789+-=()ni", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ")
 _SUB = str.maketrans("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎")
 _LEFT = re.compile(rf"""</?(?:{_ELEMENTS})\s[A-Za-z-]{{1,60}}\s?=\s?["']""", re.IGNORECASE)
@@ -60,11 +66,12 @@ _LEFT = re.compile(rf"""</?(?:{_ELEMENTS})\s[A-Za-z-]{{1,60}}\s?=\s?["']""", re.
 
 def without_markup(text: str) -> str:
     """`text` without tags, its entities decoded, but for those in program code."""
+    text = _without_scripts(text)
     pieces = between(text, code_spans(text))
     tags = [found for piece, is_code in pieces if not is_code for found in _TAG.finditer(piece)]
     opened = Counter(found["name"].lower() for found in tags if found["name"] and not found["close"])
     closed = Counter(found["name"].lower() for found in tags if found["name"] and found["close"])
-    pairs = {name for name in opened if closed[name]}
+    pairs = {name for name in opened if closed[name]} - {"script", "style"}
 
     def gone(found: re.Match[str]) -> str:
         name = (found["name"] or "").lower()
@@ -80,7 +87,7 @@ def without_markup(text: str) -> str:
     for piece, is_code in pieces:
         if not is_code:
             piece = _RAISED.sub(_raised, piece)
-            piece = _ENTITY.sub(lambda found: html.unescape(found[0]), _TAG.sub(gone, piece))
+            piece = _ENTITY.sub(_decoded, _TAG.sub(gone, piece))
         kept.append(piece)
     return "".join(kept)
 
@@ -90,9 +97,42 @@ def has_markup(text: str) -> bool:
     return any(_LEFT.search(piece) for piece, is_code in between(text, code_spans(text)) if not is_code)
 
 
+def _without_scripts(text: str) -> str:
+    if "<s" not in text and "<S" not in text:
+        return text
+    kept, at, low, spans = [], 0, text.lower(), code_spans(text)
+    for found in _SCRIPT.finditer(text):
+        start, name = found.start(), found[2].lower()
+        if start < at or is_in(start, spans):
+            continue
+        close = low.find(f"</{name}>", found.end())
+        end = close + len(name) + 3
+        if close < 0:
+            break
+        if is_in(close, spans):
+            continue
+        is_block = found[1] is not None and not text[end : text.find("\n", end) % (len(text) + 1)].strip()
+        within = text[start:close]
+        if is_block or ("\n" not in within and set(";{}=") & set(within)):  # else a sentence about the tags
+            kept.append(text[at:start])
+            at = end
+    return "".join([*kept, text[at:]])
+
+
+def _decoded(found: re.Match[str]) -> str:
+    """An entity as it reads; a bar in a row of a table, which it would divide, stays."""
+    if _BAR.fullmatch(found[0]):
+        row = found.string.rfind("\n", 0, found.start()) + 1
+        if found.string[row : row + 1] == "|":
+            return found[0]
+    return html.unescape(found[0])
+
+
 def _raised(found: re.Match[str]) -> str:
-    """`2<sup>7</sup>` is not 27."""
-    is_sub = found[1].lower() == "sub"
-    if is_sub and not set(found[2]) <= set("0123456789+-=()"):
-        return f"_{found[2]}"
-    return found[2].translate(_SUB if is_sub else _SUPER)
+    """`2<sup>7</sup>` is not 27, nor is `2<sup>n - 1</sup>` 2n - 1."""
+    base, inner, is_sub = found["base"], found["text"], found["tag"].lower() == "sub"
+    if set(inner) <= set("0123456789+-=()" if is_sub else "0123456789+-=()ni"):
+        return base + inner.translate(_SUB if is_sub else _SUPER)
+    if not base or not _FORMULA.fullmatch(inner) or _ORDINAL.fullmatch(inner):
+        return base + inner
+    return f"{base}{'_' if is_sub else '^'}{inner if inner.isalnum() else f'({inner})'}"

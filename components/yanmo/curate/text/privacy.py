@@ -9,12 +9,11 @@ birthday; of random numbers of 18 digits, one in 370 has. Classical text has no 
 
 from __future__ import annotations
 
-import bisect
 import re
 from collections.abc import Callable
 from datetime import date
 
-from yanmo.chinese.code_spans import Spans, has_much_code, protected_spans
+from yanmo.chinese.code_spans import has_much_code, is_in, protected_spans
 
 KINDS = ("phone", "id", "mail")
 """What `--mask-personal` takes."""
@@ -91,7 +90,7 @@ def mask(text: str, kinds: tuple[str, ...], *, code: bool = False) -> tuple[str,
     spans: list[tuple[int, int, str, str]] = []
     for kind, pattern, is_valid, mark in _RULES:
         if kind in kinds:
-            found = (m for m in pattern.finditer(searched) if is_valid(m[0]) and not _is_in(m.start(), kept))
+            found = (m for m in pattern.finditer(searched) if is_valid(m[0]) and not is_in(m.start(), kept))
             spans += [(*m.span(), kind, mark) for m in found]
     pieces, end = [], 0
     for start, stop, _, mark in sorted(spans):
@@ -100,9 +99,3 @@ def mask(text: str, kinds: tuple[str, ...], *, code: bool = False) -> tuple[str,
             end = stop
     masked = {kind for _, _, kind, _ in spans}
     return "".join((*pieces, text[end:])), tuple(k for k in KINDS if k in masked)
-
-
-def _is_in(at: int, spans: Spans) -> bool:
-    """Whether a character lies in one of the spans, which are in order and apart."""
-    before = bisect.bisect_right(spans, at, key=lambda span: span[0])
-    return before > 0 and at < spans[before - 1][1]
