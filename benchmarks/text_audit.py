@@ -290,8 +290,8 @@ def _kind(raw: str, start: int, before: str, after: str, code: list[tuple[int, i
         return "composed"
     if "〓" in after and after == _simplified(_PRIVATE.sub("〓", before)):
         return "private use"
-    before = "".join(c for c in before if not _is_invisible(c))
-    if before == after or before.rstrip(_BLANKS) == after:
+    before = "".join(c for c in before if not _is_invisible(c) or c == "\n")
+    if re.sub(r"[ \t]+(?=\n|\Z)", "", before) == after:
         return "invisible"
     around = raw[start - min(start, 20) : start], raw[start + len(before) :][:20]
     whole = _simplified(unicodedata.normalize("NFKC", before.join(around)))
@@ -317,15 +317,15 @@ def _read(before: str) -> tuple[str, bool, bool]:
     """How a browser shows it, whether it held tags or comments, and whether HTML knows all of them."""
     text = re.sub(r"<!--.*?-->", "", before, flags=re.DOTALL)
     text = re.sub(r"<(script|style)\b[^>]*>.*?</\1>", "", text, flags=re.DOTALL | re.IGNORECASE)
-    text = re.sub(r"<sup>([0-9]+)</sup>", lambda found: found[1].translate(_RAISED), text)
+    text = re.sub(r"<sup>([+-]?[0-9]+)</sup>", lambda found: found[1].translate(_RAISED), text)
     names = re.findall(r"</?([A-Za-z][A-Za-z0-9:-]*)(?:\s[^<>]*)?/?>", text)
     text = re.sub(r"</?[A-Za-z][^<>]*>", "", text)
     known = all(name.lower() in _TAGS for name in names)
     return _simplified(html.unescape(text)), bool(names) or "<" in before, known
 
 
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_PLAIN = str.maketrans("₀₁₂₃₄₅₆₇₈₉⁺⁻⁼ⁿⁱ₊₋₌", "0123456789+-=ni+-=")
+_RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
+_PLAIN = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋ⁿⁱ", "0123456789+-ni")
 
 
 def _squashed(text: str) -> str:

@@ -57,10 +57,12 @@ _SCRIPT = re.compile(rf"(^[ \t]*)?<(script|style)(?:{_ATTRIBUTE}){{0,20}}\s?>", 
 _RAISED = re.compile(
     r"(?P<base>[\w)\]}]?)<(?P<tag>sup|sub)>[ \t]*(?P<text>[^<>\n]{1,60}?)[ \t]*</(?P=tag)>", re.IGNORECASE
 )
+_HIGHER = re.compile(r"[+-]?[0-9]+|[0-9]*[+-]|[ni](?:[+-][0-9])?")
+_LOWERED = re.compile(r"[0-9+-]+")
 _FORMULA = re.compile(r"[0-9A-Za-z+\-*/=()., ]+")
 _ORDINAL = re.compile(r"st|nd|rd|th|TM|R", re.IGNORECASE)
-_SUPER = str.maketrans("0123456789+-=()ni", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱ")
-_SUB = str.maketrans("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎")
+_SUPER = str.maketrans("0123456789+-ni", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ")
+_SUB = str.maketrans("0123456789+-", "₀₁₂₃₄₅₆₇₈₉₊₋")
 _LEFT = re.compile(rf"""</?(?:{_ELEMENTS})\s[A-Za-z-]{{1,60}}\s?=\s?["']""", re.IGNORECASE)
 
 
@@ -131,7 +133,7 @@ def _decoded(found: re.Match[str]) -> str:
 def _raised(found: re.Match[str]) -> str:
     """`2<sup>7</sup>` is not 27, nor is `2<sup>n - 1</sup>` 2n - 1."""
     base, inner, is_sub = found["base"], found["text"], found["tag"].lower() == "sub"
-    if set(inner) <= set("0123456789+-=()" if is_sub else "0123456789+-=()ni"):
+    if (_LOWERED if is_sub else _HIGHER).fullmatch(inner):
         return base + inner.translate(_SUB if is_sub else _SUPER)
     if not base or not _FORMULA.fullmatch(inner) or _ORDINAL.fullmatch(inner):
         return base + inner

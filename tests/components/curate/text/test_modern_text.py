@@ -62,7 +62,7 @@ def test_a_page_without_faults_stays_as_it_is() -> None:
         ("| 甲<br/>乙 | 丙 |", "| 甲 乙 | 丙 |"),
         ("2<sup>7</sup>，H<sub>2</sub>O，x<sup>n+1</sup>", "2⁷，H₂O，xⁿ⁺¹"),
         ("-(2<sup>n - 1</sup>) x<sub>i+1</sub> x<sub>i</sub>", "-(2^(n - 1)) x_(i+1) x_i"),
-        ("1<sup>st</sup>，脚注<sup>[1]</sup>", "1st，脚注[1]"),
+        ("1<sup>st</sup>，脚注<sup>[1]</sup>，2<sup>n0</sup>", "1st，脚注[1]，2^n0"),
         ("<script setup>\nimport A from `x`\n</script>\n# 题\n<style>b {}</style>\n文", "# 题\n\n文"),
         ("甲<script>var a=1;</script>乙", "甲乙"),
         ("用 <script> 和 </script> 标签", "用 <script> 和 </script> 标签"),
