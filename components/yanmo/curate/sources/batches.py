@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 from yanmo.common.foreign import foreign
 from yanmo.curate.sources.batch import MAX_RECORD_BYTES as MAX_RECORD_BYTES
 from yanmo.curate.sources.batch import Batch as Batch
-from yanmo.curate.sources.chat_layouts import FIELDS as CHAT_FIELDS
-from yanmo.curate.sources.chat_layouts import PARAGRAPHS, Pair
+from yanmo.curate.sources.chat_layouts import OTHERS, Pair
 from yanmo.curate.sources.encodings import SAMPLE_BYTES, as_utf8, file_encoding
 from yanmo.curate.sources.json_files import are_json_lines, json_records
 from yanmo.curate.sources.json_lines import as_batches
@@ -194,9 +193,9 @@ def _row_batches(
     with open_parquet(source, source.shown) as file:
         have = file.schema_arrow.names
         if _has_gaps(file, columns[0]):
-            columns = [*columns, *CHAT_FIELDS, *PARAGRAPHS]
+            columns = [*columns, *OTHERS]
         read = [name for name in dict.fromkeys(columns) if name in have]
-        if set(read).isdisjoint((*columns[:1], *CHAT_FIELDS, *PARAGRAPHS)):
+        if set(read).isdisjoint((*columns[:1], *OTHERS)):
             read += [name for name in have if name not in read][:1]  # rows to count, with a name to show
         rows = max(file.metadata.num_rows, 1)
         size = rows_at_a_time(file.metadata, batch_bytes)

@@ -25,6 +25,7 @@ _PAIRS: tuple[Pair, ...] = (
     ("prompt", "response"),
     ("query", "response"),
     ("question", "answer"),
+    ("ask", "answer"),
 )
 FIELDS = tuple(
     dict.fromkeys(
@@ -42,6 +43,10 @@ FIELDS = tuple(
 """Fields and columns that may hold a chat."""
 PARAGRAPHS = ("paragraphs", "段落")
 """Fields and columns that may hold a text as a list: of chinese-poetry, and of MNBVC."""
+TEXTS = ("content", "正文", "内容", "review")
+"""Fields and columns that hold the text in many collections, where none has the name of --text-field."""
+OTHERS = (*FIELDS, *PARAGRAPHS, *TEXTS)
+"""All that may stand for the text."""
 GENRE = "chat"
 """Genre of chats that name none."""
 _ROLES = {

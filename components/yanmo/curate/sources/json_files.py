@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from yanmo.curate.sources.chat_layouts import PARAGRAPHS, Pair, layout_of_chat
+from yanmo.curate.sources.chat_layouts import PARAGRAPHS, TEXTS, Pair, layout_of_chat
 from yanmo.curate.sources.json_lines import Bad, Found, Nothing
 
 _MOST_CHARACTERS = 256 << 20
@@ -111,6 +111,7 @@ def _is_record(value: Any, columns: Sequence[str], pair: Pair | None) -> bool:
     if not isinstance(value, Mapping):
         return False
     has_text = any(value.get(name) is not None for name in (columns[0], *PARAGRAPHS))
+    has_text = has_text or any(isinstance(value.get(name), str) for name in TEXTS)
     return has_text or bool(layout_of_chat(value, pair))
 
 

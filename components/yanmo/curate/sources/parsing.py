@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from yanmo.curate.sources.batches import AS_JSON_LINES, MAX_RECORD_BYTES, Batch, layout_of
 from yanmo.curate.sources.chat_layouts import GENRE as CHAT
-from yanmo.curate.sources.chat_layouts import PARAGRAPHS, Turn, layout_of_chat, turns_of
+from yanmo.curate.sources.chat_layouts import PARAGRAPHS, TEXTS, Turn, layout_of_chat, turns_of
 from yanmo.curate.sources.encodings import decode_record
 from yanmo.curate.sources.fields import Fields
 from yanmo.curate.sources.markdown import cut_at_headings, first_heading, front_matter
@@ -117,7 +117,7 @@ def _document(line: int, record: Mapping[str, Any], fields: Fields, batch: Batch
     if turns:
         text = ""
     elif is_blank:
-        found = (joined_text(record.get(name)) for name in PARAGRAPHS)
+        found = (joined_text(record.get(name)) for name in (*PARAGRAPHS, *TEXTS))
         text = next((other for other in found if isinstance(other, str)), text)
     if not isinstance(text, str):
         return _no_text(text, record, fields, batch)
