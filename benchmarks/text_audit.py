@@ -38,127 +38,24 @@ from yanmo.curate.text.record_rules import record_rules
 from yanmo.options.command_line import load
 
 _PIECE = re.compile(
-    r"<!--.{0,5000}?-->|<su[bp]>[^<>\n]{1,60}</su[bp]>|</?[A-Za-z][^<>]{0,2000}>|&#?[A-Za-z0-9]{1,31};|"
-    r"[A-Za-z0-9_]+|[ \t\u3000]+|\r\n|.",
+    r"<!--.{0,5000}?-->|<(?:su[bp]|code|kbd)>[^<>\n]{1,200}</(?:su[bp]|code|kbd)>|`[^`\n]{1,200}`|"
+    r"</?[A-Za-z][^<>]{0,2000}>|&#?[A-Za-z0-9]{1,31};|[A-Za-z0-9_]+|[ \t\u3000]+|\r\n|.",
     re.DOTALL,
 )
 _FENCE = re.compile(r"[ \t>]*(?:[-*+] |\d+[.)] )?[ \t]*(`{3,}|~{3,})(.*)")
 _TAGS = frozenset(
-    [
-        "a",
-        "abbr",
-        "address",
-        "article",
-        "aside",
-        "audio",
-        "b",
-        "base",
-        "bdi",
-        "bdo",
-        "big",
-        "blockquote",
-        "body",
-        "br",
-        "button",
-        "canvas",
-        "caption",
-        "center",
-        "cite",
-        "code",
-        "col",
-        "colgroup",
-        "dd",
-        "del",
-        "details",
-        "dfn",
-        "dialog",
-        "dir",
-        "div",
-        "dl",
-        "dt",
-        "em",
-        "embed",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "font",
-        "footer",
-        "form",
-        "frame",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "head",
-        "header",
-        "hr",
-        "html",
-        "i",
-        "iframe",
-        "img",
-        "input",
-        "ins",
-        "kbd",
-        "label",
-        "legend",
-        "li",
-        "link",
-        "main",
-        "map",
-        "mark",
-        "meta",
-        "meter",
-        "nav",
-        "noscript",
-        "object",
-        "ol",
-        "optgroup",
-        "option",
-        "output",
-        "p",
-        "param",
-        "picture",
-        "pre",
-        "progress",
-        "q",
-        "rp",
-        "rt",
-        "ruby",
-        "s",
-        "samp",
-        "section",
-        "select",
-        "small",
-        "source",
-        "span",
-        "strike",
-        "strong",
-        "style",
-        "sub",
-        "summary",
-        "sup",
-        "svg",
-        "table",
-        "tbody",
-        "td",
-        "template",
-        "textarea",
-        "tfoot",
-        "th",
-        "thead",
-        "time",
-        "title",
-        "tr",
-        "track",
-        "tt",
-        "u",
-        "ul",
-        "var",
-        "video",
-        "wbr",
-    ]
+    re.findall(
+        r"\w+",
+        """
+    a abbr address article aside audio b base bdi bdo big blockquote body br button canvas caption
+    center cite code col colgroup dd del details dfn dialog dir div dl dt em embed fieldset
+    figcaption figure font footer form frame h1 h2 h3 h4 h5 h6 head header hr html i iframe img
+    input ins kbd label legend li link main map mark meta meter nav noscript object ol optgroup
+    option output p param picture pre progress q rp rt ruby s samp section select small source span
+    strike strong style sub summary sup svg table tbody td template textarea tfoot th thead time
+    title tr track tt u ul var video wbr
+        """,
+    )
 )
 _PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010fffd]")
 _BLANKS = " \t\u3000\xa0\r\f\v"
@@ -273,12 +170,13 @@ def _kind(raw: str, start: int, before: str, after: str, code: list[tuple[int, i
     )
     if all(_is_invisible(c) for c in before) and not after.strip():
         return "invisible" if not in_code or set(before) <= set("\ufeff\u200b") else "code"
-    if in_code:
-        return "code"
-    if any(mark in after for mark in ("（邮箱）", "（电话）", "（身份证号）")):
-        return "masks"
     reads, has_tags, is_known = _read(before)
-    if _squashed(reads) == _squashed(after):
+    is_shown = _squashed(reads) == _squashed(after)
+    if in_code and not (is_shown and before.lstrip().startswith("<")):
+        return "code"
+    if any(mark in after for mark in ("邮箱", "电话", "身份证号")):
+        return "masks"
+    if is_shown:
         if has_tags:
             return "tags" if is_known else "unknown tags"
         if "&" in before:
@@ -318,6 +216,7 @@ def _read(before: str) -> tuple[str, bool, bool]:
     text = re.sub(r"<!--.*?-->", "", before, flags=re.DOTALL)
     text = re.sub(r"<(script|style)\b[^>]*>.*?</\1>", "", text, flags=re.DOTALL | re.IGNORECASE)
     text = re.sub(r"<sup>([+-]?[0-9]+)</sup>", lambda found: found[1].translate(_RAISED), text)
+    text = re.sub(r'<img\b[^>]*?latex\?([^"]+)"[^>]*>', r"$\1$", text)
     names = re.findall(r"</?([A-Za-z][A-Za-z0-9:-]*)(?:\s[^<>]*)?/?>", text)
     text = re.sub(r"</?[A-Za-z][^<>]*>", "", text)
     known = all(name.lower() in _TAGS for name in names)
@@ -329,8 +228,8 @@ _PLAIN = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋ⁿⁱ", "0123456789
 
 
 def _squashed(text: str) -> str:
-    """Without white space and the marks of raised and lowered text, `^(n - 1)`."""
-    return re.sub(r"[\s\xa0\u200b^_()⁽⁾]", "", text.translate(_PLAIN))
+    """Without white space and marks of Markdown: of raised text (`^(n - 1)`), code, rows and quotations."""
+    return re.sub(r"[\s\xa0\u200b^_()`\\>]", "", text.translate(_PLAIN))
 
 
 def _breaks(raw: str, start: int, end: int) -> int:

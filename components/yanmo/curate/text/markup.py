@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import html
 import re
+from bisect import bisect_right
 from collections import Counter
+from urllib.parse import unquote
 
 from yanmo.chinese.code_spans import between, code_spans, is_in
 
@@ -47,16 +49,22 @@ _LINES = frozenset(["br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "h5", 
 # Every repetition is bounded: a text of nothing but "<!--" would otherwise take minutes.
 _VALUE = r"""(?:"[^"<>]{0,2000}"|'[^'<>]{0,2000}'|[^\s"'<>=&]{1,300})"""
 _ATTRIBUTE = rf"\s+[A-Za-z_:@][\w:.-]{{0,60}}(?:\s?=\s?{_VALUE})?"
-_TAG = re.compile(
-    rf"<(?P<close>/?)(?P<name>{_ELEMENTS})(?P<attributes>(?:{_ATTRIBUTE}){{0,20}})\s?/?>|<!--.{{0,1000}}?-->",
-    re.DOTALL | re.IGNORECASE,
+_TAG = (
+    rf"<(?P<close>/?)(?P<name>{_ELEMENTS})(?P<attributes>(?:{_ATTRIBUTE}){{0,20}})\s?/?>|<!--.{{0,1000}}?-->"
 )
-_ENTITY = re.compile(r"&(?:[A-Za-z]{2,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
-_BAR = re.compile(r"&(?:vert|verbar|VerticalLine|#124|#[xX]7[cC]);")
+_ENTITY = r"&(?P<entity>[A-Za-z]{2,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});"
+_RAISED = r"(?P<base>[\w)\]}]?)<(?P<way>sup|sub)>[ \t]*(?P<raised>[^<>\n]{1,60}?)[ \t]*</(?P=way)>"
+_TYPED = r"<(?P<typed>code|kbd)>(?P<code>[^<>`\n]{1,200})</(?P=typed)>"
+_ENTITIES = re.compile(_ENTITY)
+_TAGS = re.compile(_TAG, re.DOTALL | re.IGNORECASE)
+_MARKUP = re.compile(f"{_RAISED}|{_TYPED}|{_TAG}|{_ENTITY}", re.DOTALL | re.IGNORECASE)
 _SCRIPT = re.compile(rf"(^[ \t]*)?<(script|style)(?:{_ATTRIBUTE}){{0,20}}\s?>", re.MULTILINE | re.IGNORECASE)
-_RAISED = re.compile(
-    r"(?P<base>[\w)\]}]?)<(?P<tag>sup|sub)>[ \t]*(?P<text>[^<>\n]{1,60}?)[ \t]*</(?P=tag)>", re.IGNORECASE
+_FORMULA_IMAGE = re.compile(
+    r"""(?P<mark>["'])https?://[^"'?]{1,200}latex\?(?P<formula>(?:(?!(?P=mark)).){1,1000})(?P=mark)""",
+    re.IGNORECASE,
 )
+_TO_CODE = re.compile(r"(?:</?[A-Za-z][^<>\n]{0,300}>){0,5}`")
+_ROW, _QUOTE = re.compile(r"[ \t]{0,80}\|"), re.compile(r"[ \t]{0,80}(?:>[ \t]?){1,9}")
 _HIGHER = re.compile(r"[+-]?[0-9]+|[0-9]*[+-]|[ni](?:[+-][0-9])?")
 _LOWERED = re.compile(r"[0-9+-]+")
 _FORMULA = re.compile(r"[0-9A-Za-z+\-*/=()., ]+")
@@ -69,29 +77,49 @@ _LEFT = re.compile(rf"""</?(?:{_ELEMENTS})\s[A-Za-z-]{{1,60}}\s?=\s?["']""", re.
 def without_markup(text: str) -> str:
     """`text` without tags, its entities decoded, but for those in program code."""
     text = _without_scripts(text)
-    pieces = between(text, code_spans(text))
-    tags = [found for piece, is_code in pieces if not is_code for found in _TAG.finditer(piece)]
+    spans = code_spans(text)
+    lines = [0, *(found.end() for found in re.finditer("\n", text))]
+
+    def is_code(found: re.Match[str]) -> bool:
+        return is_in(found.start(), spans) or is_in(found.end() - 1, spans)
+
+    tags = [found for found in _TAGS.finditer(text) if not is_code(found)]
     opened = Counter(found["name"].lower() for found in tags if found["name"] and not found["close"])
     closed = Counter(found["name"].lower() for found in tags if found["name"] and found["close"])
     pairs = {name for name in opened if closed[name]} - {"script", "style"}
 
-    def gone(found: re.Match[str]) -> str:
-        name = (found["name"] or "").lower()
-        has_value = "=" in (found["attributes"] or "")
-        if name and name not in _EMPTY and name not in pairs and not has_value:
+    def read(found: re.Match[str]) -> str:
+        if is_code(found):
             return found[0]
-        if name not in _LINES:
-            return ""
-        before = found.string.rfind("\n", 0, found.start()) + 1
-        return " " if found.string[before : before + 1] == "|" else "\n"  # in a row of a table
+        line = lines[bisect_right(lines, found.start()) - 1]
+        if found["way"]:
+            return _raised(found)
+        if found["typed"]:
+            return f"`{_decoded(found['code'], in_row=_ROW.match(text, line) is not None)}`"
+        if found["entity"]:
+            return _decoded(found[0], in_row=_ROW.match(text, line) is not None)
+        name, attributes = (found["name"] or "").lower(), found["attributes"] or ""
+        if name and name not in _EMPTY and name not in pairs and "=" not in attributes:
+            return found[0]
+        if name == "img" and (formula := _FORMULA_IMAGE.search(attributes)):
+            return f"${unquote(formula['formula'])}$"
+        if name in _LINES:
+            return _break(text, line, found.start(), found.end())
+        is_behind_code = text[max(0, found.start() - 1) : found.start()] == "`"
+        return " " if is_behind_code and _TO_CODE.match(text, found.end()) else ""  # two pieces stay two
 
-    kept = []
-    for piece, is_code in pieces:
-        if not is_code:
-            piece = _RAISED.sub(_raised, piece)
-            piece = _ENTITY.sub(_decoded, _TAG.sub(gone, piece))
-        kept.append(piece)
-    return "".join(kept)
+    return _MARKUP.sub(read, text)
+
+
+def _break(text: str, line: int, start: int, end: int) -> str:
+    """What stands for a tag that ends a line: a blank in a row of a table, and a quotation stays one."""
+    if _ROW.match(text, line):
+        return " "
+    quote = _QUOTE.match(text, line)
+    if not quote:
+        return "\n"
+    is_at_edge = start <= quote.end() or text[end : end + 1] in ("", "\n")
+    return "" if is_at_edge else f"\n{quote[0].rstrip()} "
 
 
 def has_markup(text: str) -> bool:
@@ -121,18 +149,19 @@ def _without_scripts(text: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def _decoded(found: re.Match[str]) -> str:
-    """An entity as it reads; a bar in a row of a table, which it would divide, stays."""
-    if _BAR.fullmatch(found[0]):
-        row = found.string.rfind("\n", 0, found.start()) + 1
-        if found.string[row : row + 1] == "|":
-            return found[0]
-    return html.unescape(found[0])
+def _decoded(text: str, in_row: bool) -> str:
+    """Entities as they read; a bar would divide the row of a table."""
+
+    def read(found: re.Match[str]) -> str:
+        one = html.unescape(found[0])
+        return "\\|" if in_row and one == "|" else one
+
+    return _ENTITIES.sub(read, text)
 
 
 def _raised(found: re.Match[str]) -> str:
     """`2<sup>7</sup>` is not 27, nor is `2<sup>n - 1</sup>` 2n - 1."""
-    base, inner, is_sub = found["base"], found["text"], found["tag"].lower() == "sub"
+    base, inner, is_sub = found["base"], html.unescape(found["raised"]), found["way"].lower() == "sub"
     if (_LOWERED if is_sub else _HIGHER).fullmatch(inner):
         return base + inner.translate(_SUB if is_sub else _SUPER)
     if not base or not _FORMULA.fullmatch(inner) or _ORDINAL.fullmatch(inner):

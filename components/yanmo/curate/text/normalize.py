@@ -296,6 +296,7 @@ def _simplified(joined: str) -> str:
     stays = usable[before] & (counts[0] > counts[1])[text]
     kana = (before >= 0x3041) & (before < 0x30FB)
     stays |= (np.bincount(line, weights=kana) >= _KANA)[line]
+    stays |= after >= 0x20000  # 餸 to 𩠌: a form that nobody prints
     return _to_text(np.where(changed & stays, before, after))
 
 

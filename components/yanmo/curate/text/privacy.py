@@ -25,7 +25,7 @@ _MOBILE = re.compile(
 _LANDLINE = re.compile(r"(?<![0-9-])(?:(?:\+|00)86[- ]?)?\(?0[1-9][0-9]{1,2}\)?[- ][1-9][0-9]{6,7}(?![0-9-])")
 # Lengths are bounded (RFC 5321: 64 and 255), and an address starts where no letter stands before it.
 _MAIL = re.compile(
-    r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61})\.){1,4}[A-Za-z]{2,24}(?![A-Za-z0-9])"
+    r"(?<![A-Za-z0-9_%+-])[A-Za-z0-9_%+-][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61})\.){1,4}[A-Za-z]{2,24}(?![A-Za-z0-9])"
 )
 _MAY_HOLD = re.compile("@|[0-9]{4}")
 _FULL_WIDTH = {0xFF01 + i: 0x21 + i for i in range(94)}
@@ -95,7 +95,8 @@ def mask(text: str, kinds: tuple[str, ...], *, code: bool = False) -> tuple[str,
     pieces, end = [], 0
     for start, stop, _, mark in sorted(spans):
         if start >= end:  # a number inside an address that is masked already
-            pieces += [text[end:start], mark]
+            brackets = text[max(0, start - 1) : start] + text[stop : stop + 1]
+            pieces += [text[end:start], mark[1:-1] if brackets in ("()", "（）") else mark]
             end = stop
     masked = {kind for _, _, kind, _ in spans}
     return "".join((*pieces, text[end:])), tuple(k for k in KINDS if k in masked)

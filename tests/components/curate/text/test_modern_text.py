@@ -67,7 +67,12 @@ def test_a_page_without_faults_stays_as_it_is() -> None:
         ("甲<script>var a=1;</script>乙", "甲乙"),
         ("用 <script> 和 </script> 标签", "用 <script> 和 </script> 标签"),
         ("# \\<script setup>\n\n`<script>` 与\n\n`</script>` 之间", None),
-        ("| <code>a &vert; b</code> |\na &vert; b", "| a &vert; b |\na | b"),
+        ("| <code>a &vert; b\\|c</code> | &vert; |\na &vert; b", "| `a \\| b\\|c` | \\| |\na | b"),
+        ("| `甲` | `乙`<br>`丙`</p><p>丁 |", "| `甲` | `乙` `丙`  丁 |"),
+        ("> <p>甲<br>乙</p>\n> 丙", "> 甲\n> 乙\n> 丙"),
+        ("<span>`a`</span><span class='b'>`b`</span>", "`a` `b`"),
+        ("甲<img src=\"https://latex.codecogs.com/gif.latex?O(2%5En)'\" class='x'/>乙", "甲$O(2^n)'$乙"),
+        ("用 <code>x &lt; y</code>", "用 `x < y`"),
         ("写作 &lt;b&gt;粗&lt;/b&gt; 和 &amp;nbsp;", "写作 <b>粗</b> 和 &nbsp;"),
         ("if a<b and c>d:", "if a<b and c>d:"),
         ("#include <map>\nMap<String, Table> t;", "#include <map>\nMap<String, Table> t;"),
@@ -105,6 +110,7 @@ def test_a_page_that_explains_markup_is_not_taken_for_one() -> None:
         ("國家圖書館，乾隆，藉口", "国家图书馆，乾隆，借口"),
         ("日本語の漢字は國と圖です\n这是中文，有國字", "日本語の漢字は國と圖です\n这是中文，有国字"),
         ("鲜の每日，這個", "鲜の每日，这个"),
+        ("這個餸，羵羊", "这个餸，羵羊"),
     ],
 )
 def test_characters_and_white_space_that_mean_something_stay(raw: str, found: str | None) -> None:
