@@ -120,8 +120,8 @@ class Loop(Resumable):
             rows = batch.rows(begin, begin + options.micro_rows)
             losses.append(engine.accumulate(rows, num_targets))
             self._at = self.watch.add("backward", self._at)
-        watched = self.monitor.begin(self.step + 1)
-        moved = engine.step()
+        watched = bool(num_targets) and self.monitor.begin(self.step + 1)
+        moved = engine.step() if num_targets else self._without_update(losses[0])
         end = self.watch.add("optimizer", self._at)
         self.step += 1
         pending = PendingStep(self.step, torch.stack(losses).sum(), num_targets, first, moved)
@@ -134,6 +134,11 @@ class Loop(Resumable):
         if watched:
             self.metrics_log.monitor(self.step, self.monitor.end(self.step, batch))
             self.watch.add("monitor", end)
+
+    def _without_update(self, loss: torch.Tensor) -> torch.Tensor:
+        """A batch of nothing but questions teaches nothing: no momentum moves the weights, either."""
+        self.engine.skip()
+        return torch.zeros_like(loss, dtype=torch.bool)
 
     def _forwarded(self) -> None:
         self._at = self.watch.add("forward", self._at)

@@ -89,7 +89,8 @@ class Ledger:
         self._cpu_seconds = 0.0
 
     def read(self) -> list[StepResult]:
-        """The steps since the last call, in order, and into the interval; all ranks call it together."""
+        """The steps since the last call that had a target, in order, and into the interval; all ranks call it
+        together."""
         if not self._pending:
             return []
         numbers = torch.stack([torch.stack([p.nats, p.moved.float()]) for p in self._pending])
@@ -97,8 +98,10 @@ class Ledger:
         *sums, cpu = self.collectives.sums(torch.cat([nats, torch.tensor([self._cpu_seconds]).double()]))
         found = []
         for pending, total, has_moved in zip(self._pending, sums, moved.tolist(), strict=True):
+            if not pending.targets:
+                continue
             good = bool(has_moved) and math.isfinite(total)
-            loss = total / max(pending.targets, 1)
+            loss = total / pending.targets
             found.append(StepResult(pending.step, loss, pending.first_sample, good))
             if good:
                 self.interval.nats += total
