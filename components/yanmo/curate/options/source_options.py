@@ -10,7 +10,7 @@ from yanmo.options.fields import Options, opt
 from yanmo.options.values import brief
 
 ENCODINGS = ("auto", "utf-8", "gb18030", "big5", "utf-16", "utf-16-le", "utf-16-be")
-LAYOUTS = ("block", "line", "file")
+LAYOUTS = ("auto", "block", "line", "file", "chapter")
 
 
 def chat_pair(value: str) -> tuple[str, str] | None:
@@ -46,8 +46,9 @@ class SourceOptions(Options, group="sources"):
     )
     encoding: str = opt("auto", "encoding of text files; auto detects it for each file", choices=ENCODINGS)
     text_layout: str = opt(
-        "block",
-        "what one document is in a .txt file: a block between blank lines, a line, or the whole file",
+        "auto",
+        "what one document is in a .txt file: a block between blank lines, a line, the whole file, or a "
+        "chapter (第三回 on a line of its own); auto takes what each file looks like (docs/curate.md)",
         choices=LAYOUTS,
     )
     max_malformed_share: float = opt(

@@ -23,6 +23,8 @@ class Batch:
     too_long: tuple[int, ...] = ()
     """Numbers of lines that were skipped because they are longer than `limit` bytes."""
     limit: int = MAX_RECORD_BYTES
+    layout: str = ""
+    """What a document is in a text file; one of LAYOUTS but auto."""
     encoding: str = "utf-8"
     """Encoding of the file; `data` is UTF-8."""
     numbers: tuple[int, ...] = ()

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from yanmo.common.foreign import foreign
 from yanmo.curate.sources.batch import MAX_RECORD_BYTES as MAX_RECORD_BYTES
 from yanmo.curate.sources.batch import Batch as Batch
+from yanmo.curate.sources.chapters import likely_layout
 from yanmo.curate.sources.chat_layouts import OTHERS, Pair
 from yanmo.curate.sources.encodings import SAMPLE_BYTES, as_utf8, file_encoding
 from yanmo.curate.sources.json_files import are_json_lines, json_records
@@ -43,7 +44,7 @@ class Reading:
     """How files are read, unless their own settings say otherwise."""
 
     encoding: str = "auto"
-    layout: str = "block"
+    layout: str = "auto"
     chat_fields: Pair | None = None
     max_record_bytes: int = MAX_RECORD_BYTES
 
@@ -84,19 +85,21 @@ def _text_batches(
 ) -> Iterator[Batch]:
     encoding, text = utf8_chunks(source, on_bytes, how.encoding)
     layout, limit = layout_of(source, how.layout), how.max_record_bytes
-    head = next(text, b"") if source.form == "json" else b""
+    head = next(text, b"") if source.form == "json" or layout == "auto" else b""
+    if layout == "auto":
+        layout = likely_layout(head)
     if source.form in ("csv", "tsv"):
         batches = as_batches(source, table_records(source.form, text, limit), batch_bytes, limit)
     elif source.form == "json" and not are_json_lines(head):
         records = json_records(itertools.chain((head,), text), columns, how.chat_fields)
         batches = as_batches(source, records, batch_bytes, limit)
-    elif layout == "file":
-        batches = _whole_file(source, text, limit)
+    elif layout in ("file", "chapter"):
+        batches = _whole_file(source, itertools.chain((head,), text), limit)
     else:
         boundaries = (b"\n",) if layout == "line" else (b"\n\n", b"\n\r\n")
         batches = _line_batches(source, itertools.chain((head,), text), boundaries, batch_bytes, limit)
     for batch in batches:
-        yield dataclasses.replace(batch, encoding=encoding, limit=how.max_record_bytes)
+        yield dataclasses.replace(batch, encoding=encoding, limit=how.max_record_bytes, layout=layout)
 
 
 def utf8_chunks(

@@ -8,13 +8,20 @@ from collections.abc import Sequence
 from yanmo.common.words import plural
 from yanmo.curate.options.source_options import LAYOUTS
 from yanmo.curate.sources.batches import Reading, layout_of, read_batches
+from yanmo.curate.sources.chapters import cut_at_chapters
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import text_blocks
 
 log = logging.getLogger(__name__)
 _LOOKED_AT = 64 << 10
 """Bytes of the first file that are cut for the message."""
-_CUT = {"block": "at blank lines", "line": "at every line", "file": "nowhere: each is a document"}
+_CUT = {
+    "auto": "as each looks",
+    "block": "at blank lines",
+    "line": "at every line",
+    "file": "nowhere: each is a document",
+    "chapter": "at chapters",
+}
 
 
 def announce_layouts(sources: Sequence[Source], how: Reading, max_characters: int) -> None:
@@ -48,7 +55,10 @@ def announce_layouts(sources: Sequence[Source], how: Reading, max_characters: in
 def _example(source: Source, how: Reading) -> str:
     first = next(read_batches(source, [], _LOOKED_AT, lambda _: None, how), None)
     data = b"" if first is None else first.data
-    blocks = text_blocks(data, layout_of(source, how.layout))
-    documents = sum(1 for block, _ in blocks if block and not block.isspace())
+    layout = "" if first is None else first.layout
+    if layout == "chapter":
+        documents = len(cut_at_chapters(data[:_LOOKED_AT].decode("utf-8", "ignore")))
+    else:
+        documents = sum(1 for block, _ in text_blocks(data, layout) if block and not block.isspace())
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
     return f"{source.name} begins with {documents} document(s) in {lines} line(s)"

@@ -25,8 +25,6 @@ class Fields:
     """Genre of documents that name none, chats too; "" where there is none."""
     licenses: tuple[tuple[str, str], ...]
     """(beginning of the source, licence)"""
-    layout: str = "block"
-    """What a document is in a .txt file."""
     max_characters: int = 1_000_000
     """Of a document; a longer file of Markdown is cut at headings."""
     chat_fields: Pair | None = None

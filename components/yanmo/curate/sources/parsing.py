@@ -13,7 +13,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from yanmo.curate.sources.batches import AS_JSON_LINES, MAX_RECORD_BYTES, Batch, layout_of
+from yanmo.curate.sources.batches import AS_JSON_LINES, MAX_RECORD_BYTES, Batch
+from yanmo.curate.sources.chapters import cut_at_chapters
 from yanmo.curate.sources.chat_layouts import GENRE as CHAT
 from yanmo.curate.sources.chat_layouts import PARAGRAPHS, TEXTS, Turn, layout_of_chat, turns_of
 from yanmo.curate.sources.encodings import decode_record
@@ -279,7 +280,7 @@ def _other_json(data: bytes) -> tuple[Any, str] | None:
 
 
 def _text_records(batch: Batch, fields: Fields) -> Records:
-    layout = layout_of(batch.source, fields.layout)
+    layout = batch.layout
     line = batch.first
     for block, after in text_blocks(batch.data, layout):
         if block and not block.isspace():
@@ -293,6 +294,11 @@ def _text_records(batch: Batch, fields: Fields) -> Records:
                 yield first, _too_long(batch), encoding
             elif batch.source.form == "md" and layout == "file":
                 yield from _page_records(batch.source.name, first, text, encoding, fields)
+            elif layout == "chapter":
+                for before, name, chapter in cut_at_chapters(text):
+                    of_book = {fields.title: f"{_stem(batch.source.name)} {name}".strip()}
+                    if not chapter.isspace():
+                        yield line + before, {**of_book, fields.text: chapter}, encoding
             else:
                 title = {fields.title: _stem(batch.source.name)} if layout == "file" else {}
                 yield first, {**title, fields.text: text}, encoding
@@ -314,7 +320,7 @@ def _stem(name: str) -> str:
 
 def text_blocks(data: bytes, layout: str) -> Iterator[tuple[bytes, int]]:
     """Each document's bytes, and the number of line breaks in and after it."""
-    if layout == "file":
+    if layout in ("file", "chapter"):
         yield data, 0
     elif layout == "line":
         yield from ((line, 1) for line in data.split(b"\n"))

@@ -54,7 +54,7 @@ _TAG = (
 )
 _ENTITY = r"&(?P<entity>[A-Za-z]{2,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});"
 _RAISED = r"(?P<base>[\w)\]}]?)<(?P<way>sup|sub)>[ \t]*(?P<raised>[^<>\n]{1,60}?)[ \t]*</(?P=way)>"
-_TYPED = r"<(?P<typed>code|kbd)>(?P<code>[^<>`\n]{1,200})</(?P=typed)>"
+_TYPED = r"<(?P<typed>code|kbd)(?: [a-z-]{1,20})?>(?P<code>[^`\n]{1,200}?)</(?P=typed)>"
 _ENTITIES = re.compile(_ENTITY)
 _TAGS = re.compile(_TAG, re.DOTALL | re.IGNORECASE)
 _MARKUP = re.compile(f"{_RAISED}|{_TYPED}|{_TAG}|{_ENTITY}", re.DOTALL | re.IGNORECASE)
@@ -65,6 +65,7 @@ _FORMULA_IMAGE = re.compile(
 )
 _TO_CODE = re.compile(r"(?:</?[A-Za-z][^<>\n]{0,300}>){0,5}`")
 _ROW, _QUOTE = re.compile(r"[ \t]{0,80}\|"), re.compile(r"[ \t]{0,80}(?:>[ \t]?){1,9}")
+_ESCAPED = re.compile(r"\\([\[\](){}<>*_$#.!+-])")
 _HIGHER = re.compile(r"[+-]?[0-9]+|[0-9]*[+-]|[ni](?:[+-][0-9])?")
 _LOWERED = re.compile(r"[0-9+-]+")
 _FORMULA = re.compile(r"[0-9A-Za-z+\-*/=()., ]+")
@@ -93,9 +94,10 @@ def without_markup(text: str) -> str:
             return found[0]
         line = lines[bisect_right(lines, found.start()) - 1]
         if found["way"]:
-            return _raised(found)
+            return _raised(found, text[found.end() : found.end() + 1].isalnum())
         if found["typed"]:
-            return f"`{_decoded(found['code'], in_row=_ROW.match(text, line) is not None)}`"
+            typed = _ESCAPED.sub(r"\1", _TAGS.sub("", found["code"]))
+            return f"`{_decoded(typed, in_row=_ROW.match(text, line) is not None)}`"
         if found["entity"]:
             return _decoded(found[0], in_row=_ROW.match(text, line) is not None)
         name, attributes = (found["name"] or "").lower(), found["attributes"] or ""
@@ -159,11 +161,11 @@ def _decoded(text: str, in_row: bool) -> str:
     return _ENTITIES.sub(read, text)
 
 
-def _raised(found: re.Match[str]) -> str:
-    """`2<sup>7</sup>` is not 27, nor is `2<sup>n - 1</sup>` 2n - 1."""
+def _raised(found: re.Match[str], has_more: bool) -> str:
+    """`2<sup>7</sup>` is not 27, nor is `2<sup>n - 1</sup>` 2n - 1; `has_more`: a letter follows."""
     base, inner, is_sub = found["base"], html.unescape(found["raised"]), found["way"].lower() == "sub"
     if (_LOWERED if is_sub else _HIGHER).fullmatch(inner):
         return base + inner.translate(_SUB if is_sub else _SUPER)
     if not base or not _FORMULA.fullmatch(inner) or _ORDINAL.fullmatch(inner):
         return base + inner
-    return f"{base}{'_' if is_sub else '^'}{inner if inner.isalnum() else f'({inner})'}"
+    return f"{base}{'_' if is_sub else '^'}{inner if inner.isalnum() and not has_more else f'({inner})'}"

@@ -104,7 +104,6 @@ def _fields(options: CurateOptions) -> Fields:
         labels=tuple(name.strip() for name in options.label_fields.split(",") if name.strip()),
         default_genre=options.default_genre,
         licenses=tuple((start.strip(), name.strip()) for start, _, name in licenses),
-        layout=options.text_layout,
         chat_fields=chat_pair(options.chat_fields),
         max_characters=options.max_characters,
     )

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from yanmo.curate.options.source_options import LAYOUTS
 from yanmo.curate.sources import unpacking
 
 Run = Callable[..., Any]
@@ -394,7 +395,7 @@ def test_how_text_is_cut_is_said_before_it_is_read(
     stderr = capsys.readouterr().err
     cut = stderr.index(f"lines.txt begins with {documents} document(s) in 200 line(s)")
     assert cut < stderr.index("without a genre")
-    others = " or ".join(f"`;layout={name}`" for name in ("block", "line", "file") if name != layout)
+    others = " or ".join(f"`;layout={name}`" for name in LAYOUTS if name != layout)
     assert f"{others} after the place, or --text-layout, cuts them in another way" in stderr
 
 

@@ -73,6 +73,8 @@ def test_a_page_without_faults_stays_as_it_is() -> None:
         ("<span>`a`</span><span class='b'>`b`</span>", "`a` `b`"),
         ("甲<img src=\"https://latex.codecogs.com/gif.latex?O(2%5En)'\" class='x'/>乙", "甲$O(2^n)'$乙"),
         ("用 <code>x &lt; y</code>", "用 `x < y`"),
+        ("用 <code v-pre>{{ }}</code> 与 <code>T<em>x</em>\\[a\\]</code>", "用 `{{ }}` 与 `Tx[a]`"),
+        ("aN<sup>b</sup>logN", "aN^(b)logN"),
         ("写作 &lt;b&gt;粗&lt;/b&gt; 和 &amp;nbsp;", "写作 <b>粗</b> 和 &nbsp;"),
         ("if a<b and c>d:", "if a<b and c>d:"),
         ("#include <map>\nMap<String, Table> t;", "#include <map>\nMap<String, Table> t;"),
