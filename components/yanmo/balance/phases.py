@@ -118,7 +118,7 @@ def _augmenter(options: BalanceOptions, documents: Output, genres: Sequence[str]
     else:
         log.warning("%s names no evaluation set: augmented text is compared with valid only", documents)
     words = Synonyms.read(Path(options.synonyms) if options.synonyms else SHIPPED)
-    return Augmenter(rules, words, HeldOut.of_files(held_out), options.seed)
+    return Augmenter(rules, words, HeldOut.of_files(held_out, text_form(documents)), options.seed)
 
 
 def work(run: BalanceRun) -> Result:
