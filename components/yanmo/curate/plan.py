@@ -90,7 +90,7 @@ def order_of_copies(
     ids: Ints32,
     whole: Callable[[Ints], Digests],
     marks: Ints32,
-    han: Ints32,
+    units: Ints32,
     lacunae: Ints32,
     forbidden: Bools | None = None,
 ) -> Ints32:
@@ -105,8 +105,8 @@ def order_of_copies(
     """
 
     def worse(some: Any) -> tuple[npt.NDArray[Any], ...]:
-        is_bare = marks[some] * _MARKED < han[some]
-        found = (ids[some], -marks[some], -han[some], lacunae[some], is_bare)
+        is_bare = marks[some] * _MARKED < units[some]
+        found = (ids[some], -marks[some], -units[some], lacunae[some], is_bare)
         return found if forbidden is None else (*found, forbidden[some])
 
     order = sorted_order(worse, len(ids))
@@ -130,19 +130,19 @@ def read_candidates(
     starts = starts_of(mapped)
     count = int(starts[-1])
     ids = places_of_ids(mapped, count)
-    signs = _read_columns(signed, ["han", "lacunae"], count)
+    signs = _read_columns(signed, ["units", "lacunae"], count)
     best = order_of_copies(
         ids=ids,
         whole=lambda index: read_digests(mapped, starts, index, "whole"),
         marks=_read_columns(mapped, ["marks"], count)["marks"],
-        han=signs["han"],
+        units=signs["units"],
         lacunae=signs["lacunae"],
         forbidden=forbidden,
     )
     ranks, is_long = new_array(count, np.int32), new_array(count, np.bool_)
     for some in slices(count):
         ranks[best[some]] = rows_of(some)
-        is_long[some] = signs["han"][some] >= SHINGLE
+        is_long[some] = signs["units"][some] >= SHINGLE
     del signs, best
     columns = _read_columns(mapped, ["genre", "characters", *([group] if group else [])], count)
     names: list[str] = columns.pop("genres")
@@ -242,7 +242,7 @@ def _read_columns(paths: Sequence[Path], columns: Sequence[str], count: int) -> 
     return found | ({"genres": list(codes)} if "genre" in columns else {})
 
 
-_NUMBERS = frozenset(("genre", "characters", "marks", "han", "lacunae"))
+_NUMBERS = frozenset(("genre", "characters", "marks", "units", "lacunae"))
 
 
 def _values(name: str, column: pa.ChunkedArray, codes: dict[str, int]) -> npt.NDArray[Any]:

@@ -255,16 +255,23 @@ def test_code_that_train_quotes_is_measured_and_no_more_goes_than_has_to(
     code = [[f"def f{n}_{i}(x): return x + {draw.random()}" for i in range(60)] for n in range(60)]
     texts = [{"text": "\n".join((b, *c)), "genre": "文"} for b, c in zip(bodies, code, strict=True)]
     arguments = ("--text-form", "modern-1", "--filter-sets", "文=none", "--near-duplicate-similarity", "0")
-    test = curate(write_jsonl("a.jsonl", texts), *arguments).rows("test")[0]["text"].split("\n")[1:]
-    long = ["".join(draw.choices(sorted(COMMON), k=5000)) for _ in range(10)]
+    (held, *_) = [r["text"] for r in curate(write_jsonl("a.jsonl", texts), *arguments).rows("test")]
+    lines, long = held.split("\n")[1:], ["".join(draw.choices(sorted(COMMON), k=5000)) for _ in range(10)]
     quoting = [
-        {"text": "\n".join((f"引文{n}", body, *test[6 * n : 6 * n + 6])), "genre": "文"}
+        {"text": "\n".join((f"引文{n}", body, *lines[6 * n : 6 * n + 6])), "genre": "文"}
         for n, body in enumerate(long)
     ]
     after = curate(write_jsonl("a.jsonl", [*texts, *quoting]), *arguments, "--max-overlap-share", "1")
-    # Each quotes about a tenth of 60 lines, which are most of the held-out text.
-    assert len([r for r in after.rows("train") if "引文" in r["text"]]) in (2, 3)
-    assert after.report()["common_runs"] == 0
+    train = [r["text"] for r in after.rows("train")]
+    assert sum("引文" in text for text in train) in (2, 3), "each quotes a tenth of the code"
+
+    def units(text: str) -> list[str]:
+        return re.findall(r"[a-z0-9]+|[\u4e00-\u9fff]", text)
+
+    known = {tuple(own[i : i + 13]) for own in map(units, train) for i in range(len(own) - 12)}
+    own = units(held)
+    inside = {i + j for i in range(len(own) - 12) if tuple(own[i : i + 13]) in known for j in range(13)}
+    assert 0.1 * len(own) < len(inside) <= 0.2 * len(own) and after.report()["common_runs"] == 0
 
 
 def test_none_chooses_a_new_evaluation_set(

@@ -20,14 +20,14 @@ from yanmo.curate.text.normalize import LOST
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output
 
-REVISION = 2
+REVISION = 3
 """Raised when the same text gets other keys."""
 
 BAND_COLUMNS = tuple(f"band_{i:02d}" for i in range(BANDS))
 
 SIGNED = pa.schema(
     [
-        pa.field("han", pa.int32(), nullable=False),
+        pa.field("units", pa.int32(), nullable=False),
         pa.field("lacunae", pa.int32(), nullable=False),
         *(pa.field(name, pa.uint32(), nullable=False) for name in BAND_COLUMNS),
     ],

@@ -135,7 +135,8 @@ def coverage(texts: Sequence[str], runs: Runs, found: Hashes) -> npt.NDArray[np.
 def fewest_to_drop(corpus: Corpus, positions: Ints, runs: Runs, texts: Sequence[str], workers: int) -> Bools:
     """Which of the documents at `positions` go for the others to cover at most HIGH_COVERAGE of each text.
 
-    Those go first that hold the most runs of a text, and no more of them than have to.
+    Those go first that hold the most runs of a text, and no more of them than have to. Memory: 16 bytes for
+    each place of a run of a text that is above.
     """
     covered = coverage(texts, runs, find_contained(corpus, positions, runs, workers).hashes)
     above = [text for text, share in zip(texts, covered, strict=True) if share > HIGH_COVERAGE]
