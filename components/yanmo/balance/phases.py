@@ -125,7 +125,7 @@ def _augmenter(options: BalanceOptions, documents: Output, genres: Sequence[str]
             raise UsageError(f"--augment: {rule} is not for text in the form {form}; use {other}")
     shipped = CLASSICAL_WORDS if classical else MODERN_WORDS
     words = Synonyms.read(Path(options.synonyms) if options.synonyms else shipped)
-    return Augmenter(rules, words, HeldOut.of_files(held_out), options.seed, classical)
+    return Augmenter(rules, words, HeldOut.of_files(held_out, form), options.seed, classical)
 
 
 def work(run: BalanceRun) -> Result:

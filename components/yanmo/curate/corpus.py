@@ -93,7 +93,7 @@ class Corpus:
         options: CurateOptions,
         allowed: Allowed | None = None,
     ) -> Corpus:
-        """All mapped documents, without copies of the same Han characters.
+        """All mapped documents, without exact copies.
 
         Args:
             allowed: licences that are allowed; of several copies one under such a licence is kept.
@@ -218,12 +218,12 @@ class Corpus:
         return sizes
 
     def digests(self, positions: Ints) -> Digests:
-        """The digests of the Han characters of some texts, read from the mapped files."""
+        """The digests of what is compared of some texts, read from the mapped files."""
         index = self.copies.unique[positions]
         return read_digests(self.paths, self.candidates.starts, index, "cluster")
 
     def holding(self, digests: Digests) -> Bools:
-        """For each position, whether the digest of its Han characters is one of a few."""
+        """For each position, whether the digest of what is compared is one of a few."""
         found = new_array(len(self.copies.unique), np.bool_)
         found[self.copies.position[np.flatnonzero(self._among(digests, "cluster")[0])]] = True
         return found

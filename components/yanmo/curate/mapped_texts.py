@@ -1,4 +1,4 @@
-"""Texts of mapped files in the form used for comparison: simplified, with variants folded."""
+"""What of a mapped text is compared with others: copies, and text shared with what is held out."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from yanmo.chinese.text_runs import compared
 from yanmo.curate.text.normalize import normalize
 from yanmo.formats.records import TEXT_FORM
 
 
 def read_texts(path: Path, rows: npt.NDArray[np.int32] | None = None) -> list[str]:
-    """The texts of a mapped file, or of some of its rows, in the form used for comparison."""
+    """What is compared of the texts of a mapped file, or of some of its rows."""
     column = pq.read_table(path, columns=["text"], partitioning=None)["text"]
     chosen = column if rows is None else column.take(pa.array(rows))
     return comparable(chosen.to_pylist(), form_of_file(path))
@@ -28,5 +29,9 @@ def form_of_file(path: Path) -> str:
 
 
 def comparable(texts: Sequence[str], form: str) -> list[str]:
-    """Texts of any form with the Han characters of classical-1; only those are compared."""
-    return list(texts) if form == TEXT_FORM else normalize(texts).texts
+    """Of classical texts the Han characters of classical-1, of modern ones the text as it reads.
+
+    Technical pages differ in names, numbers and code: `tiup dm` and `tiup cluster`, GB18030 and GBK.
+    """
+    is_other = form.startswith("classical") and form != TEXT_FORM
+    return compared(normalize(texts).texts if is_other else texts, form)

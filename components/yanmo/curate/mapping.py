@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yanmo.common.ordered_map import ordered_map
+from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.sources.batches import Batch, read_batches
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import PLAIN, Malformed, RawDocument, parse, without_genre
@@ -41,8 +42,8 @@ REVISION = 5
 SHOWN_MALFORMED = 20
 """Malformed lines that are listed in the report; all are counted."""
 
-_FEW_HAN = 4
-"""A document with fewer Han characters is compared by its whole text; otherwise all such would be copies."""
+_FEW = 4
+"""A document of fewer such characters is compared by its whole text; otherwise all such would be copies."""
 
 DIGEST_BYTES = 16
 
@@ -71,8 +72,8 @@ MAPPED = pa.schema(
     ],
     metadata={"yanmo.schema": "mapped", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
 )
-"""cluster: digest of the Han characters, equal for copies. whole: digest of all fields, to order copies with
-the same id. marks: number of punctuation marks."""
+"""cluster: digest of what is compared (mapped_texts.py), equal for exact copies. whole: digest of all fields,
+to order copies with the same id. marks: number of punctuation marks."""
 
 
 @dataclass
@@ -321,9 +322,9 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES]
 
 
-def cluster_digest(han: str, text: str) -> bytes:
-    """The digest of a document's Han characters, which is the same for all copies."""
-    return _digest(han if len(han) >= _FEW_HAN else text)
+def cluster_digest(compared: str, text: str) -> bytes:
+    """The digest of what is compared of a document, which is the same for all exact copies."""
+    return _digest(compared if len(compared) >= _FEW else text)
 
 
 def _table(
@@ -334,7 +335,7 @@ def _table(
     columns: dict[str, Any] = {
         "id": [ids[i] for i in kept],
         "text": texts,
-        "cluster": [cluster_digest(normalized.han[i], normalized.texts[i]) for i in kept],
+        "cluster": [cluster_digest(*both) for both in zip(comparable(texts, form), texts, strict=True)],
         "whole": [
             _digest("\0".join((ids[i], d.genre, d.author, d.license, repr(d.labels), *map(repr, d.turns))))
             for i, d in zip(kept, chosen, strict=True)

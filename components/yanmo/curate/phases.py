@@ -25,7 +25,7 @@ from yanmo.curate.split.evaluation_set import EvaluationSet
 from yanmo.curate.split.extended_set import new_genres
 from yanmo.curate.split.pinned_set import EVALUATION_SET, add_to_set, check_pinned, choose_evaluation_set
 from yanmo.curate.split.train_split import write_documents
-from yanmo.curate.text.record_rules import check_record_rules, max_record_bytes
+from yanmo.curate.text.record_rules import check_record_rules, max_record_bytes, record_rules
 from yanmo.formats.licenses import Allowed
 from yanmo.stage.excluded import digest_of, excluded_ids
 from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Steps
@@ -105,6 +105,7 @@ def work(run: CurateRun) -> Result:
         run.prepared.benchmarks,
         run.options.overlap_characters,
         max_record_bytes(run.options.max_characters),
+        record_rules(run.options),
     )
     result = write_documents(run.attempt, corpus, held_out, benchmarks, run.options)
     _export(run, corpus)

@@ -1,7 +1,7 @@
 """Phase `plan`: decides, over one small table (a row per document), which copies stay.
 
 Nothing depends on the order of files or rows: copies are ordered by their content, documents by the digest of
-their Han characters. The table is numpy columns, 17 bytes per document, without Python objects. What is
+what is compared of them. The table is numpy columns, 17 bytes per document, without Python objects. What is
 longer, ids and digests, is read from the mapped files where it is needed, if possible a file at a time. Large
 columns lie in temporary files (common/disk_arrays.py).
 """
@@ -43,7 +43,7 @@ Digests = npt.NDArray[np.bytes_]
 """16 raw bytes each. numpy strips NULs from the end of a single item, but compares and sorts all 16 bytes."""
 
 _MARKED = 40
-"""A text with at least one punctuation mark per this many Han characters counts as punctuated."""
+"""A text with at least one punctuation mark per this many units that are compared counts as punctuated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Candidates:
     """Digest of the author or source, empty where unknown; None where the split goes by neither."""
     characters: Ints32
     is_long: Bools
-    """Whether it has the Han characters of a shingle: others are not compared."""
+    """Whether it has the units of a shingle: others are not compared."""
     ranks: Ints32
     """The place of each document in `order_of_copies`."""
     forbidden: Bools | None = None
@@ -90,7 +90,7 @@ def order_of_copies(
     ids: Ints32,
     whole: Callable[[Ints], Digests],
     marks: Ints32,
-    han: Ints32,
+    units: Ints32,
     lacunae: Ints32,
     forbidden: Bools | None = None,
 ) -> Ints32:
@@ -105,8 +105,8 @@ def order_of_copies(
     """
 
     def worse(some: Any) -> tuple[npt.NDArray[Any], ...]:
-        is_bare = marks[some] * _MARKED < han[some]
-        found = (ids[some], -marks[some], -han[some], lacunae[some], is_bare)
+        is_bare = marks[some] * _MARKED < units[some]
+        found = (ids[some], -marks[some], -units[some], lacunae[some], is_bare)
         return found if forbidden is None else (*found, forbidden[some])
 
     order = sorted_order(worse, len(ids))
@@ -130,19 +130,19 @@ def read_candidates(
     starts = starts_of(mapped)
     count = int(starts[-1])
     ids = places_of_ids(mapped, count)
-    signs = _read_columns(signed, ["han", "lacunae"], count)
+    signs = _read_columns(signed, ["units", "lacunae"], count)
     best = order_of_copies(
         ids=ids,
         whole=lambda index: read_digests(mapped, starts, index, "whole"),
         marks=_read_columns(mapped, ["marks"], count)["marks"],
-        han=signs["han"],
+        units=signs["units"],
         lacunae=signs["lacunae"],
         forbidden=forbidden,
     )
     ranks, is_long = new_array(count, np.int32), new_array(count, np.bool_)
     for some in slices(count):
         ranks[best[some]] = rows_of(some)
-        is_long[some] = signs["han"][some] >= SHINGLE
+        is_long[some] = signs["units"][some] >= SHINGLE
     del signs, best
     columns = _read_columns(mapped, ["genre", "characters", *([group] if group else [])], count)
     names: list[str] = columns.pop("genres")
@@ -208,7 +208,7 @@ def read_each(mapped: Sequence[Path], column: str) -> Iterator[tuple[int, Digest
 
 
 def read_clusters(mapped: Sequence[Path], count: int) -> Digests:
-    """The digest of the Han characters of each of the `count` documents."""
+    """The digest of what is compared of each of the `count` documents."""
     digests: Digests = _read_columns(mapped, ["cluster"], count)["cluster"]
     return digests
 
@@ -242,7 +242,7 @@ def _read_columns(paths: Sequence[Path], columns: Sequence[str], count: int) -> 
     return found | ({"genres": list(codes)} if "genre" in columns else {})
 
 
-_NUMBERS = frozenset(("genre", "characters", "marks", "han", "lacunae"))
+_NUMBERS = frozenset(("genre", "characters", "marks", "units", "lacunae"))
 
 
 def _values(name: str, column: pa.ChunkedArray, codes: dict[str, int]) -> npt.NDArray[Any]:
@@ -312,7 +312,7 @@ def name_digest(name: str) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class ExactCopies:
-    """Positions: one document per text (by Han characters), in the order of the texts' digests."""
+    """Positions: one document per text that is compared, in the order of the texts' digests."""
 
     unique: Ints32
     """For each position the best copy, an index into the candidates."""
@@ -321,10 +321,10 @@ class ExactCopies:
 
 
 def find_exact_copies(cluster: Digests, ranks: Ints32) -> ExactCopies:
-    """Documents whose Han characters are the same, whatever their script and punctuation.
+    """Documents of which the same is compared (mapped_texts.py).
 
     Args:
-        cluster: of each document the digest of its Han characters.
+        cluster: of each document the digest of what is compared.
         ranks: as in `Candidates`.
     """
     order = sorted_order(lambda some: (ranks[some], cluster[some]), len(ranks))

@@ -221,6 +221,59 @@ def test_in_modern_text_boilerplate_is_no_leak_and_what_is_left_gives_no_held_ou
         assert len(inside) <= 0.2 * len(held)
 
 
+def test_modern_pages_that_differ_in_names_and_code_are_no_copies(
+    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path]
+) -> None:
+    page = "".join(
+        f"## 选项{n}\n\n用 `tiup {{0}} start --node n{n}` 启动节点，再看日志 {{0}}-{n}.log。\n"
+        for n in range(30)
+    )
+    pages = [
+        page.format("dm"),
+        page.format("cluster"),
+        page.format("dm").replace("，", ", "),
+        page.format("dm"),
+    ]
+    records = [*lines, *({"text": text, "title": f"{n}", "genre": "文"} for n, text in enumerate(pages))]
+    for form, copies, near in (("modern-1", 1, 1), ("classical-1", 3, 0)):
+        arguments = ("--text-form", form, "--min-han-share", "0", "--max-overlap-share", "1")
+        dropped = curate(write_jsonl("a.jsonl", records), *arguments, store=form).report()["dropped"]
+        before = curate(write_jsonl("b.jsonl", lines), *arguments, store=f"{form}, lines").report()["dropped"]
+        found = [
+            sum(g["documents"] for g in of.get(reason, {}).values())
+            for of in (dropped, before)
+            for reason in ("duplicate", "near_duplicate")
+        ]
+        assert (found[0] - found[2], found[1] - found[3]) == (copies, near)
+
+
+def test_code_that_train_quotes_is_measured_and_no_more_goes_than_has_to(
+    curate: Run, write_jsonl: Callable[..., Path]
+) -> None:
+    draw = random.Random(1)
+    bodies = ["".join(draw.choices(sorted(COMMON), k=400)) for _ in range(60)]
+    code = [[f"def f{n}_{i}(x): return x + {draw.random()}" for i in range(60)] for n in range(60)]
+    texts = [{"text": "\n".join((b, *c)), "genre": "文"} for b, c in zip(bodies, code, strict=True)]
+    arguments = ("--text-form", "modern-1", "--filter-sets", "文=none", "--near-duplicate-similarity", "0")
+    (held, *_) = [r["text"] for r in curate(write_jsonl("a.jsonl", texts), *arguments).rows("test")]
+    lines, long = held.split("\n")[1:], ["".join(draw.choices(sorted(COMMON), k=5000)) for _ in range(10)]
+    quoting = [
+        {"text": "\n".join((f"引文{n}", body, *lines[6 * n : 6 * n + 6])), "genre": "文"}
+        for n, body in enumerate(long)
+    ]
+    after = curate(write_jsonl("a.jsonl", [*texts, *quoting]), *arguments, "--max-overlap-share", "1")
+    train = [r["text"] for r in after.rows("train")]
+    assert sum("引文" in text for text in train) in (2, 3), "each quotes a tenth of the code"
+
+    def units(text: str) -> list[str]:
+        return re.findall(r"[a-z0-9]+|[\u4e00-\u9fff]", text)
+
+    known = {tuple(own[i : i + 13]) for own in map(units, train) for i in range(len(own) - 12)}
+    own = units(held)
+    inside = {i + j for i in range(len(own) - 12) if tuple(own[i : i + 13]) in known for j in range(13)}
+    assert 0.1 * len(own) < len(inside) <= 0.2 * len(own) and after.report()["common_runs"] == 0
+
+
 def test_none_chooses_a_new_evaluation_set(
     curate: Run, lines: list[Record], write_jsonl: Callable[..., Path]
 ) -> None:

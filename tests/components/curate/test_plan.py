@@ -34,14 +34,14 @@ def numbered(rows: list[dict[str, Any]]) -> tuple[Any, Any]:
         ids=np.unique(digests("id"), return_inverse=True)[1].astype(np.int32),
         whole=lambda index: digests("whole")[index],
         marks=numbers("marks", 0),
-        han=numbers("han", 20),
+        units=numbers("units", 20),
         lacunae=numbers("lacunae", 0),
     )
     return digests("cluster"), np.argsort(order).astype(np.int32)
 
 
 ROWS = [
-    {"id": "a1", "cluster": "c1", "marks": 0, "han": 90},
+    {"id": "a1", "cluster": "c1", "marks": 0, "units": 90},
     {"id": "a9", "cluster": "c1", "marks": 7},
     {"id": "a0", "cluster": "c1", "marks": 7, "lacunae": 1},
     {"id": "a2", "cluster": "c1", "marks": 7},
@@ -63,12 +63,12 @@ def test_the_punctuated_whole_copy_stays_whatever_the_order(seed: int) -> None:
 
 def test_copies_are_ordered_by_punctuation_then_lacunae_then_length_then_marks_then_id() -> None:
     rows = [
-        {"id": "bare", "han": 100},
-        {"id": "torn", "marks": 5, "lacunae": 2, "han": 50},
-        {"id": "short", "marks": 5, "han": 20},
-        {"id": "long", "marks": 5, "han": 50},
-        {"id": "longer marked", "marks": 6, "han": 50},
-        {"id": "also longer", "marks": 6, "han": 50},
+        {"id": "bare", "units": 100},
+        {"id": "torn", "marks": 5, "lacunae": 2, "units": 50},
+        {"id": "short", "marks": 5, "units": 20},
+        {"id": "long", "marks": 5, "units": 50},
+        {"id": "longer marked", "marks": 6, "units": 50},
+        {"id": "also longer", "marks": 6, "units": 50},
     ]
     found = [rows[i]["id"] for i in np.argsort(numbered(rows)[1])]
     assert found == ["also longer", "longer marked", "long", "short", "torn", "bare"]
@@ -93,7 +93,7 @@ def test_ids_are_numbered_in_their_order_and_equal_ones_alike(
 
 @given(st.lists(st.tuples(*[st.integers(0, 3)] * 6), max_size=60))
 def test_the_order_of_copies_is_that_of_all_keys_in_turn(rows: list[tuple[int, ...]]) -> None:
-    ids, whole, marks, han, lacunae, forbidden = (
+    ids, whole, marks, units, lacunae, forbidden = (
         np.array([row[i] for row in rows], np.int32) for i in range(6)
     )
     digests = np.array([b"%d" % number for number in whole], "S16")
@@ -101,14 +101,14 @@ def test_the_order_of_copies_is_that_of_all_keys_in_turn(rows: list[tuple[int, .
         ids=ids,
         whole=lambda index: digests[index],
         marks=marks,
-        han=han * 30,
+        units=units * 30,
         lacunae=lacunae,
         forbidden=forbidden > 1,
     )
 
     def key(i: int) -> tuple[Any, ...]:
-        is_bare = marks[i] * 40 < han[i] * 30
-        return (forbidden[i] > 1, is_bare, lacunae[i], -han[i], -marks[i], ids[i], whole[i], i)
+        is_bare = marks[i] * 40 < units[i] * 30
+        return (forbidden[i] > 1, is_bare, lacunae[i], -units[i], -marks[i], ids[i], whole[i], i)
 
     assert order.tolist() == sorted(range(len(rows)), key=key)
 

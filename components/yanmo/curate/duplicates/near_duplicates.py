@@ -4,7 +4,7 @@ MinHash bands (shingles.py) propose pairs, the exact Jaccard similarity of their
 every pair found is a true one, and what bands miss is known (a thousandth at J = 0.55). The obvious way, to
 join all documents that share a band as most pipelines do, joins texts that have a fifth in common.
 
-Documents are named by position, their rank in the order of the digests of their Han characters, so that
+Documents are named by position, their rank in the order of the digests of what is compared, so that
 nothing depends on files. Proposed pairs lie in scratch files as sorted runs, and so do the shingle sets of
 the documents in them; what is in memory is a block of either. A worker holds a bucket of documents.
 """
@@ -172,8 +172,8 @@ def _pairs_with(
     texts: Sequence[str], signed: Sequence[Path], candidates: Candidates, unique: Ints, workers: int
 ) -> Pairs:
     """Pairs of a position and an index into `texts` that share a band, each once."""
-    keys, han, _ = band_keys(texts)
-    long_enough = np.flatnonzero(han >= SHINGLE)
+    keys, sizes = band_keys(texts)
+    long_enough = np.flatnonzero(sizes >= SHINGLE)
     position = compared_positions(candidates, unique)
     tasks = (
         _Meeting(signed=path, position=position[start:stop], keys=keys[:, long_enough])

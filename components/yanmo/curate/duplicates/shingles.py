@@ -1,11 +1,11 @@
-"""Character shingles of texts, and the MinHash band keys by which near duplicates meet.
+"""Shingles of texts, and the MinHash band keys by which near duplicates meet.
 
-A shingle is four Han characters in a row, punctuation and line breaks left out, of text that is already
-simplified and folded: two editions of a text share shingles whatever their script and punctuation. The
-share of shingles two texts have in common (Jaccard) is estimated by minima of hash functions (Broder 1997,
-"On the resemblance and containment of documents"): two texts have the same minimum with probability J. Three
-minima make a band, and two texts are compared when one of 40 bands is equal, which happens with probability
-1 - (1 - J^3)^40: 0.995 at J = 0.5, 0.9999 at 0.6, 0.27 at 0.2.
+A shingle is four units in a row (chinese/text_runs.py) of what is compared: in classical text the simplified
+and folded Han characters, so that two editions share shingles whatever their script and punctuation; in
+modern text words, numbers and code too. The share of shingles two texts have in common (Jaccard) is estimated
+by minima of hash functions (Broder 1997, "On the resemblance and containment of documents"): two texts have
+the same minimum with probability J. Three minima make a band, and two texts are compared when one of 40 bands
+is equal, which happens with probability 1 - (1 - J^3)^40: 0.995 at J = 0.5, 0.9999 at 0.6, 0.27 at 0.2.
 
 The minima are rensa's (Rust; R-MinHash, after "Fast Similarity Sketching", arXiv 1704.04370): a function of
 the set of shingles and the seed alone. It is given hashed shingles as one numpy array, and is no slower than
@@ -20,14 +20,13 @@ import numpy as np
 import numpy.typing as npt
 from rensa import RMinHash
 
-from yanmo.chinese.han_runs import run_hashes
-from yanmo.curate.text.normalize import END, HAN, LACUNA, class_table, code_points
+from yanmo.chinese.text_runs import Hashes, Ints, hashes_of, run_hashes, units
 
 Keys = npt.NDArray[np.uint32]
 Ints32 = npt.NDArray[np.int32]
 
 SHINGLE = 4
-"""Han characters of a shingle."""
+"""Units of a shingle."""
 BANDS = 40
 ROWS = 3
 """Minima of a band."""
@@ -40,32 +39,24 @@ _BASE = 0x9E3779B97F4A7C15  # as in text_runs.run_hashes
 _MIX = 0xBF58476D1CE4E5B9
 
 
-def band_keys(texts: Sequence[str]) -> tuple[Keys, Ints32, Ints32]:
-    """The band keys, numbers of Han characters and numbers of lacuna marks of normalized texts.
+def band_keys(texts: Sequence[str]) -> tuple[Keys, Ints32]:
+    """The band keys and the numbers of units of comparable texts.
 
     Returns:
-        keys: shape (BANDS, texts); equal for equal bands. Texts with fewer than SHINGLE Han characters have
-            no shingle, and keys that mean nothing.
-        han: shape (texts,)
-        lacunae: shape (texts,)
+        keys: shape (BANDS, texts); equal for equal bands. Texts with fewer than SHINGLE units have no
+            shingle, and keys that mean nothing.
+        sizes: shape (texts,)
     """
-    codes = code_points("\0".join(texts) + "\0") if len(texts) else np.zeros(0, np.uint32)
-    classes = class_table()[codes]
-    ends = np.flatnonzero(classes == END)
-    starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
-    han, lacunae = (
-        np.add.reduceat(classes == c, starts, dtype=np.int32) if len(ends) else np.zeros(0, np.int32)
-        for c in (HAN, LACUNA)
-    )
-    return _fold(_minima(texts)), han, lacunae
+    codes, owner = units(texts)
+    sizes = np.bincount(owner, minlength=len(texts)).astype(np.int32)
+    return _fold(_minima(*hashes_of(codes, owner, SHINGLE), len(texts))), sizes
 
 
-def _minima(texts: Sequence[str]) -> Keys:
+def _minima(hashes: Hashes, owner: Ints, texts: int) -> Keys:
     """The minima of each text's shingles, shape (texts, BANDS * ROWS); all bits are set where it has none."""
-    hashes, owner = run_hashes(texts, SHINGLE)
-    bounds = np.searchsorted(owner, np.arange(len(texts) + 1)).astype(np.uint64)
-    minima = np.empty((len(texts), BANDS * ROWS), dtype=np.uint32)
-    for start in range(0, len(texts), _BATCH):
+    bounds = np.searchsorted(owner, np.arange(texts + 1)).astype(np.uint64)
+    minima = np.empty((texts, BANDS * ROWS), dtype=np.uint32)
+    for start in range(0, texts, _BATCH):
         part = bounds[start : start + _BATCH + 1]
         signed = RMinHash.digest_matrix_from_flat_token_hashes(
             hashes[part[0] : part[-1]], part - part[0], BANDS * ROWS, _SEED
@@ -74,7 +65,7 @@ def _minima(texts: Sequence[str]) -> Keys:
     return minima
 
 
-def shingle_hashes(texts: Sequence[str]) -> tuple[Keys, npt.NDArray[np.int64]]:
+def shingle_hashes(texts: Sequence[str]) -> tuple[Keys, Ints]:
     """32-bit hashes of every shingle, and the index of the text each lies in."""
     hashes, owner = run_hashes(texts, SHINGLE)
     return (hashes >> np.uint64(32)).astype(np.uint32), owner

@@ -15,24 +15,25 @@ import pyarrow.parquet as pq
 
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.shingles import BANDS, band_keys
-from yanmo.curate.mapped_texts import read_texts
+from yanmo.curate.mapped_texts import comparable, form_of_file
+from yanmo.curate.text.normalize import LOST
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output
 
-REVISION = 2
+REVISION = 3
 """Raised when the same text gets other keys."""
 
 BAND_COLUMNS = tuple(f"band_{i:02d}" for i in range(BANDS))
 
 SIGNED = pa.schema(
     [
-        pa.field("han", pa.int32(), nullable=False),
+        pa.field("units", pa.int32(), nullable=False),
         pa.field("lacunae", pa.int32(), nullable=False),
         *(pa.field(name, pa.uint32(), nullable=False) for name in BAND_COLUMNS),
     ],
     metadata={"yanmo.schema": "signed", "yanmo.version": "1"},
 )
-"""One row per row of the mapped file: Han characters, marks of lost ones, and the key of each band."""
+"""One row per row of the mapped file: units that are compared, marks of lost characters, key of each band."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +66,13 @@ def _tasks(attempt: Attempt, mapped: Output) -> Iterator[_Task]:
 
 def sign_file(task: _Task) -> int:
     """Write the keys of one mapped file; returns its rows."""
-    texts = read_texts(task.mapped)
-    keys, han, lacunae = band_keys(texts)
-    table = pa.table([pa.array(column) for column in (han, lacunae, *keys)], schema=SIGNED)
+    texts = pq.read_table(task.mapped, columns=["text"], partitioning=None)["text"].to_pylist()
+    keys, sizes = band_keys(comparable(texts, form_of_file(task.mapped)))
+    lacunae = [sum(map(text.count, LOST)) for text in texts]
+    table = pa.table(
+        [pa.array(column, pa.int32()) for column in (sizes, lacunae)] + [pa.array(k) for k in keys],
+        schema=SIGNED,
+    )
     # Keys are noise: compressing them or looking for repeated ones would only cost time.
     pq.write_table(table, task.signed, compression="none", use_dictionary=False, write_statistics=False)
     return len(texts)

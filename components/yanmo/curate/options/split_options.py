@@ -13,11 +13,12 @@ class DuplicateOptions(Options, group="duplicates"):
 
     near_duplicate_similarity: float = opt(
         0.5,
-        "similarity from which two texts count as copies: the share of 4-character shingles that both "
-        "have (Jaccard); 0 finds exact copies only",
+        "similarity from which two texts count as copies: the share of shingles of four characters (in "
+        "modern-1 words and numbers too) that both have (Jaccard); 0 finds exact copies only",
         most=1,
         often=True,
         phase="clusters",
+        auto="0.8 for modern-1, else {default}",
     )
     split_by: str = opt(
         "cluster",
@@ -95,13 +96,13 @@ class OverlapOptions(Options, group="overlap"):
 
     overlap_characters: int = opt(
         13,
-        "length from which a run of Han characters counts as shared between train and the evaluation "
-        "set; 0 allows any run",
+        "length from which a run of Han characters (in modern-1 of words and numbers too) counts as shared "
+        "between train and the evaluation set; 0 allows any run",
         phase="train",
     )
     overlap_share: float = opt(
         0.0,
-        "share of a train document's Han characters in such runs from which it counts as overlapping; "
+        "share of a train document that lies in such runs from which it counts as overlapping; "
         "fewer are left, unless a held-out text is found again by a fifth of itself; 0: one run is enough",
         most=1,
         phase="train",

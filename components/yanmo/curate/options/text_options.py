@@ -8,7 +8,9 @@ from typing import Any
 
 from yanmo.options.fields import Options, Scalar, opt
 
-BUNDLES: Mapping[str, Mapping[str, Scalar]] = {"modern-1": {"min_han_share": 0.1, "overlap_share": 0.05}}
+BUNDLES: Mapping[str, Mapping[str, Scalar]] = {
+    "modern-1": {"min_han_share": 0.1, "near_duplicate_similarity": 0.8, "overlap_share": 0.05}
+}
 """Text form -> options that it stands for. Program code, Latin names and figures are part of modern text: of
 the sections of this project's own Chinese documents, 72 % are less than half Han characters."""
 

@@ -1,4 +1,4 @@
-"""The texts of benchmarks that train must not contain: every string of every record, normalized."""
+"""The texts of benchmarks that train must not contain: every string of every record, as it is compared."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from typing import Any
 import orjson
 
 from yanmo.common.errors import DataError, in_words
+from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.sources.batches import Reading, open_parquet, read_batches, rows_at_a_time, utf8_chunks
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.text.normalize import normalize
+from yanmo.curate.text.record_rules import RecordRules
 
 _BATCH_BYTES = 8 << 20
 
 
-def benchmark_texts(sources: Iterable[Source], run_length: int, record_bytes: int) -> list[str]:
-    """Every string of the files, in text form classical-1; whatever the names of fields.
+def benchmark_texts(
+    sources: Iterable[Source], run_length: int, record_bytes: int, rules: RecordRules
+) -> list[str]:
+    """What is compared of every string of the files, whatever the names of fields.
 
     A question and its answers are separate texts, so that runs are searched for inside each of them.
 
@@ -40,7 +44,7 @@ def benchmark_texts(sources: Iterable[Source], run_length: int, record_bytes: in
             f"--benchmarks: no string of {run_length} characters or more in {names}; look whether they "
             "are the right files"
         )
-    return normalize(texts).texts
+    return comparable(normalize(texts, rules.steps).texts, rules.form)
 
 
 def _strings_of(source: Source, limit: int) -> Iterator[str]:

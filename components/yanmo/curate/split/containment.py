@@ -1,9 +1,10 @@
-"""Finds documents that share runs of characters with other texts (evaluation set, benchmark)."""
+"""Finds documents that share runs with other texts (evaluation set, benchmark)."""
 
 from __future__ import annotations
 
 import logging
 import tempfile
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.chinese.han_runs import Hashes, Runs
+from yanmo.chinese.text_runs import Hashes, Runs
 from yanmo.common.disk_arrays import new_array, taken
 from yanmo.common.errors import naming
 from yanmo.common.hash_set import distinct
@@ -36,7 +37,7 @@ class Contained:
     """What a corpus shares with other texts."""
 
     shares: npt.NDArray[np.float64]
-    """For each document examined, the share of its Han characters in shared runs."""
+    """For each document examined, the share of its units in shared runs."""
     hashes: Hashes
     """The runs that were found, sorted."""
 
@@ -105,17 +106,22 @@ def count_in_file(task: _File) -> tuple[Hashes, Ints]:
     return _runs(task.runs, task.length).documents_with(read_texts(task.mapped, task.rows))
 
 
+def runs_in_file(task: _File) -> tuple[Hashes, Ints]:
+    """Every place in rows of a mapped file where one of the runs is: its hash, and the row's index."""
+    return _runs(task.runs, task.length).places(read_texts(task.mapped, task.rows))
+
+
 @lru_cache(maxsize=1)
 def _runs(path: Path, length: int) -> Runs:
     return Runs(length, np.load(path))
 
 
 HIGH_COVERAGE = 0.2
-"""A held-out text with more of its characters than this inside training runs is counted in the report."""
+"""A held-out text with more of its units than this inside training runs is counted in the report."""
 
 
 def coverage(texts: Sequence[str], runs: Runs, found: Hashes) -> npt.NDArray[np.float64]:
-    """The share of each text's Han characters inside runs that were `found`."""
+    """The share of each text's units inside runs that were `found`."""
     hashes, owner = runs.of_texts(texts)
     starts = np.isin(hashes, found)
     result = np.zeros(len(texts))
@@ -124,3 +130,35 @@ def coverage(texts: Sequence[str], runs: Runs, found: Hashes) -> npt.NDArray[np.
         covered = np.convolve(inside, np.ones(runs.length, np.int64)) > 0
         result[index] = covered.mean()
     return result
+
+
+def fewest_to_drop(corpus: Corpus, positions: Ints, runs: Runs, texts: Sequence[str], workers: int) -> Bools:
+    """Which of the documents at `positions` go for the others to cover at most HIGH_COVERAGE of each text.
+
+    Those go first that hold the most runs of a text, and no more of them than have to. Memory: 16 bytes for
+    each place of a run of a text that is above.
+    """
+    covered = coverage(texts, runs, find_contained(corpus, positions, runs, workers).hashes)
+    above = [text for text, share in zip(texts, covered, strict=True) if share > HIGH_COVERAGE]
+    wanted = np.intersect1d(Runs.of(above, runs.length).hashes, runs.hashes, assume_unique=True)
+    owners, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
+    for group, (hashes, rows) in _each_file(
+        corpus, positions, Runs(runs.length, wanted), workers, runs_in_file
+    ):
+        owners.append(group[rows])
+        parts.append(hashes)
+    goes, document, found = np.zeros(len(positions), np.bool_), np.concatenate(owners), np.concatenate(parts)
+    for text in above:
+        own = np.flatnonzero(np.isin(found, Runs.of([text], runs.length).hashes) & ~goes[document])
+        order = np.argsort(-np.bincount(document[own], minlength=len(goes)), kind="stable")
+        goes[order[: _first_enough(text, runs, found[own], np.argsort(order)[document[own]])]] = True
+    return goes
+
+
+def _first_enough(text: str, runs: Runs, found: Hashes, place: Ints) -> int:
+    """How many documents go, the first ones by `place`, for the others to cover little enough of `text`."""
+
+    def is_enough(gone: int) -> bool:
+        return bool(coverage([text], runs, found[place >= gone])[0] <= HIGH_COVERAGE)
+
+    return bisect_left(range(place.max(initial=-1) + 1), True, key=is_enough)

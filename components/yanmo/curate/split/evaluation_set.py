@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.chinese.han_runs import Hashes, Runs
+from yanmo.chinese.text_runs import Hashes, Runs
 from yanmo.common.disk_arrays import new_array, picked, slices, taken
 from yanmo.common.errors import DataError
 from yanmo.common.words import plural, some_of
@@ -27,7 +27,6 @@ from yanmo.curate.split.confirmation_split import WITHOUT, split_size, wants_con
 from yanmo.curate.split.containment import HIGH_COVERAGE, coverage
 from yanmo.curate.split.hold_out import Ints32, hold_out
 from yanmo.curate.tally import sort_genres
-from yanmo.curate.text.normalize import HAN, class_table, code_points
 from yanmo.formats.documents import read_documents
 from yanmo.formats.records import CONFIRM
 from yanmo.store.commit import Attempt, Result
@@ -107,7 +106,7 @@ class EvaluationSet:
     part: Output
     ids: frozenset[str]
     texts: list[str]
-    """Its texts, in the form used for comparison."""
+    """What is compared of its texts."""
     texts_genre: list[str]
     answers: list[list[str]]
     """For each text that is a chat, its answers as they are compared: what the model is charged for."""
@@ -116,7 +115,7 @@ class EvaluationSet:
     is_confirm: list[bool]
     """Which of `texts` are of the confirmation split."""
     clusters: Digests
-    """Digests of the Han characters of its documents."""
+    """Digests of what is compared of its documents."""
     groups: Digests
     """Digests of its known authors or sources, where the split goes by them."""
 
@@ -145,7 +144,7 @@ class EvaluationSet:
             answers=[list(islice(answers, len(of or ()))) for of in spans],
             is_chat=[span is not None for span in spans],
             is_confirm=[split == CONFIRM for split in table["split"].to_pylist()],
-            clusters=np.array([cluster_digest(_han(text), text) for text in texts], dtype="S16"),
+            clusters=np.array([*map(cluster_digest, texts, whole)], dtype="S16"),
             groups=np.unique(groups[groups != b""]),
         )
 
@@ -209,8 +208,3 @@ class EvaluationSet:
             }
             for name in sort_genres(set(self.texts_genre))
         }
-
-
-def _han(text: str) -> str:
-    codes = code_points(text)
-    return str(codes[class_table()[codes] == HAN].tobytes(), "utf-32-le")

@@ -58,18 +58,17 @@ def _joined(parts: Sequence[Cleaned]) -> Cleaned:
 
 
 def _join_normalized(normalized: Normalized, bounds: Sequence[tuple[int, int]]) -> Normalized:
-    texts, han, starts = [], [], [begin for begin, _ in bounds]
+    texts, starts = [], [begin for begin, _ in bounds]
     counts = np.add.reduceat(normalized.counts, starts, axis=0)
     for i, (begin, end) in enumerate(bounds):
         whole = all(normalized.texts[begin:end])
         texts.append("\n".join(normalized.texts[begin:end]) if whole else "")
-        han.append("".join(normalized.han[begin:end]) if whole else "")
         counts[i, BREAK] += end - begin - 1
         counts[i, END] -= end - begin - 1
         if not whole:
             counts[i] = 0
     changed = {step: np.logical_or.reduceat(which, starts) for step, which in normalized.changed.items()}
-    return replace(normalized, texts=texts, han=han, counts=counts, changed=changed)
+    return replace(normalized, texts=texts, counts=counts, changed=changed)
 
 
 def columns_of(documents: Sequence[RawDocument]) -> dict[str, list[Any]]:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.chinese.han_runs import HAN_RANGES
+from yanmo.chinese.text_runs import HAN_RANGES
 
 CodePoints = npt.NDArray[np.uint32]
 Ints = npt.NDArray[np.int64]
@@ -91,7 +91,7 @@ CLASSICAL = FORMS["classical-1"]
 REVISIONS = {"modern-1": 5}
 """Form -> number of its present rules, where they have changed. It is in the keys of that form alone, so that
 text of other forms need not be made again."""
-_LOST = "□〓\ufffd"
+LOST = "□〓\ufffd"
 _SQUARES = "■▇█▓◼⬛〓\ufffd"
 
 _SEPARATOR = "\0"
@@ -107,8 +107,6 @@ class Normalized:
     """Normalized texts, and the counts that filters need."""
 
     texts: list[str]
-    han: list[str]
-    """The Han characters of each text, by which duplicates are found."""
     counts: Ints
     """Shape (texts, classes): characters of each class."""
     changed: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
@@ -133,7 +131,7 @@ def class_table() -> npt.NDArray[np.uint8]:
         table[low:high] = HAN
     for low, high in ((0xE000, 0xF900), (0xF0000, 0x110000)):
         table[low:high] = PRIVATE
-    table[[ord(c) for c in _LOST]] = LACUNA
+    table[[ord(c) for c in LOST]] = LACUNA
     table[[ord(c) for c in "，。、；：？！…“”‘’"]] = MARK
     table[[ord(c) for c in _BLANKS]] = SPACE
     table[ord("\n")], table[0] = BREAK, END
@@ -308,7 +306,7 @@ def normalize(texts: Sequence[str], steps: frozenset[str] = CLASSICAL) -> Normal
         steps: some of STEPS.
     """
     if not texts:
-        return Normalized(texts=[], han=[], counts=np.zeros((0, SPACE + 1), dtype=np.int64))
+        return Normalized(texts=[], counts=np.zeros((0, SPACE + 1), dtype=np.int64))
     bare = _without_controls(texts, steps)
     composed = [_composed(text, steps) for text in bare]
     joined = _SEPARATOR.join(composed) + _SEPARATOR
@@ -331,7 +329,6 @@ def normalize(texts: Sequence[str], steps: frozenset[str] = CLASSICAL) -> Normal
     )
     return Normalized(
         texts=_to_text(codes).split(_SEPARATOR)[:-1],
-        han=_han(joined, codes, classes, steps).split(_SEPARATOR)[:-1],
         counts=counts,
         changed=changed,
     )
@@ -359,15 +356,6 @@ def _changes(
 def _differ(before: Sequence[str], after: Sequence[str]) -> Bools:
     """Which texts a step made again; it hands on the same object where it has nothing to do."""
     return np.fromiter((a is not b for a, b in zip(before, after, strict=True)), bool)
-
-
-def _han(joined: str, codes: CodePoints, classes: npt.NDArray[np.uint8], steps: frozenset[str]) -> str:
-    """The Han characters of the texts, simplified and without variant glyphs, whatever the form."""
-    if not steps >= {"simplified", "variants"}:
-        codes = _final_tables(CLASSICAL)[0][code_points(_converter().convert(joined))]
-        codes = codes[codes != _REMOVE]
-        classes = class_table()[codes]
-    return _to_text(codes[(classes == HAN) | (classes == END)])
 
 
 def form_steps(form: str, changes: str) -> tuple[str, frozenset[str]]:

@@ -1,4 +1,4 @@
-"""Runs of Han characters of some texts, and where they occur in other texts; exact.
+"""Runs of Han characters (or of words too) of some texts, and where they occur in other texts; exact.
 
 The few texts that are looked for are indexed, not the many that are searched: their windows of n characters
 are hashed to 64 bits and sorted, the others stream past, and every find is compared character by character.
@@ -8,16 +8,19 @@ training text; 3.4 million characters take 0.2 CPU-seconds (benchmarks/baselines
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Codes = npt.NDArray[np.uint32]
+Codes = npt.NDArray[np.unsignedinteger[Any]]
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Cutting = Callable[[Sequence[str]], tuple[Codes, Ints]]
+"""`han_codes`, or `units` of yanmo.chinese.text_runs."""
 _BASES = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xAEF17502108EF2D9)
 """Odd multipliers; the next is taken when two different windows share a hash."""
 _FILTER_BITS = 22
@@ -65,11 +68,11 @@ class Finds:
 
 
 class Windows:
-    """The distinct windows of `length` Han characters of some texts."""
+    """The distinct windows of `length` Han characters (or of what `cut` gives) of some texts."""
 
-    def __init__(self, texts: Sequence[str], length: int) -> None:
-        self.length, self.texts = length, len(texts)
-        self._codes, self._owner = han_codes(texts)
+    def __init__(self, texts: Sequence[str], length: int, cut: Cutting = han_codes) -> None:
+        self.length, self.texts, self._cut = length, len(texts), cut
+        self._codes, self._owner = cut(texts)
         self.places = np.flatnonzero(_inside(self._owner, length))
         """Where windows begin, in the Han characters counted through all texts."""
         self.text = self._owner[self.places]
@@ -98,7 +101,7 @@ class Windows:
 
     def find(self, texts: Sequence[str]) -> Finds:
         """All occurrences of the windows inside `texts`."""
-        codes, owner = han_codes(texts)
+        codes, owner = self._cut(texts)
         hashes = _hashed(codes, self.length, self._base)
         places = np.flatnonzero(self._filter[hashes >> _FIRST_FILTER] & _inside(owner, self.length))
         if not len(self) or not len(places):

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from yanmo.chinese.text_runs import units
 from yanmo.common.errors import DataError
 from yanmo.common.words import plural
+from yanmo.evaluate.bits.windows import han_codes
 from yanmo.evaluate.documents.reading import (
     Document,
     distinct_batches,
@@ -32,10 +34,10 @@ from yanmo.store.output import Output, read_json
 
 log = logging.getLogger(__name__)
 NAME = "contamination"
-REVISION = 3
+REVISION = 4
 """Raised by hand when the same texts give other results."""
 WINDOW = 13
-"""Han characters of a run by which a test document counts as found in the training text (curate's too)."""
+"""Characters (in modern text words too) of a run by which a test document counts as found (curate's too)."""
 _FIFTH = 0.2
 
 
@@ -78,7 +80,7 @@ def report_contamination(output: Output) -> None:
     )
     if hits:
         log.warning(
-            "contamination=%.4f: %s was trained on %d of %s (they share %s of %d Han characters "
+            "contamination=%.4f: %s was trained on %d of %s (they share %s of %d characters "
             "with its training text: %s); its bits on them measure nothing, and above --max-contamination "
             "`yanmo promote` says not valid",
             found["share"],
@@ -90,7 +92,7 @@ def report_contamination(output: Output) -> None:
             _by_genre(found["genres"], name_of_hits),
         )
     elif found["share"] is None:
-        log.warning("contamination=unknown: no document holds a run of %d Han characters", WINDOW)
+        log.warning("contamination=unknown: no document holds a run of %d characters", WINDOW)
     elif not gaps:
         log.info(
             "contamination=0: none of %s is in the training text of %s",
@@ -126,16 +128,17 @@ def contamination(
     Args:
         kept: the documents of the confirmation split, counted under `confirmation`.
         form: text form of the documents. In classical-1 a document is found by one such run, in others by a
-            fifth of itself: there manuals and newsletters repeat their own sentences, and curate leaves as
-            much (split/train_split.py).
+            fifth of itself, words and numbers counted too: there manuals and newsletters repeat their own
+            sentences, and curate leaves as much (split/train_split.py).
     """
-    both, least_share = [*scored, *kept], 0.0 if form.startswith("classical") else _FIFTH
-    found = find_copies([d.charged for d in both], distinct_batches(documents), WINDOW)
-    cut = len(scored)
-    result = {"least_share": least_share, **_counted(scored, found, slice(cut), least_share)}
+    both, is_classical = [*scored, *kept], form.startswith("classical")
+    cut, least_share = (han_codes, 0.0) if is_classical else (units, _FIFTH)
+    found = find_copies([d.charged for d in both], distinct_batches(documents), WINDOW, cut)
+    first = slice(len(scored))
+    result = {"least_share": least_share, **_counted(scored, found, first, least_share)}
     if not kept:
         return result
-    return {**result, "confirmation": _counted(kept, found, slice(cut, None), least_share)}
+    return {**result, "confirmation": _counted(kept, found, slice(len(scored), None), least_share)}
 
 
 def _counted(

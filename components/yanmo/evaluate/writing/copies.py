@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.evaluate.bits.windows import Finds, Windows, han_codes
+from yanmo.evaluate.bits.windows import Cutting, Finds, Windows, han_codes
 from yanmo.evaluate.documents.reading import TrainingDocument
 
 Ints = npt.NDArray[np.int64]
@@ -37,13 +37,19 @@ class Copies:
     """Han characters."""
 
 
-def find_copies(texts: Sequence[str], training: Iterable[Sequence[TrainingDocument]], length: int) -> Copies:
+def find_copies(
+    texts: Sequence[str],
+    training: Iterable[Sequence[TrainingDocument]],
+    length: int,
+    cut: Cutting = han_codes,
+) -> Copies:
     """Look for every window of `length` Han characters of `texts` in the training text.
 
     Args:
         training: batches of documents.
+        cut: gives what is counted instead of Han characters.
     """
-    asked = Windows(texts, length)
+    asked = Windows(texts, length, cut)
     seen = np.zeros(len(asked), np.bool_)
     longest = np.zeros(len(texts), np.int64)
     for batch in training:
@@ -52,7 +58,7 @@ def find_copies(texts: Sequence[str], training: Iterable[Sequence[TrainingDocume
         for part in _parts(finds, asked):
             np.maximum(longest, _longest_runs(asked, part), out=longest)
     copied = seen[asked.number]
-    owner = han_codes(texts)[1]
+    owner = cut(texts)[1]
     inside = np.zeros(len(owner), np.bool_)
     for offset in range(length):
         inside[asked.places[copied] + offset] = True

@@ -19,7 +19,7 @@ from yanmo.balance.augmentation.rules import parse_rules
 from yanmo.balance.augmentation.synonyms import CLASSICAL_WORDS, Synonyms
 from yanmo.balance.preview import Example, as_text
 from yanmo.balance.quotas.choice import plan_of_classes
-from yanmo.chinese.han_runs import run_hashes
+from yanmo.chinese.text_runs import run_hashes
 from yanmo.common.errors import UsageError
 
 Run = Callable[..., Any]

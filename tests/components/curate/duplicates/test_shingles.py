@@ -13,7 +13,7 @@ from yanmo.curate.duplicates import shingles
 from yanmo.curate.duplicates.shingles import BANDS, band_keys, shingle_hashes
 from yanmo.curate.text.normalize import is_han
 
-TEXT = st.text(st.sampled_from("天地玄黄宇宙洪荒，\n〇a□𠀀"), max_size=40)
+TEXT = st.text(st.sampled_from("天地玄黄宇宙洪荒，\n〇□𠀀"), max_size=40)
 
 
 def han(text: str) -> str:
@@ -54,10 +54,9 @@ def test_keys_do_not_depend_on_the_texts_signed_together(monkeypatch: pytest.Mon
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TEXT, min_size=1, max_size=8))
 def test_keys_depend_on_the_set_of_shingles_alone(texts: list[str]) -> None:
-    keys, counts, lacunae = band_keys(texts)
+    keys, counts = band_keys(texts)
     assert keys.shape == (BANDS, len(texts))
     assert counts.tolist() == [len(han(t)) for t in texts]
-    assert lacunae.tolist() == [t.count("□") for t in texts]
     sets = [{han(t)[i : i + 4] for i in range(len(han(t)) - 3)} for t in texts]
     for i, one in enumerate(sets):
         for j, other in enumerate(sets):

@@ -17,8 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError
+from yanmo.curate.config import CurateOptions
 from yanmo.curate.sources.listing import BENCHMARK_FORMS, Source, digest_files, find_files
 from yanmo.curate.split.benchmark_files import _cells, benchmark_texts
+from yanmo.curate.text.record_rules import record_rules
 from yanmo.store.file_store import FileStore
 
 LIMIT = 1 << 20
@@ -31,7 +33,7 @@ def source_at(path: Path) -> Source:
 
 
 def texts_of(path: Path, run_length: int = 1) -> list[str]:
-    return benchmark_texts([source_at(path)], run_length, LIMIT)
+    return benchmark_texts([source_at(path)], run_length, LIMIT, record_rules(CurateOptions(sources="x")))
 
 
 def as_jsonl(texts: list[str]) -> bytes:

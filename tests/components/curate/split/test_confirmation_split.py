@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yanmo.chinese.han_runs import Runs
+from yanmo.chinese.text_runs import Runs
 from yanmo.curate.split.hold_out import SplitSize, hold_out
 from yanmo.store.manifest import file_sha256
 

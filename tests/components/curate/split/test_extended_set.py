@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from yanmo.chinese.han_runs import Runs
+from yanmo.chinese.text_runs import Runs
 from yanmo.store.manifest import file_sha256
 
 HAN = "春眠不觉晓处闻啼鸟夜来风雨声花落知多少白日依山尽黄河入海流欲穷千里目更上一层楼床前明月光疑是地霜"

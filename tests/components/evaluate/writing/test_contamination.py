@@ -118,6 +118,14 @@ def test_the_share_is_that_of_the_documents_that_can_be_found(tmp_path_factory, 
     assert found["share"] == (round(hits / sum(held), 5) if any(held) else None)
 
 
+def test_in_modern_text_code_counts_and_a_fifth_is_found(tmp_path_factory):
+    code = [f"def f{i}(x): return x + {i}" for i in range(100)]
+    documents = [Document(str(i), "诗", "s", "\n".join(code[i::2])) for i in range(2)]
+    for lines, share in ((code[::2], 0.5), ([*code[:16:2], HAN], 0.0), ([*code[:40:2], HAN], 0.5)):
+        found = contamination(documents, [_Text(tmp_path_factory, ["\n".join(lines)])], form="modern-1")
+        assert found["share"] == share and found["genres"]["诗"]["with_a_shared_run"] == 1
+
+
 class _Text:
     """A documents output of one file."""
 

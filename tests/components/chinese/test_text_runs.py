@@ -1,18 +1,23 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.chinese.han_runs import Runs, run_hashes
-from yanmo.curate.text.normalize import is_han
+from yanmo.chinese.text_runs import Runs, han_only, run_hashes, units
 
-TEXT = st.text(st.sampled_from("天地玄黄，\n〇a"), max_size=30)
+TEXT = st.text(st.sampled_from("天地玄黄，\n〇ab1 -カé𠀀_"), max_size=30)
 
 
-def runs(text: str, length: int) -> set[str]:
-    han = "".join(c for c in text if is_han(ord(c)))
-    return {han[i : i + length] for i in range(len(han) - length + 1)}
+def units_of(text: str) -> list[str]:
+    return re.findall(r"[〇天地玄黄カ𠀀]|[ab1é]+", text)
+
+
+def runs(text: str, length: int) -> set[tuple[str, ...]]:
+    units = units_of(text)
+    return {tuple(units[i : i + length]) for i in range(len(units) - length + 1)}
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -25,15 +30,17 @@ def test_found_documents_are_those_that_share_a_run(held: list[str], texts: list
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(TEXT, max_size=6), st.lists(TEXT, max_size=6), st.integers(2, 5))
-def test_the_share_of_a_text_is_that_of_its_characters_in_shared_runs(
+def test_the_share_of_a_text_is_that_of_its_units_in_shared_runs(
     held: list[str], texts: list[str], length: int
 ) -> None:
     known = set().union(*(runs(t, length) for t in held)) if held else set()
     shares, _ = Runs.of(held, length).shares(texts)
     for text, share in zip(texts, shares.tolist(), strict=True):
-        han = "".join(c for c in text if is_han(ord(c)))
-        inside = {i + j for i in range(len(han)) if han[i : i + length] in known for j in range(length)}
-        assert share == (len(inside) / len(han) if han else 0)
+        own = units_of(text)
+        inside = {
+            i + j for i in range(len(own)) if tuple(own[i : i + length]) in known for j in range(length)
+        }
+        assert share == (len(inside) / len(own) if own else 0)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -75,3 +82,30 @@ def test_what_touches_a_run_is_found_where_it_stands_alone_too() -> None:
     touched = form.touched_in(["甲乙丙丁戊天地玄黄宇宙洪荒", "地玄黄宇宙", "戊天地玄黄"])
     told = "丙丁戊天地", "戊天地玄黄", "天地玄黄宇", "地玄黄宇宙"
     assert touched.found_in(told).tolist() == [True, False, False, False]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(TEXT, max_size=6))
+def test_equal_units_have_equal_numbers_wherever_they_stand(texts: list[str]) -> None:
+    numbers, owner = units(texts)
+    named = [unit for text in texts for unit in units_of(text)]
+    assert owner.tolist() == [i for i, text in enumerate(texts) for _ in units_of(text)]
+    assert (
+        len(set(zip(named, numbers.tolist(), strict=True))) == len(set(named)) == len(set(numbers.tolist()))
+    )
+
+
+def test_words_are_whole_and_code_is_text() -> None:
+    held = Runs.of(["用 `tiup dm start <name>` 启动集群"], 5)
+    assert held.found_in(
+        ["tiup dm start name 启动", "tiup-dm-start(name), 启", "tiup cluster start name 启动"]
+    ).tolist() == [
+        True,
+        True,
+        False,
+    ]
+    assert not held.found_in(["tiupd mstart name 启动"]).any()
+
+
+def test_of_classical_text_the_han_characters_are_left() -> None:
+    assert han_only(["天a地，〇\n", "", "b", "𠀀カ"]) == ["天地〇", "", "", "𠀀"]
