@@ -99,6 +99,16 @@ class Runs:
             result = covered / han
         return result, distinct(hashes[at])
 
+    def longest(self, text: str) -> str:
+        """The Han characters of the longest part of `text` that lies in shared runs one after another."""
+        at = self._set.find(run_hashes([text], self.length)[0])
+        if not len(at):
+            return ""
+        parts = np.split(at, np.flatnonzero(np.diff(at) > 1) + 1)
+        part = max(parts, key=len)
+        han = [c for c in text if c != "\0" and _counts_table()[ord(c)]]
+        return "".join(han[part[0] : part[-1] + self.length])
+
     def shared_with(self, texts: Sequence[str]) -> tuple[Bools, Hashes]:
         """Whether each text shares a run, and the shared runs, sorted."""
         shares, hashes = self.shares(texts)

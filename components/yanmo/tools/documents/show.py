@@ -1,0 +1,81 @@
+"""`yanmo documents show`: what curate dropped and changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from yanmo.common.aligned_table import text_table
+from yanmo.common.errors import DataError
+from yanmo.formats.decisions import DECISIONS_FILE
+from yanmo.store.objects import ObjectStore
+from yanmo.store.output import Output
+from yanmo.tools.documents.options import ShowOptions
+from yanmo.tools.store.find import find, print_json
+
+
+def run(store: ObjectStore, options: ShowOptions) -> int:
+    output = find(store, options.what, "curate", channel=options.channel)
+    rows = (
+        row
+        for row in decisions(output)
+        if row["path"].startswith(options.path)
+        and options.reason in ("", row["reason"])
+        and options.change in ("", *row["changes"].split(","))
+    )
+    chosen = list(islice(rows, options.most))
+    if options.json:
+        print_json(chosen)
+        return 0
+    _print_counts(output)
+    print()
+    for row in chosen:
+        print(shown(row))
+    return 0
+
+
+def decisions(output: Output) -> Iterator[dict[str, Any]]:
+    """The rows of its table, one after another.
+
+    Raises:
+        DataError: it has none.
+    """
+    if not output.entries(DECISIONS_FILE):
+        raise DataError(f"{output}: has no {DECISIONS_FILE}; run curate again")
+    for batch in pq.ParquetFile(output.path(DECISIONS_FILE)).iter_batches():
+        yield from batch.to_pylist()
+
+
+def shown(row: dict[str, Any]) -> str:
+    """A row in words."""
+    value = "" if row["value"] is None else f" {row['value']:.4g}"
+    facts = {
+        row["reason"] + value if row["reason"] else "kept": True,
+        f"{row['genre']} {row['characters']:,} characters": row["id"],
+        f"id {row['id'][:12]}": row["id"],
+        f"changed by {row['changes']}": row["changes"],
+        f"copy of {row['other_path']}": row["other_path"],
+        row["note"]: row["note"],
+    }
+    return f"{row['path']}:{row['line']}\n  " + "; ".join(
+        name for name, is_there in facts.items() if is_there
+    )
+
+
+def _print_counts(output: Output) -> None:
+    reasons, changes, sizes = Counter[str](), Counter[str](), Counter[str]()
+    for row in decisions(output):
+        if row["reason"]:
+            reasons[row["reason"]] += 1
+            sizes[row["reason"]] += row["characters"]
+        changes.update(filter(None, row["changes"].split(",")))
+    rows = [("reason", "documents", "characters")]
+    rows += [(name, f"{number:,}", f"{sizes[name]:,}") for name, number in reasons.most_common()]
+    print("\n".join(text_table(rows)))
+    print(
+        "\nchanged by", ", ".join(f"{name} {number:,}" for name, number in changes.most_common()) or "nothing"
+    )
