@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from yanmo.curate import phases
 from yanmo.curate.config import STAGE
 from yanmo.curate.phases import STEPS
 from yanmo.curate.sources.raw_files import below
@@ -160,3 +161,23 @@ def test_a_file_is_named_by_its_path_below_its_place(tmp_path: Path) -> None:
     for place, name in (("s3://b/p", "q/x.txt"), ("s3://b/p/", "q/x.txt"), ("s3://b/p/q/x.txt", "x.txt")):
         assert below(place)("s3://b/p/q/x.txt") == name
     assert below("s3://b/p/*.txt")("s3://b/p/q%20/x.txt") == "q /x.txt"
+
+
+def test_a_run_beside_which_another_pinned_a_set_is_run_again_with_that_one(
+    curate: Run, lines: list[Record], write_jsonl: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = write_jsonl("a.jsonl", lines), write_jsonl("b.jsonl", lines[20:])
+    work = phases.write_documents
+
+    def beaten(*arguments: Any) -> Any:
+        monkeypatch.setattr(phases, "write_documents", work)
+        curate(other)
+        return work(*arguments)
+
+    monkeypatch.setattr(phases, "write_documents", beaten)
+    first = curate(mine, expect=75)
+    pinned = first.output("evaluation_set").reference
+    assert len(first.rows("train")) < len(lines) - 20, "the pointer to documents is the other run's"
+    again = curate(mine)
+    assert again.output("evaluation_set").reference == pinned
+    assert again.output().part("evaluation_set").reference == pinned

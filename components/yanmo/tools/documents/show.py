@@ -32,9 +32,10 @@ def run(store: ObjectStore, options: ShowOptions) -> int:
         print_json(chosen)
         return 0
     _print_counts(output)
-    print()
     for row in chosen:
         print(shown(row))
+    if options.most and not chosen:
+        print("none is like that")
     return 0
 
 
@@ -51,19 +52,15 @@ def decisions(output: Output) -> Iterator[dict[str, Any]]:
 
 
 def shown(row: dict[str, Any]) -> str:
-    """A row in words."""
+    """A row in words, on two lines."""
     value = "" if row["value"] is None else f" {row['value']:.4g}"
-    facts = {
-        row["reason"] + value if row["reason"] else "kept": True,
-        f"{row['genre']} {row['characters']:,} characters": row["id"],
-        f"id {row['id'][:12]}": row["id"],
-        f"changed by {row['changes']}": row["changes"],
-        f"copy of {row['other_path']}": row["other_path"],
-        row["note"]: row["note"],
-    }
-    return f"{row['path']}:{row['line']}\n  " + "; ".join(
-        name for name, is_there in facts.items() if is_there
-    )
+    facts = [row["reason"] + value or "kept"]
+    if row["id"]:
+        facts += [f"{row['genre']} {row['characters']:,} characters", f"id {row['id'][:12]}"]
+    for name, column in (("changed by ", "changes"), ("copy of ", "other_path"), ("", "note")):
+        facts += [name + row[column]] if row[column] else []
+    lines = f"{row['path']}:{row['line']}", f"  {'; '.join(facts)}"
+    return "\n".join("".join(c if c.isprintable() else " " for c in line) for line in lines)
 
 
 def _print_counts(output: Output) -> None:
@@ -76,6 +73,5 @@ def _print_counts(output: Output) -> None:
     rows = [("reason", "documents", "characters")]
     rows += [(name, f"{number:,}", f"{sizes[name]:,}") for name, number in reasons.most_common()]
     print("\n".join(text_table(rows)))
-    print(
-        "\nchanged by", ", ".join(f"{name} {number:,}" for name, number in changes.most_common()) or "nothing"
-    )
+    changed = ", ".join(f"{name} {number:,}" for name, number in changes.most_common())
+    print(f"\nchanged by {changed or 'nothing'}\n")
