@@ -42,8 +42,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "train": GROUND - {"chinese"} | {"model"},
     "evaluate": GROUND | {"model"},
     "promote": GROUND - {"chinese"} | {"nights"},
-    # `tools tokenizer` builds vocabularies with the stage's own code and trains proxies with the model's.
-    "tools": GROUND - {"chinese", "stage"} | {"model", "nights", "tokenize"},
+    # `tools tokenizer` builds vocabularies with the stage's own code and trains proxies with the model's;
+    # `tools documents` cleans a document with curate's.
+    "tools": GROUND - {"chinese", "stage"} | {"model", "nights", "tokenize", "curate"},
     "cli": {"common", "options"},
 }
 """Room below `yanmo` -> the rooms that it may import: docs/architecture.md, floor by floor."""
@@ -57,6 +58,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "yanmo.tools.store": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
     "yanmo.tools.runs": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
     "yanmo.tools.cache": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
+    "yanmo.tools.documents": {*TRAINING, *CLUSTER},
     "yanmo.tools.tokenizer": CLUSTER,
     "yanmo.tools.model": {*DATA, *CLUSTER},
     "yanmo.tools.generate": {*DATA, *CLUSTER},

@@ -23,6 +23,7 @@ COMMANDS = {
     "store": ("yanmo.tools.store", "list, check, compare, copy and remove outputs in a store"),
     "channel": ("yanmo.tools.channel", "what a channel has begun and not finished"),
     "tokenizer": ("yanmo.tools.tokenizer", "compare tokenizers on your text, import an existing one"),
+    "documents": ("yanmo.tools.documents", "show what curate dropped and changed, and why"),
     "cache": ("yanmo.tools.cache", "show, check and compare token caches"),
     "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
@@ -82,8 +83,8 @@ def main() -> None:
             raise
         print(
             f"yanmo {name}: the Python package {error.name!r} is not installed; `pip install` Yanmo with its "
-            "extra: data for curate, balance, tokenize, tokenizer and cache; train for train, evaluate, "
-            "promote, generate, export, model and tokenizer compare; pipeline for run and compile; "
+            "extra: data for curate, balance, tokenize, tokenizer, documents and cache; train for train, "
+            "evaluate, promote, generate, export, model and tokenizer compare; pipeline for run and compile; "
             "cluster for submit, launch, schedule, rerun, status and doctor",
             file=sys.stderr,
         )

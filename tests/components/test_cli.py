@@ -65,7 +65,7 @@ def test_version_is_one_line_on_stdout() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["store", "runs", "cache", "tokenizer", "model", "run", "compile", "resolve"]
+    "command", ["store", "runs", "cache", "documents", "tokenizer", "model", "run", "compile", "resolve"]
 )
 def test_a_wrong_option_of_any_command_is_one_line_without_the_usage(command: str) -> None:
     said = yanmo(command, "--sotre=x", *(["ls"] if command == "store" else []))

@@ -83,6 +83,19 @@ def units(texts: Sequence[str]) -> tuple[Hashes, Ints]:
     return numbers[~is_end], np.cumsum(is_end)[~is_end]
 
 
+def _unit_spans(text: str) -> list[list[int]]:
+    """Begin and end of each unit of a text."""
+    kinds, spans, word_ends = _kinds(), list[list[int]](), -1
+    for place, c in enumerate(text):
+        kind = kinds[ord(c)]
+        if kind == _LETTER and word_ends == place:
+            spans[-1][1] = place + 1
+        elif kind in (_UNIT, _LETTER):
+            spans.append([place, place + 1])
+        word_ends = place + 1 if kind == _LETTER else -1
+    return spans
+
+
 def _mixed(hashes: Hashes) -> Hashes:
     hashes ^= hashes >> np.uint64(30)
     hashes *= _MIX
@@ -144,6 +157,15 @@ class Runs:
             whole = np.bincount(owner, minlength=len(texts)) + self.length - 1
             result = covered / whole
         return result, distinct(hashes[at])
+
+    def longest(self, text: str) -> str:
+        """The longest passage of `text` that lies in shared runs one after another."""
+        at = self._set.find(run_hashes([text], self.length)[0])
+        if not len(at):
+            return ""
+        part = max(np.split(at, np.flatnonzero(np.diff(at) > 1) + 1), key=len)
+        spans = _unit_spans(text)
+        return text[spans[part[0]][0] : spans[part[-1] + self.length - 1][1]]
 
     def shared_with(self, texts: Sequence[str]) -> tuple[Bools, Hashes]:
         """Whether each text shares a run, and the shared runs, sorted."""

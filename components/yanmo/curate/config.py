@@ -59,6 +59,8 @@ class CurateOptions(
 
     def contradictions(self) -> list[str]:
         """Options of different groups that contradict each other."""
+        if self.dry_run and (self.adding or self.shard):
+            return [f"--dry-run shows a whole run: leave out {self.adding or '--shard'}"]
         if not self.adding:
             return []
         if self.evaluation_set == NONE:
@@ -74,8 +76,8 @@ class CurateOptions(
 STAGE = Stage(
     name="curate",
     image="data",
-    revision=9,
+    revision=10,
     config=CurateOptions,
-    outputs={"documents": "Dataset", "evaluation_set": "Dataset"},
+    outputs={"documents": "Dataset", "evaluation_set": "Dataset", "report": "Markdown"},
     metrics=METRICS,
 )

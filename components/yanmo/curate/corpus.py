@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from yanmo.chinese.text_runs import Runs
 from yanmo.common.disk_arrays import (
     all_rows,
     group_starts,
@@ -35,7 +36,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.duplicates.clusters import components, keep_best
 from yanmo.curate.duplicates.near_duplicates import Edges
 from yanmo.curate.limits import PLAN_REASONS, check_filters, check_malformed, reasons_in, summary
-from yanmo.curate.mapping import MAPPED, MapReport
+from yanmo.curate.mapping import DROPPED, MAPPED, MapReport
 from yanmo.curate.plan import (
     Candidates,
     Digests,
@@ -48,7 +49,7 @@ from yanmo.curate.plan import (
     read_each,
 )
 from yanmo.curate.sources.parsing import genre_name
-from yanmo.curate.tally import EXAMPLES
+from yanmo.curate.tally import EXAMPLES, OF_GENRE
 from yanmo.formats.documents import take_rows
 from yanmo.formats.licenses import UNKNOWN, Allowed
 from yanmo.formats.row_numbers import by_file
@@ -59,6 +60,10 @@ log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Bools = npt.NDArray[np.bool_]
+REPORTED = ("overlap_reported", "benchmark_reported")
+"""Reasons that are only reported: such a document stays in train."""
+REASONS = ("", *PLAN_REASONS, *REPORTED)
+"""What `Corpus.reason` may be."""
 
 
 @dataclass(kw_only=True)
@@ -84,6 +89,12 @@ class Corpus:
     """For each position, whether its cluster is excluded."""
     examples: dict[str, Ints] = field(default_factory=dict)
     """Reason -> candidates that `show_examples` shows for it."""
+    dropped: list[Path] = field(default_factory=list)
+    """What the filters dropped, as DECISIONS."""
+    reason: npt.NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    """For each candidate why it is not in train: an index into REASONS."""
+    shared: dict[str, Runs] = field(default_factory=dict)
+    """Reason -> runs of characters that documents were dropped for."""
 
     @classmethod
     def read(
@@ -131,6 +142,8 @@ class Corpus:
             kept_for=whole,
             kept=whole,
             report=report,
+            dropped=[path for part in mapped for path in part.paths(DROPPED)],
+            reason=new_array(len(candidates), np.int8),
         )
         corpus.count(
             "duplicate",
@@ -284,8 +297,16 @@ class Corpus:
         for genre, number, size in zip(c.genres, *c.totals(chosen), strict=True):
             if number:
                 tally.add(name, genre, number, size)
-        if name.removesuffix("_reported") in PLAN_REASONS and len(chosen):
+        if name in REASONS and len(chosen):
+            self.reason[chosen] = REASONS.index(name)
             self.examples[name] = self.first_by_id(chosen, EXAMPLES)
+
+    def show_examples_of(self, name: str, chosen: Ints, genres: Iterable[str | None]) -> None:
+        """Put examples of some genres into the report, of the candidates `chosen` counted under `name`."""
+        for genre in filter(None, genres):
+            is_of = self.candidates.genre[chosen] == self.candidates.genres.index(genre)
+            self.examples[name] = self.first_by_id(picked(chosen, is_of), OF_GENRE)
+            self.show_examples()
 
     def show_examples(self) -> None:
         """Put the kept examples into the report, reading each file once."""
@@ -293,8 +314,9 @@ class Corpus:
             return
         names = np.repeat(list(self.examples), [len(v) for v in self.examples.values()]).tolist()
         chosen = np.concatenate(list(self.examples.values()))
-        rows = self.rows(chosen, ("id", "genre", "title", "source", "text")).to_pylist()
-        for name, row in zip(names, rows, strict=True):
+        columns = ("id", "genre", "title", "source", "path", "line", "text")
+        for name, row in zip(names, self.rows(chosen, columns).to_pylist(), strict=True):
+            row["path"] = f"{row['path']}:{row.pop('line')}"
             self.report.tally.show(name, [{**row, "text": row["text"][:80]}])
         self.examples.clear()
 

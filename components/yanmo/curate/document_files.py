@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.common.disk_arrays import new_array, numbers_where, rows_of, sorted_order, taken
+from yanmo.common.disk_arrays import new_array, sorted_order, taken
 from yanmo.common.logs import Progress
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
@@ -26,7 +26,6 @@ from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
 from yanmo.curate.plan import Digests, hex_digits, raw_digests
 from yanmo.curate.tally import sort_genres
 from yanmo.formats.documents import shard_bounds, write_document_file
-from yanmo.formats.records import ROW_GROUP, write_tables
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.store.commit import Attempt
 
@@ -187,55 +186,3 @@ def count_by_genre(corpus: Corpus, chosen: Ints) -> dict[str, dict[str, int]]:
         "documents": {name: found[name][0] for name in sort_genres(found)},
         "characters": {name: found[name][1] for name in sort_genres(found)},
     }
-
-
-_DUPLICATES = pa.schema(
-    [
-        pa.field("kept_id", pa.string()),
-        pa.field("id", pa.string()),
-        pa.field("source", pa.string()),
-        pa.field("is_exact", pa.bool_()),
-    ]
-)
-_DUPLICATES_AT_A_TIME = 4 * ROW_GROUP
-
-
-def write_duplicates(attempt: Attempt, corpus: Corpus) -> None:
-    """Write `duplicates.parquet`: every copy that was dropped, and the document that was kept for it."""
-    best, position, ids = corpus.copies.unique, corpus.copies.position, corpus.candidates.ids
-
-    def kept_for(copies: Any) -> Ints:
-        found: Ints = best[corpus.kept_for[position[copies]]]
-        return found
-
-    dropped = numbers_where(lambda some: kept_for(some) != rows_of(some), len(position))
-    order = sorted_order(lambda at: (ids[dropped[at]], ids[kept_for(dropped[at])]), len(dropped))
-    dropped = taken(dropped, order)
-    some = [dropped[i : i + _DUPLICATES_AT_A_TIME] for i in range(0, len(dropped), _DUPLICATES_AT_A_TIME)]
-    chosen, start = new_array(2 * len(dropped), np.int32), 0
-    for copies in some:
-        for each in (copies, kept_for(copies)):
-            chosen[start : start + len(each)] = each
-            start += len(each)
-    layout = Layout(
-        paths=corpus.paths,
-        starts=corpus.candidates.starts,
-        index=chosen,
-        bounds=list(pairwise(np.cumsum([0, *(2 * len(copies) for copies in some)]).tolist())),
-        scratch=attempt.path("scratch-duplicates/pieces").parent,
-        columns=("id", "source"),
-    )
-    for cut in layout.cuts():
-        cut_file(cut)
-
-    def tables() -> Iterator[pa.Table]:
-        for part, copies in enumerate(some):
-            (both,) = layout.pieces(part).tables(2 * len(copies))
-            is_exact = pa.array(best[position[copies]] != copies)
-            columns = {name: both[name].slice(0, len(copies)) for name in layout.columns}
-            columns |= {"kept_id": both["id"].slice(len(copies)), "is_exact": is_exact}
-            yield pa.table({name: columns[name] for name in _DUPLICATES.names}, schema=_DUPLICATES)
-
-    write_tables(tables(), _DUPLICATES, attempt.path("duplicates.parquet"))
-    shutil.rmtree(layout.scratch)
-    attempt.add("duplicates.parquet", role="record")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.common.words import plural, some_of
@@ -79,25 +81,57 @@ def _first_malformed(report: MapReport) -> str:
     return text
 
 
+_OPTIONS = {
+    "not_han": "--min-han-share",
+    "too_short": "--min-han-characters",
+    "private_use": "--max-private-use-share",
+    "lacuna": "--max-lacuna-share",
+    "too_long": "--max-characters",
+    "overlap": "--overlap-share",
+    "benchmark": "--overlap-share",
+}
+"""Reason -> the option that says which documents it drops; --filter-limits for the other filters."""
+
+
 def check_filters(report: MapReport, options: CurateOptions) -> None:
     """Raise `DataError` if a filter dropped more than its allowed share."""
     for reason, allowed in allowed_shares(options).items():
-        check_share(report, reason, allowed)
+        name = reason.removeprefix(PREFIX)
+        limit = "--plugin-filters" if name != reason else _OPTIONS.get(reason, f"--filter-limits {reason}=")
+        check_share(report, reason, allowed, f"--filter-shares {name}=", limit)
 
 
-def check_share(report: MapReport, reason: str, allowed: float, option: str = "--max-filter-share") -> None:
-    """Raise `DataError` if `reason` dropped more than its allowed share, with examples."""
-    tally = report.tally
+def check_share(report: MapReport, reason: str, allowed: float, option: str, limit: str = "") -> None:
+    """Raise `DataError` if `reason` dropped more than its allowed share, with examples of what is above it.
+
+    Args:
+        option: what allows more, up to the figure.
+        limit: the option that decides which documents are dropped.
+    """
     for genre in genres_above(report, reason, allowed):
-        read, dropped = tally.documents("read", genre), tally.documents(reason, genre)
-        shown = tally.examples[reason][:3]
-        examples = "; ".join(f"{e['source']} {e['title']}: {e['text'][:30]!r}" for e in shown)
-        of_genre = f" of genre {genre}" if genre else ""
+        shares = _shares(report, reason, genre)
+        (documents, read), (characters, whole) = shares
+        share = max(documents / max(read, 1), characters / max(whole, 1))
+        examples = [e for e in report.tally.examples[reason] if genre in (None, e["genre"])][:3]
         raise DataError(
-            f"filter {reason} drops {dropped} of {read} documents{of_genre}, more than the allowed share "
-            f"{allowed:g}; look at them and change the filter's limit or {option} (for instance "
-            f"{examples})"
+            f"{reason} takes {documents:,} of {read:,} documents and {characters:,} of {whole:,} characters"
+            f"{f' of genre {genre}' if genre else ''}, more than the allowed share {allowed:g}: "
+            f"{'; '.join(map(_shown, examples))}. To drop fewer, {limit or _OPTIONS[reason]}; to allow so "
+            f"many, {option}{min(math.ceil(share * 100) / 100, 1):g}; to see what is dropped, --dry-run"
         )
+
+
+def _shares(report: MapReport, reason: str, genre: str | None) -> list[tuple[int, int]]:
+    """Of the documents of a genre how many `reason` dropped, and of how many; the same of characters."""
+    tally = report.tally
+    return [(count(reason, genre), count("read", genre)) for count in (tally.documents, tally.characters)]
+
+
+def _shown(example: dict[str, Any]) -> str:
+    """An example: where it is, what was measured, and how it begins."""
+    measured = [str(example[name]) for name in ("value", "note") if name in example]
+    shown = f" ({', '.join(measured)})" if measured else ""
+    return f"{example['path']}{shown} {example['text'][:30]!r}"
 
 
 def reasons_in(report: MapReport) -> list[str]:
@@ -108,12 +142,12 @@ def reasons_in(report: MapReport) -> list[str]:
 
 
 def genres_above(report: MapReport, reason: str, allowed: float) -> list[str | None]:
-    """The genres (None is all documents) of which `reason` dropped more than its allowed share."""
+    """The genres (None is all) of whose documents or characters `reason` dropped more than allowed."""
     tally = report.tally
     return [
         genre
         for genre in (None, *tally.genres(reason))
-        if tally.documents(reason, genre) > allowed * tally.documents("read", genre)
+        if any(dropped > allowed * read for dropped, read in _shares(report, reason, genre))
         and not (genre and tally.documents("read", genre) < _FEW_DOCUMENTS)
     ]
 

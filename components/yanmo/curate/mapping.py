@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.mapped_texts import comparable
@@ -28,15 +29,16 @@ from yanmo.curate.sources.parsing import PLAIN, Malformed, RawDocument, parse, w
 from yanmo.curate.tally import Tally
 from yanmo.curate.text.chat_texts import clean_and_normalize, columns_of
 from yanmo.curate.text.cleaning import Cleaned
-from yanmo.curate.text.filters import Verdicts, judge
+from yanmo.curate.text.filters import Verdicts, judge, other_script
 from yanmo.curate.text.normalize import MARK, Normalized, normalize
 from yanmo.curate.text.record_rules import RecordRules
+from yanmo.formats.decisions import DECISIONS, MALFORMED, decided
 from yanmo.formats.records import DOCUMENTS, DOCUMENTS_WITH_TURNS, TEXT_FORM, document_id, write_parquet
 from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
 
-REVISION = 5
+REVISION = 6
 """Raised when the same file and options give other documents."""
 
 SHOWN_MALFORMED = 20
@@ -69,6 +71,7 @@ MAPPED = pa.schema(
         pa.field("whole", pa.binary(DIGEST_BYTES), nullable=False),
         pa.field("characters", pa.int32(), nullable=False),
         pa.field("marks", pa.int32(), nullable=False),
+        *(DECISIONS.field(n) for n in ("path", "line", "changes")),
     ],
     metadata={"yanmo.schema": "mapped", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
 )
@@ -148,18 +151,23 @@ def build_mapped(
     batch_bytes: int,
     on_bytes: Callable[[int], None],
 ) -> Result:
-    """Write the documents of `sources` as `mapped-00000.parquet` ... and `report.json`."""
-    report, rows = MapReport(), 0
-    batches = (batch for one in sources for batch in _batches(one, options, batch_bytes, on_bytes, report))
+    """Write the documents of `sources` as `mapped-00000.parquet` ..., what is dropped, and `report.json`."""
+    report, rows, dropped = MapReport(), 0, attempt.path(DROPPED)
+    batches = (batch for one in sources for batch in batches_of(one, options, batch_bytes, on_bytes, report))
     tasks = (
         _Task(batches=some, path=attempt.path(_file_name(number)))
         for number, some in enumerate(_together(batches, batch_bytes))
     )
-    with ordered_map(map_batches, tasks, workers, "fewer --workers or a smaller --batch-bytes") as results:
-        for number, (kept, part) in enumerate(results):
+    with (
+        pq.ParquetWriter(dropped, DECISIONS, compression="zstd") as writer,
+        ordered_map(map_batches, tasks, workers, "fewer --workers or a smaller --batch-bytes") as results,
+    ):
+        for number, (kept, part, others) in enumerate(results):
             attempt.add(_file_name(number))
             rows += kept
             report.merge(part)
+            writer.write_table(others)
+    attempt.add(DROPPED)
     if not report.files:  # a part without a record is a part of the corpus as well
         empty = MAPPED.with_metadata({**MAPPED.metadata, b"yanmo.text_form": options.form}).empty_table()
         write_parquet(empty, attempt.path(_file_name(0)))
@@ -168,11 +176,15 @@ def build_mapped(
     return Result(counts={"documents": rows}, metadata={"text_form": options.form, "source": sources[0].name})
 
 
+DROPPED = "dropped.parquet"
+"""What the filters dropped of a part, and its malformed lines, as DECISIONS."""
+
+
 def _file_name(number: int) -> str:
     return f"mapped-{number:06d}.parquet"
 
 
-def _batches(
+def batches_of(
     source: Source,
     options: RecordRules,
     batch_bytes: int,
@@ -220,21 +232,23 @@ def _columns(source: Source, options: RecordRules) -> list[str]:
     return options.fields.of_source(source.settings).columns
 
 
-def map_batches(task: _Task) -> tuple[int, MapReport]:
+def map_batches(task: _Task) -> tuple[int, MapReport, pa.Table]:
     """Write the documents of one task; returns their number, and what happened to the others."""
-    table, report = documents_of(task.batches)
+    table, report, dropped = documents_of(task.batches)
     write_parquet(table, task.path)
-    return table.num_rows, report
+    return table.num_rows, report, dropped
 
 
-def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table, MapReport]:
-    """The documents of some batches that pass the filters, as MAPPED, and what happened to all records.
+def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table, MapReport, pa.Table]:
+    """The documents of some batches that pass the filters, as MAPPED, what happened to all records, and those
+    that are dropped, as DECISIONS.
 
     Args:
         batches: of at least one file, with rules that differ in fields only.
     """
     options, report = batches[0][1], MapReport()
     documents: list[RawDocument] = []
+    dropped: list[dict[str, Any]] = []
     for batch, rules in batches:
         found, malformed = parse(batch, rules.fields)
         plain = sum(d.genre == PLAIN for d in found) if rules.fields.genre_unknown else 0
@@ -242,15 +256,23 @@ def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table
         chats = Counter(document.layout for document in found if document.layout)
         report.merge(MapReport(lines, len(malformed), first, plain=plain, chats=chats))
         documents += found
+        dropped += [{"path": m.file, "line": m.line, "reason": MALFORMED, "note": m.why} for m in malformed]
     genres = [d.genre for d in documents]
     cleaned, normalized = clean_and_normalize(documents, options)
     verdicts = judge(cleaned, normalized, genres, options.rules)
     if options.keep_original:
         _keep_originals(documents, cleaned, normalized, options)
     ids = [document_id(d.source, d.title, t) for d, t in zip(documents, normalized.texts, strict=True)]
-    _count(report.tally, documents, cleaned, normalized, verdicts, ids)
+    happened = _happened(documents, cleaned, normalized, verdicts)
+    _count(report.tally, documents, normalized, verdicts, ids, happened)
+    changes = _changes(len(documents), happened)
     kept = [i for i, reason in enumerate(verdicts.reasons) if not reason]
-    return _table(documents, normalized, ids, kept, options.form), report
+    for i in [i for i, reason in enumerate(verdicts.reasons) if reason]:
+        row = _example(documents[i], ids[i], normalized.texts[i], verdicts, i)
+        row |= {"line": documents[i].line, "path": documents[i].path, "changes": changes[i]}
+        row |= {"characters": int(normalized.characters[i]), "reason": verdicts.reasons[i]}
+        dropped.append({name: row[name] for name in DECISIONS.names if name in row})
+    return _table(documents, normalized, ids, changes, kept, options.form), report, decided(dropped)
 
 
 def _keep_originals(
@@ -267,13 +289,12 @@ def _keep_originals(
 def _count(
     tally: Tally,
     documents: list[RawDocument],
-    cleaned: list[Cleaned],
     normalized: Normalized,
     verdicts: Verdicts,
     ids: list[str],
+    happened: Mapping[str, npt.NDArray[np.int64]],
 ) -> None:
     """Count what was read, changed and dropped, by genre, with examples."""
-    happened = _happened(documents, cleaned, normalized, verdicts)
     names, genre = np.unique(np.array([d.genre for d in documents], dtype=object), return_inverse=True)
     for what, which in happened.items():
         numbers = np.bincount(genre[which], minlength=len(names))
@@ -283,12 +304,9 @@ def _count(
                 tally.add(what, name, number, int(size))
         if what in _SHOWN:
             tally.show(what, [_example(documents[i], ids[i], normalized.texts[i]) for i in which.tolist()])
-    dropped = defaultdict(list)
-    for i in np.flatnonzero(np.array(verdicts.reasons, dtype=object) != "").tolist():
-        example = _example(documents[i], ids[i], normalized.texts[i])
-        dropped[verdicts.reasons[i]].append({**example, "value": round(verdicts.values[i], 4)})
-    for reason, examples in dropped.items():
-        tally.show(reason, examples)
+    for reason in happened.keys() & set(verdicts.reasons):
+        found = happened[reason].tolist()
+        tally.show(reason, [_example(documents[i], ids[i], normalized.texts[i], verdicts, i) for i in found])
 
 
 def _happened(
@@ -308,14 +326,32 @@ def _happened(
     return {"read": np.arange(len(documents)), **steps, **found}
 
 
-def _example(document: RawDocument, id: str, text: str) -> dict[str, Any]:
-    return {
+def _changes(number: int, happened: Mapping[str, npt.NDArray[np.int64]]) -> list[str]:
+    """For each document the steps that changed it, with commas."""
+    found: list[list[str]] = [[] for _ in range(number)]
+    for name in sorted(happened):
+        if name.startswith("cleaned_"):
+            for i in happened[name].tolist():
+                found[i].append(name.removeprefix("cleaned_"))
+    return [",".join(names) for names in found]
+
+
+def _example(
+    document: RawDocument, id: str, text: str, verdicts: Verdicts | None = None, i: int = 0
+) -> dict[str, Any]:
+    """A document in the report; one that a filter dropped with what that measured."""
+    example: dict[str, Any] = {
         "id": id,
         "genre": document.genre,
         "title": document.title,
         "source": document.source,
+        "path": f"{document.path}:{document.line}",
         "text": text[:80],
     }
+    if verdicts:
+        note = other_script(text) if verdicts.reasons[i] in ("not_han", "too_short") else ""
+        example |= {"value": round(verdicts.values[i], 4), **({"note": note} if note else {})}
+    return example
 
 
 def _digest(text: str) -> bytes:
@@ -328,7 +364,12 @@ def cluster_digest(compared: str, text: str) -> bytes:
 
 
 def _table(
-    documents: list[RawDocument], normalized: Normalized, ids: list[str], kept: list[int], form: str
+    documents: list[RawDocument],
+    normalized: Normalized,
+    ids: list[str],
+    changes: list[str],
+    kept: list[int],
+    form: str,
 ) -> pa.Table:
     chosen = [documents[i] for i in kept]
     texts = [normalized.texts[i] for i in kept]
@@ -342,8 +383,9 @@ def _table(
         ],
         "characters": normalized.characters[kept],
         "marks": normalized.counts[kept, MARK],
+        "changes": [changes[i] for i in kept],
     }
-    for name in ("genre", "title", "author", "source", "license", "labels"):
+    for name in ("path", "line", "genre", "title", "author", "source", "license", "labels"):
         columns[name] = [getattr(d, name) for d in chosen]
     schema = MAPPED.with_metadata({**MAPPED.metadata, b"yanmo.text_form": form})
     if any(d.turns for d in chosen):

@@ -17,15 +17,22 @@ from yanmo.common.ordered_map import FEW, start_workers
 from yanmo.common.words import plural, some_of
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
+from yanmo.curate.dry_run import benchmarks_of, show_plan
 from yanmo.curate.likely_form import with_likely_form
 from yanmo.curate.mapped_corpus import IN_WORKERS, CurateRun, Handed, corpus_of, map_shard, rules_input
+from yanmo.curate.report import PAGE
 from yanmo.curate.sources.listing import BENCHMARK_FORMS, digest_files, find_files, sources_input
-from yanmo.curate.split.benchmark_files import benchmark_texts
 from yanmo.curate.split.evaluation_set import EvaluationSet
 from yanmo.curate.split.extended_set import new_genres
-from yanmo.curate.split.pinned_set import EVALUATION_SET, add_to_set, check_pinned, choose_evaluation_set
+from yanmo.curate.split.pinned_set import (
+    EVALUATION_SET,
+    add_to_set,
+    check_pinned,
+    choose_evaluation_set,
+    pin_chosen,
+)
 from yanmo.curate.split.train_split import write_documents
-from yanmo.curate.text.record_rules import check_record_rules, max_record_bytes, record_rules
+from yanmo.curate.text.record_rules import check_record_rules
 from yanmo.formats.licenses import Allowed
 from yanmo.stage.excluded import digest_of, excluded_ids
 from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Steps
@@ -44,12 +51,18 @@ def settle(run: CurateRun) -> CurateOptions:
 
 def prepare(run: CurateRun) -> Prepared[Handed]:
     """The raw files, the ids to take down and the evaluation set: what the key depends on."""
+    made = Handed([])
+    if run.options.dry_run:
+        show_plan(run, made, lambda: _prepare(run, made))
+    return _prepare(run, made)
+
+
+def _prepare(run: CurateRun, made: Handed) -> Prepared[Handed]:
     options = run.options
     check_record_rules(options)
     preload(*IN_WORKERS)
     files = find_files(options.sources, follow_links=options.follow_links)
-    sources = digest_files(run.store, files, functools.partial(_expect, options))
-    made = Handed(sources)
+    made.sources = sources = digest_files(run.store, files, functools.partial(_expect, options))
     if options.shard:
         map_shard(run, made)
     inputs: dict[str, KeyInput] = {"sources": sources_input(sources), **rules_input(options)}
@@ -101,12 +114,7 @@ def work(run: CurateRun) -> Result:
             part,
             run.options.channel,
         )
-    benchmarks = benchmark_texts(
-        run.prepared.benchmarks,
-        run.options.overlap_characters,
-        max_record_bytes(run.options.max_characters),
-        record_rules(run.options),
-    )
+    benchmarks = benchmarks_of(run.options, run.prepared)
     result = write_documents(run.attempt, corpus, held_out, benchmarks, run.options)
     _export(run, corpus)
     return dataclasses.replace(result, references={EVALUATION_SET: part}, used=run.prepared.read)
@@ -124,12 +132,14 @@ def _export(run: CurateRun, corpus: Corpus) -> None:
 
 
 def finish(run: CurateRun, output: Output) -> Finish:
-    """Documents and characters for the UI."""
+    """Pins the evaluation set that was chosen; documents, characters and the page for the UI."""
+    assert run.prepared.evaluation_set is not None
+    pin_chosen(run, run.prepared.evaluation_set)
     counts: dict[str, Any] = output.manifest.counts
     shown = {
         f"{split}_{what}": sum(counts[what][split].values()) for what in counts for split in counts[what]
     }
-    return Finish(metadata={"documents": shown})
+    return Finish(metadata={"documents": shown}, artifacts={"report": output.path(PAGE)})
 
 
 STEPS = Steps(work, settle=settle, prepare=prepare, finish=finish)

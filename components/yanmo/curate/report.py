@@ -1,16 +1,19 @@
-"""The report of a curate run: report.json, and a table in the log."""
+"""The report of a curate run: report.json, a page of Markdown for the UI, and tables in the log."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from yanmo.common.aligned_table import short_table
+from yanmo.common.aligned_table import short_table, text_table
+from yanmo.common.markdown import plain, table
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.limits import PLAN_REASONS, reasons_in
 from yanmo.curate.mapping import MapReport
 from yanmo.curate.text.filter_sets import FILTERS, MAXIMUM, REASONS
 from yanmo.curate.text.record_rules import allowed_shares, record_rules
+from yanmo.formats.decisions import MALFORMED
 
 log = logging.getLogger(__name__)
 
@@ -91,3 +94,60 @@ def log_table(report: MapReport, evaluation_set: dict[str, Any]) -> None:
 def _held(evaluation_set: dict[str, Any], split: str, genre: str | None) -> int:
     documents: dict[str, int] = evaluation_set["documents"].get(split, {})
     return sum(documents.values()) if genre is None else documents.get(genre, 0)
+
+
+PAGE = "report.md"
+_MOST_PLACES, _DEEPEST = 20, 8
+Rows = list[tuple[str, ...]]
+Sums = Mapping[str, Sequence[int]]
+"""As decisions.py gives them."""
+
+
+def page(report: MapReport, sums: Sums) -> str:
+    """What is kept and what is dropped, for who has only the UI."""
+    tables = [
+        table(head, [tuple(map(plain, row)) for row in rows])
+        for head, *rows in (_kept(sums), _dropped(report))
+    ]
+    return "# What is kept for training\n\n" + "\n\n## What is not, and why\n\n".join(tables) + "\n"
+
+
+def log_page(report: MapReport, sums: Sums) -> None:
+    """The tables of the page in the log."""
+    rows = _dropped(report)
+    dropped = zip(text_table([row[:-1] for row in rows]), rows, strict=True)
+    for line in (*text_table(_kept(sums)), "", *(f"{line}  {row[-1]}" for line, row in dropped)):
+        log.info("%s", line)
+
+
+def _kept(sums: Sums) -> Rows:
+    """By the deepest folders that are few, the largest first."""
+    found: dict[str, list[int]] = {}
+    for depth in range(_DEEPEST, 0, -1):
+        found = {}
+        for name, row in sums.items():
+            parts = name.split("/")
+            top = "/".join(parts[:depth]) + "/" * (len(parts) > depth)
+            found[top] = [a + b for a, b in zip(found.get(top, (0, 0, 0)), row, strict=True)]
+        if len(found) <= _MOST_PLACES:
+            break
+    order = sorted(found, key=lambda name: (-found[name][2], name))
+    shown = {name: found[name] for name in order[:_MOST_PLACES]}
+    for name, rest in ((f"{len(order) - len(shown):,} others", order[_MOST_PLACES:]), ("all", order)):
+        if rest:
+            shown[name] = [sum(column) for column in zip(*(found[one] for one in rest), strict=True)]
+    head = ("source", "documents read", "kept", "characters kept")
+    return [head, *((name, *(f"{n:,}" for n in row)) for name, row in shown.items())]
+
+
+def _dropped(report: MapReport) -> Rows:
+    tally, rows = report.tally, Rows()
+    for reason in reasons_in(report):
+        documents, characters = tally.documents(reason), tally.characters(reason)
+        examples = [f"{e['path']} {e.get('note', '')}".strip() for e in tally.examples[reason][:2]]
+        share = characters / max(tally.characters("read"), 1)
+        rows.append((reason, f"{documents:,}", f"{characters:,}", f"{share:.1%}", ", ".join(examples)))
+    if report.malformed:
+        first = report.first_malformed[0]
+        rows.append((MALFORMED, f"{report.malformed:,}", "", "", f"{first.file}:{first.line}"))
+    return [("reason", "documents", "characters", "share", "for instance"), *rows]

@@ -5,14 +5,15 @@ The examples are those with the smallest ids, so they do not depend on the order
 
 from __future__ import annotations
 
-import heapq
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.formats.records import GENRES
 
-EXAMPLES = 10
+EXAMPLES, OF_GENRE = 10, 3
+"""Examples of a name, and of each genre in any case."""
 
 
 @dataclass
@@ -29,9 +30,14 @@ class Tally:
         cell[1] += characters
 
     def show(self, name: str, examples: Iterable[dict[str, Any]]) -> None:
-        """Keep the examples of `name` with the smallest `id`."""
-        pool = [*self.examples.get(name, []), *examples]
-        self.examples[name] = heapq.nsmallest(EXAMPLES, pool, key=lambda e: (e["id"], repr(e)))
+        """Keep the examples of `name` with the smallest `id`, of all and of each genre."""
+        pool = sorted([*self.examples.get(name, []), *examples], key=lambda e: (e["id"], repr(e)))
+        of_genre, kept = Counter[str](), []
+        for number, example in enumerate(pool):
+            of_genre[example["genre"]] += 1
+            if number < EXAMPLES or of_genre[example["genre"]] <= OF_GENRE:
+                kept.append(example)
+        self.examples[name] = kept
 
     def merge(self, other: Tally) -> None:
         """Add the counts and examples of `other`."""

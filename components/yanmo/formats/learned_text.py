@@ -1,6 +1,6 @@
 """Which texts a token cache or a model learned: by their ids, in tables.
 
-Cost: the indexes of the cache (about 100 bytes per text), curate's table of copies and, where texts were
+Cost: the indexes of the cache (about 100 bytes per text), curate's table of decisions and, where texts were
 varied, balance's files.
 """
 
@@ -79,13 +79,13 @@ def _kept_for(outputs: Sequence[Output], ids: Set[str]) -> dict[str, str]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
+    from yanmo.formats.decisions import DECISIONS_FILE
+
     found: dict[str, str] = {}
-    for path in (
-        p for o in outputs if o.entries("duplicates.parquet") for p in o.paths("duplicates.parquet")
-    ):
-        table = pq.read_table(path, columns=["id", "kept_id"], partitioning=None)
+    for path in (p for o in outputs if o.entries(DECISIONS_FILE) for p in o.paths(DECISIONS_FILE)):
+        table = pq.read_table(path, columns=["id", "other_id"], partitioning=None)
         hit = table.filter(pc.is_in(table["id"], _values(ids))).to_pylist()
-        found |= {row["kept_id"]: row["id"] for row in hit}
+        found |= {row["other_id"]: row["id"] for row in hit if row["other_id"]}
     return found
 
 
@@ -119,19 +119,24 @@ def rows_with(path: Path, ids: Sequence[str], split: str = "") -> dict[str, int]
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
+    from yanmo.formats.decisions import COPIES
+
     found: dict[str, int] = defaultdict(int)
     try:
         file = pq.ParquetFile(path)
         columns = [name for name in _ID_COLUMNS if name in file.schema_arrow.names]
         of_split = ["split"] if split and "split" in file.schema_arrow.names else []
+        of_copies = ["reason"] if "reason" in file.schema_arrow.names else []  # others are not held
         for group in range(file.num_row_groups):
             for column in columns:
                 wanted = [i for i in ids if _may_hold(file, group, column, i)]
                 if not wanted:
                     continue
-                table = file.read_row_group(group, columns=[column, *of_split])
+                table = file.read_row_group(group, columns=[column, *of_split, *of_copies])
                 if of_split:
                     table = table.filter(pc.equal(table["split"].cast(pa.string()), split))
+                if of_copies:
+                    table = table.filter(pc.is_in(table["reason"], _values(COPIES)))
                 values = table[column].cast(pa.string())
                 values = values.filter(pc.is_in(values, _values(wanted)))
                 for row in pc.value_counts(values.combine_chunks()).to_pylist():

@@ -25,13 +25,14 @@ from yanmo.curate.config import STAGE
 from yanmo.curate.text.common_characters import COMMON
 from yanmo.curate.text.normalize import is_han
 from yanmo.formats.records import DOCUMENTS, check_schema, document_id
+from yanmo.store.pointers import read_pointer
 
 COMPONENTS = Path(__file__).parents[3] / "components"
 FIXTURE = Path(__file__).parents[2] / "data" / "documents.jsonl"
 Run = Callable[..., Any]
 Record = dict[str, Any]
 
-GOLDEN = (9, "6574291b5f0d9e12", "dee3ef5b99afd1a2")
+GOLDEN = (10, "6574291b5f0d9e12", "dee3ef5b99afd1a2")
 
 
 def han(text: str) -> str:
@@ -326,7 +327,12 @@ BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]]
         r"curate\.default_genre=shi",
     ),
     ("genre", lambda r: r, ("--genres", "shi,qu"), "no documents of genre 曲 .*there are 文, 词, 诗, 赋"),
-    ("filter", lambda r: [*r, *({**x, "text": "短"} for x in r[:60])], (), "filter too_short drops 6"),
+    (
+        "filter",
+        lambda r: [*r, *({**x, "text": "短"} for x in r[:60])],
+        (),
+        "too_short takes 6.*: a.jsonl:.*, --min-han-characters; to allow so many, --filter-shares too_short=",
+    ),
     ("nothing", lambda r: [{**r[0], "text": "短"}] * 3, ("--max-filter-share", "1"), "no document passed"),
     ("blank", lambda r: ["", " "], (), "--sources: the files hold no documents"),
     ("small", lambda r: r[:3], (), "split: of 3 documents that filters and copies leave, there are 3 groups"),
@@ -334,7 +340,7 @@ BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]]
         "overlap",
         lambda r: [*r, *({**x, "text": x["text"][: len(x["text"]) // 3 + 9]} for x in r)],
         ("--max-overlap-share", "0"),
-        "overlap drops .* more than the allowed share 0; .*--max-overlap-share",
+        "overlap takes .* more than the allowed share 0: a.jsonl:.*--overlap-share; .*--max-overlap-share 0",
     ),
 ]
 
@@ -351,7 +357,7 @@ def test_bad_input_is_refused_with_what_to_do_and_commits_nothing(
     message: str,
 ) -> None:
     curated = curate(write_jsonl("a.jsonl", change(lines)), *arguments, expect=65)
-    assert not curated.is_committed
+    assert not curated.is_committed and read_pointer(curated.store, "dev", "evaluation_set") is None
     errors = capsys.readouterr().err
     assert re.search(message, errors), errors
 

@@ -36,6 +36,14 @@ def digests(curated: Any) -> tuple[str, str]:
     return curated.output().content_digest, curated.output("evaluation_set").content_digest
 
 
+def without_paths(curated: Any) -> dict[str, Any]:
+    """The report without the places of its examples."""
+    report: dict[str, Any] = curated.report()
+    for example in (one for some in report["examples"].values() for one in some):
+        del example["path"]
+    return report
+
+
 def write_parts(write_jsonl: Run, records: list[Record], folder: str, count: int, seed: int) -> Path:
     shuffled = random.Random(seed).sample(records, len(records))
     paths = [write_jsonl(f"{folder}/part-{i}.jsonl", shuffled[i::count]) for i in range(count)]
@@ -71,7 +79,8 @@ def test_many_small_files_are_read_in_bundles_with_the_same_content(
     for shard in (2, 1):
         curate(folder, "--shard", f"{shard}/2")
     many = curate(folder, "--workers", "2")
-    assert digests(many) == digests(one) and many.report() == {**one.report(), "files": {"utf-8": 150}}
+    assert digests(many) == digests(one)
+    assert without_paths(many) == {**without_paths(one), "files": {"utf-8": 150}}
     bundles = len(list((many.root / "cas" / "curate_map").iterdir()))
     assert bundles <= 10 and not (many.root / "sources").exists()
     write_jsonl("many/new.jsonl", [{**lines[0], "text": lines[0]["text"][::-1]}])

@@ -61,6 +61,14 @@ class SourceOptions(Options, group="sources"):
         kind="environment",
     )
 
+    dry_run: bool = opt(
+        False,
+        "show what would be kept, by folder or file, and what would be dropped, by reason; commits nothing "
+        "and pins nothing",
+        kind="environment",
+        often=True,
+    )
+
     def contradictions(self) -> list[str]:
         """What cannot be before anything is read."""
         if not self.sources.strip():

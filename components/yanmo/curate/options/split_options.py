@@ -116,8 +116,8 @@ class OverlapOptions(Options, group="overlap"):
     )
     max_overlap_share: float = opt(
         0.2,
-        "largest share of documents that may share such a run, of all documents and of every genre "
-        "with 100 or more; above it the run fails",
+        "largest share of documents, and of characters, that may share such a run, of all and of every genre "
+        "with 100 documents or more; above it the run fails, unless they are only reported",
         most=1,
         phase="train",
     )

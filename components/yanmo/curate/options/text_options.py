@@ -74,8 +74,8 @@ class FilterOptions(Options, group="filters"):
     )
     max_filter_share: float = opt(
         0.2,
-        "largest share of documents that one filter may drop, of all documents and of every genre "
-        "with 100 or more; above it the run fails",
+        "largest share of documents, and of characters, that one filter may drop, of all and of every genre "
+        "with 100 documents or more; above it the run fails",
         most=1,
         phase="checks",
     )

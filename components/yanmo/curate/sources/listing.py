@@ -22,6 +22,7 @@ from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
 from yanmo.curate.sources.raw_files import (
     Listing,
     RawFile,
+    below,
     list_files,
     local_path,
     open_file,
@@ -57,7 +58,7 @@ class Source:
 
     uri: str
     name: str
-    """The file's name without its folder."""
+    """The file's path below its place of `--sources`."""
     form: str
     """One of FORMS."""
     compression: str
@@ -74,7 +75,7 @@ class Source:
 
     @property
     def identity(self) -> list[Any]:
-        """What represents it in a key: its name, bytes and settings, but not its folder."""
+        """What represents it in a key: its path below its place, bytes and settings, but not the place."""
         settings = [[list(pair) for pair in self.settings.values]] if self.settings.values else []
         return [self.name, self.sha256, *settings]
 
@@ -94,6 +95,8 @@ class Found:
 
     file: RawFile
     settings: Settings
+    name: str
+    """As `Source.name`."""
 
 
 def form_of(name: str, forms: Sequence[str] = FORMS) -> tuple[str, str] | None:
@@ -126,9 +129,10 @@ def find_files(
     left = LeftOut()
     how = Listing(leave_out=left.add, follow_links=follow_links)
     for entry in read_entries(sources):
+        path_of = below(entry.place)
         for file in _readable(entry.place, forms, option, how, left):
             key = file.same_as or file.uri
-            known = found.setdefault(key, Found(file, entry.settings))
+            known = found.setdefault(key, Found(file, entry.settings, path_of(file.uri)))
             if known.settings != entry.settings:
                 raise UsageError(
                     f"{option} names {file.uri} twice, with {dict(known.settings.values)} and with "
@@ -229,7 +233,7 @@ def without_digest(found: Found, sha256: str = "") -> Source:
     assert form is not None, file.uri
     return Source(
         uri=file.uri,
-        name=file.name,
+        name=found.name,
         form=form[0],
         compression=form[1],
         bytes=file.bytes,
@@ -247,7 +251,7 @@ def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None]
     sha256 = old.get("sha256") if {k: old.get(k) for k in seen} == seen else None
     if not isinstance(sha256, str):
         on_new(file.bytes)
-    source = without_digest(found, sha256 if isinstance(sha256, str) else _hash(file.uri))
+    source = without_digest(found, sha256 if isinstance(sha256, str) else file_digest(file.uri))
     if not file.bytes:
         raise DataError(f"{source.shown}: is empty, as all of --sources: give files with text")
     if source.sha256 != sha256 and not at_once:
@@ -256,7 +260,12 @@ def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None]
     return source
 
 
-def _hash(uri: str) -> str:
+def file_digest(uri: str) -> str:
+    """The sha256 of a file's bytes.
+
+    Raises:
+        DataError: it cannot be read.
+    """
     result = hashlib.sha256()
     with open_file(uri) as file:
         try:
@@ -293,7 +302,7 @@ def _remember(store: ObjectStore, name: str, version: str, value: dict[str, Any]
 
 
 def sources_input(sources: list[Source]) -> dict[str, Any]:
-    """The raw files as an input of a key: with names, bytes and settings, without folders and order."""
+    """The raw files as an input of a key: with paths below their places, bytes and settings, in no order."""
     files = sorted([[s.name, s.sha256, s.bytes, *s.identity[2:]] for s in sources], key=repr)
     return {
         "content_digest": digest(files),

@@ -50,6 +50,8 @@ class RawDocument:
     """Turns of a chat, whose `text` is empty until they are normalized."""
     layout: str = ""
     """The fields that a chat was read from."""
+    path: str = ""
+    """Its file, below the place of `--sources`."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malform
         if isinstance(found, str):
             bad.append(Malformed(name, line, found))
         else:
-            found.encoding = encoding
+            found.encoding, found.path = encoding, name
             documents.append(found)
     return documents, bad
 
@@ -314,8 +316,9 @@ def _page_records(name: str, first: int, text: str, encoding: str, fields: Field
 
 
 def _stem(name: str) -> str:
-    """A file's name without extensions: the title of a text that is a whole file."""
-    return re.sub(r"\.(?:txt|md|markdown)(\.\w+)?\Z", "", name, flags=re.IGNORECASE)
+    """A file's name without folder and extensions: the title of a text that is a whole file."""
+    last = name.rpartition("/")[2]
+    return re.sub(r"\.(?:txt|md|markdown)(\.\w+)?\Z", "", last, flags=re.IGNORECASE)
 
 
 def text_blocks(data: bytes, layout: str) -> Iterator[tuple[bytes, int]]:

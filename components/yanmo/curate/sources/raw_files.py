@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from yanmo.common.errors import DataError, UsageError, in_words
 
 if TYPE_CHECKING:
     from yanmo.store.s3.files import S3File
+
+_MAGIC = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,26 @@ def _readable(name: str) -> str:
         except UnicodeDecodeError:
             continue
     return data.decode(errors="replace").replace("\ufffd", "?")
+
+
+def below(place: str) -> Callable[[str], str]:
+    """Gives a file's path below the place that named it, by its URI: readable, without the place's folders.
+
+    The root of a glob is the folder before its first pattern; of a single file only the name is left.
+    """
+    if "://" in place and not place.startswith("file://"):
+        literal = _MAGIC.split(unquote(place))[0]
+        folder = literal.rpartition("/")[0] if literal != unquote(place) else literal.rstrip("/")
+    else:
+        path = local_path(place).absolute()
+        folder = next(p for p in (path, *path.parents) if p.is_dir()).as_uri().removesuffix("/")
+
+    def path_of(uri: str) -> str:
+        inside = uri if uri.startswith("file://") else unquote(uri)
+        start = f"{folder}/" if inside.startswith(f"{folder}/") else f"{inside.rpartition('/')[0]}/"
+        return readable(unquote(inside.removeprefix(start), errors="surrogateescape"))
+
+    return path_of
 
 
 LeaveOut = Callable[[str, str], None]

@@ -31,7 +31,7 @@ CHOSEN = (*ADDED, "split")
 
 
 def choose_evaluation_set(run: CurateRun, made: Handed, inputs: dict[str, KeyInput]) -> Output:
-    """The evaluation set chosen from this text, pinned for the channel unless another run was first."""
+    """The evaluation set chosen from this text; it is pinned when the documents are there."""
     options = run.options
     semantic, of_the_key = of_phases(options, CHOSEN)
 
@@ -39,11 +39,24 @@ def choose_evaluation_set(run: CurateRun, made: Handed, inputs: dict[str, KeyInp
         return build_evaluation_set(attempt, corpus_of(run, made), of_the_key)
 
     inputs = {name: value for name, value in inputs.items() if name != "benchmarks"}
-    part = run.part(EVALUATION_SET, EVALUATION_SET_REVISION, semantic, inputs, build)
-    if options.pointer == NONE or options.evaluation_set == NONE:
-        return part
+    return run.part(EVALUATION_SET, EVALUATION_SET_REVISION, semantic, inputs, build)
+
+
+def pin_chosen(run: CurateRun, part: Output) -> None:
+    """Pin the set that a run has chosen, once its documents are committed: one that fails pins none.
+
+    Raises:
+        StorageError: another run pinned another one meanwhile.
+    """
+    options = run.options
+    if NONE in (options.pointer, options.evaluation_set) or run.inputs[EVALUATION_SET] is not None:
+        return
     pinned = create_pointer(run.store, options.channel, EVALUATION_SET, part.reference)
-    return open_reference(run.store, pinned)
+    if pinned != part.reference:
+        raise StorageError(
+            f"another run pinned {open_reference(run.store, pinned)} for channel {options.channel!r}; no "
+            "pointer was moved: run the same command again, and it keeps that set out of training"
+        )
 
 
 def add_to_set(run: CurateRun, made: Handed, pinned: Output | None, inputs: dict[str, KeyInput]) -> NoReturn:

@@ -18,11 +18,12 @@ from yanmo.common.freed_memory import hand_back
 from yanmo.common.words import plural
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
-from yanmo.curate.document_files import write_duplicates, write_splits
+from yanmo.curate.decisions import Sums, write_decisions
+from yanmo.curate.document_files import write_splits
 from yanmo.curate.duplicates.planted import PLANTED, measure_planted
 from yanmo.curate.limits import check_share, genres_above
 from yanmo.curate.mapped_texts import comparable
-from yanmo.curate.report import describe, log_table
+from yanmo.curate.report import PAGE, describe, log_table, page
 from yanmo.curate.split.containment import (
     HIGH_COVERAGE,
     Contained,
@@ -33,6 +34,7 @@ from yanmo.curate.split.containment import (
 )
 from yanmo.curate.split.evaluation_set import EvaluationSet
 from yanmo.curate.tally import sort_genres
+from yanmo.formats.decisions import DECISIONS_FILE
 from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
@@ -50,7 +52,7 @@ def write_documents(
     benchmarks: Sequence[str],
     options: CurateOptions,
 ) -> Result:
-    """Write `train-*.parquet`, `valid-*.parquet`, `duplicates.parquet` and `report.json`.
+    """Write `train-*.parquet`, `valid-*.parquet`, `decisions.parquet`, `report.json` and `report.md`.
 
     Args:
         benchmarks: normalized texts that train may not share runs with.
@@ -58,11 +60,8 @@ def write_documents(
     Raises:
         DataError: nothing is left to train on, or the evaluation set takes more than its allowed share.
     """
-    _check_taken_down(corpus, evaluation_set)
     report: dict[str, Any] = {}
-    positions = _without_held_out(corpus, evaluation_set, options, report)
-    positions = _without_benchmarks(corpus, positions, benchmarks, options, report)
-    corpus.show_examples()
+    positions = left_for_training(corpus, evaluation_set, benchmarks, options, report)
     if not len(positions):
         raise DataError(
             f"nothing is left to train on: of {plural(len(corpus.kept), 'document')} "
@@ -70,9 +69,11 @@ def write_documents(
             f"{corpus.report.tally.documents('overlap')} share a run with it; give more text"
         )
     licenses: dict[str, int] = {}
+    sums: Sums = {}
 
     def meanwhile() -> None:
-        write_duplicates(attempt, corpus)
+        sums.update(write_decisions(corpus, attempt.path(DECISIONS_FILE)))
+        attempt.add(DECISIONS_FILE, role="record")
         if options.near_duplicate_similarity:
             report["planted_duplicates"] = _measure_planted(corpus, options.near_duplicate_similarity)
         licenses.update(corpus.licenses(taken(corpus.copies.unique, positions)))
@@ -95,10 +96,26 @@ def write_documents(
         "licenses": licenses,
     }
     attempt.write("report.json", json.dumps(report, ensure_ascii=False, indent=1) + "\n", role="record")
+    attempt.write(PAGE, page(corpus.report, sums), role="record")
     log_table(corpus.report, evaluation_set.part.manifest.counts)
     genres = sort_genres({g for split in counts["documents"].values() for g in split})
     metadata = {"text_form": corpus.form, "genres": genres, "licenses": licenses}
     return Result(counts=counts, metadata=metadata)
+
+
+def left_for_training(
+    corpus: Corpus,
+    evaluation_set: EvaluationSet,
+    benchmarks: Sequence[str],
+    options: CurateOptions,
+    report: dict[str, Any],
+) -> Ints:
+    """The positions that nothing keeps out of training; says in `report` what was found in them before."""
+    _check_taken_down(corpus, evaluation_set)
+    positions = _without_held_out(corpus, evaluation_set, options, report)
+    positions = _without_benchmarks(corpus, positions, benchmarks, options, report)
+    corpus.show_examples()
+    return positions
 
 
 def _valid_counts(evaluation_set: EvaluationSet, what: str) -> dict[str, int]:
@@ -129,7 +146,7 @@ def _without_held_out(
         return _overlapping(corpus, positions, shared, runs, before.texts, options, {})
 
     fewer = without_confirmation if evaluation_set.has_confirmation else None
-    return _without_overlaps(corpus, positions, overlapping, "overlap", options, fewer)
+    return _without_overlaps(corpus, positions, overlapping, runs, "overlap", options, fewer)
 
 
 def _overlapping(
@@ -218,34 +235,44 @@ def _without_benchmarks(
         "with_a_fifth_shared": int((covered > HIGH_COVERAGE).sum()),
     }
     overlapping = _overlapping(corpus, positions, shared, runs, benchmarks, options, found)
-    return _without_overlaps(corpus, positions, overlapping, "benchmark", options)
+    return _without_overlaps(corpus, positions, overlapping, runs, "benchmark", options)
 
 
 def _without_overlaps(
     corpus: Corpus,
     positions: Ints,
     shares: Bools,
+    runs: Runs,
     reason: str,
     options: CurateOptions,
     fewer: Callable[[], Bools] | None = None,
 ) -> Ints:
-    """Count what shares a run, fail above the limit, and remove it unless it is only to be reported.
+    """Count what shares a run, and remove it if not too much does; or only report it.
 
     Args:
+        runs: those that are shared, for the table of decisions.
         fewer: gives what shares a run with test and valid alone. A confirmation split is no reason to stop
             where these two are none, so a limit that only all three pass is a warning.
     """
     is_removed = options.overlap_action == "remove"
     name = reason if is_removed else f"{reason}_reported"
-    corpus.count(name, corpus.copies.unique[picked(positions, shares)])
+    chosen = corpus.copies.unique[picked(positions, shares)]
+    corpus.count(name, chosen)
+    corpus.shared[name] = runs
     corpus.show_examples()
+    if not is_removed:
+        if len(chosen):
+            found = plural(len(chosen), "document")
+            log.warning("%s: %s stay as --overlap-action is report", reason, found)
+        return positions
+    corpus.show_examples_of(name, chosen, genres_above(corpus.report, name, options.max_overlap_share))
     try:
-        check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share")
+        check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share ")
     except DataError as error:
         if fewer is None or _is_too_much(corpus, picked(positions, fewer()), options.max_overlap_share):
             raise
         log.warning("because of the confirmation split alone, %s", error)
-    return without(positions, shares) if is_removed else positions
+    return without(positions, shares)
 
 
 def _is_too_much(corpus: Corpus, positions: Ints, allowed: float) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -89,11 +91,18 @@ def _measures(cleaned: Sequence[Cleaned], normalized: Normalized) -> dict[str, F
         "stub": stub,
         "garbled": garbled,
         "too_short": np.where(characters == 0, -1.0, han),
-        "not_han": np.where(han >= _MANY_HAN, 1.0, han / whole),
+        "not_han": np.where((han >= _MANY_HAN) | (characters == 0), 1.0, han / whole),
         "private_use": private_use / whole,
         "lacuna": lacuna / whole,
         "too_long": characters.astype(np.float64),
     }
+
+
+def other_script(text: str) -> str:
+    """The script of most letters at a text's beginning, Han characters aside: `Latin`; "" without any."""
+    letters = (unicodedata.name(c, "").partition(" ")[0] for c in text[:2000] if c.isalpha())
+    scripts = Counter(name for name in letters if name and name != "CJK")
+    return scripts.most_common(1)[0][0].capitalize() if scripts else ""
 
 
 def _add_web_measures(

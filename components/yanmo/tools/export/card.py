@@ -7,11 +7,12 @@ genres and licences are somebody's text: they are escaped for Markdown and writt
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from yanmo.common.made_by import made_by
+from yanmo.common.markdown import plain
+from yanmo.common.markdown import table as markdown_table
 from yanmo.tools.export.contents import Source
 from yanmo.tools.export.measuring import Loss
 from yanmo.tools.export.options import ExportOptions
@@ -19,7 +20,6 @@ from yanmo.tools.export.origin import Learned, Origin
 from yanmo.tools.runs.evaluations import Bits
 
 _MOST_SOURCES = 40
-_IN_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|~&])")
 
 
 def model_card(options: ExportOptions, name: str, source: Source, origin: Origin, loss: Loss | None) -> str:
@@ -31,7 +31,7 @@ def model_card(options: ExportOptions, name: str, source: Source, origin: Origin
     """
     parts = [
         _front_matter(options, name, origin),
-        f"# {_plain(name)}",
+        f"# {plain(name)}",
         _about(options, source, origin),
         "## Use\n\n" + _use(options, source),
         "## Training text\n\n" + _texts(origin),
@@ -41,17 +41,6 @@ def model_card(options: ExportOptions, name: str, source: Source, origin: Origin
         "## Made by\n\n" + _made_by(origin),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _plain(text: str) -> str:
-    """A text on one line of Markdown, with nothing in it that Markdown or HTML would read."""
-    visible = "".join(c if c.isprintable() else " " for c in text)
-    return _IN_MARKDOWN.sub(r"\\\1", " ".join(visible.split()))[:200] or "-"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _front_matter(options: ExportOptions, name: str, origin: Origin) -> str:
@@ -117,9 +106,7 @@ def _use(options: ExportOptions, source: Source) -> str:
         how += " The tokenizer puts `<|bos|>` before a text."
         tagged = list(zip(source.symbols.genres, source.symbols.tag_ids, strict=True))
         if tagged:
-            tags = ", ".join(
-                f"`{source.tokenizer.id_to_token(tag)}` {_plain(genre)}" for genre, tag in tagged
-            )
+            tags = ", ".join(f"`{source.tokenizer.id_to_token(tag)}` {plain(genre)}" for genre, tag in tagged)
             how += f" The tag of a genre may stand before the text: {tags}."
     return how
 
@@ -141,18 +128,18 @@ def _texts_of(learned: Learned, number: int) -> str:
         return (
             f"{began}Its text is not known any more: the store has lost the documents behind {learned.model}."
         )
-    licenses = ", ".join(f"{_plain(name)} {n:,}" for name, n in learned.licenses.most_common())
+    licenses = ", ".join(f"{plain(name)} {n:,}" for name, n in learned.licenses.most_common())
     shown = learned.sources.most_common(_MOST_SOURCES)
-    rows = [(_plain(source), _plain(license), f"{n:,}") for (source, license), n in shown]
+    rows = [(plain(source), plain(license), f"{n:,}") for (source, license), n in shown]
     rest = total - sum(n for _, n in shown)
     if rest:
         rows.append((f"{len(learned.sources) - len(shown)} others", "", f"{rest:,}"))
-    files = [f"{_plain(str(f.get('name')))} (sha256 {str(f.get('sha256'))[:16]})" for f in learned.files[:20]]
+    files = [f"{plain(str(f.get('name')))} (sha256 {str(f.get('sha256'))[:16]})" for f in learned.files[:20]]
     read_from = f"\n\nRead from {', '.join(files)}" + (", among others." if len(learned.files) > 20 else ".")
     return (
         f"{began}{total:,} documents, by licence: {licenses}. Whoever passes on the model may owe what these "
         "licences ask for, such as naming the sources.\n\n"
-        + _table(("source", "licence", "documents"), rows)
+        + markdown_table(("source", "licence", "documents"), rows)
         + (read_from if files else "")
     )
 
@@ -179,15 +166,15 @@ def _training_of(learned: Learned) -> str:
         ("kWh", f"{cost.kwh:.2f}" if cost.kwh else ""),
         ("Yanmo, torch", " ".join(filter(None, (maker.get("yanmo"), maker.get("torch"))))),
     ]
-    rows = [(name, value if name == "model" else _plain(str(value))) for name, value in facts if value != ""]
+    rows = [(name, value if name == "model" else plain(str(value))) for name, value in facts if value != ""]
     made = [learned.model, *learned.made_of]
     options = [
         f"`{one.manifest.stage}`: "
-        + ", ".join(f"{k}={_plain(str(v))}" for k, v in _given(one.manifest.options))
+        + ", ".join(f"{k}={plain(str(v))}" for k, v in _given(one.manifest.options))
         for one in made
     ]
     return (
-        _table(("", ""), rows)
+        markdown_table(("", ""), rows)
         + "\n\nOptions, by stage:\n\n"
         + "\n".join(f"- {line.replace(chr(10), ' ')}" for line in options)
     )
@@ -202,8 +189,8 @@ def _evaluation(origin: Origin, options: ExportOptions, loss: Loss | None) -> It
     if evaluation is None:
         yield "It was not evaluated."
     else:
-        rows = [(_plain(genre), *_shown(bits)) for genre, bits in evaluation.genres.items()]
-        table = _table(
+        rows = [(plain(genre), *_shown(bits)) for genre, bits in evaluation.genres.items()]
+        table = markdown_table(
             ("genre", "bits per character", "95 % interval"), [*rows, ("mean", *_shown(evaluation.mean))]
         )
         measured = f"{evaluation.output.manifest.stage}/{evaluation.output.manifest.key[:12]}"
@@ -220,12 +207,13 @@ def _evaluation(origin: Origin, options: ExportOptions, loss: Loss | None) -> It
     if loss is None:
         yield "What the 8-bit integers lose was not measured."
         return
-    lost = [(_plain(g), f"{a:.4f}", f"{b:.4f}", f"{b - a:+.4f}") for g, (a, b) in loss.genres.items()]
+    lost = [(plain(g), f"{a:.4f}", f"{b:.4f}", f"{b - a:+.4f}") for g, (a, b) in loss.genres.items()]
     before, after = loss.mean
     lost.append(("mean", f"{before:.4f}", f"{after:.4f}", f"{after - before:+.4f}"))
     yield (
         f"What the 8-bit integers lose, on {loss.documents:,} texts of {loss.characters:,} characters "
-        f"({loss.where}), in bits per character:\n\n" + _table(("genre", "fp32", "int8", "difference"), lost)
+        f"({loss.where}), in bits per character:\n\n"
+        + markdown_table(("genre", "fp32", "int8", "difference"), lost)
     )
 
 
@@ -252,4 +240,4 @@ def _limits(source: Source) -> str:
 def _made_by(origin: Origin) -> str:
     by = made_by()["yanmo"]
     digest = f", content digest `{origin.output.content_digest}`" if origin.output else ""
-    return f"Exported by Yanmo {by} from {_plain(origin.name)}{digest}. `yanmo.json` has the files' digests."
+    return f"Exported by Yanmo {by} from {plain(origin.name)}{digest}. `yanmo.json` has the files' digests."

@@ -150,7 +150,7 @@ def test_a_copy_that_was_learned_in_a_texts_place_counts(stage, texts, capsys):
     cache = data(stage, texts)
     kept = train_ids(cache)
     output = open_reference(stage.store, stage.pointer("curate"))
-    copies = pq.read_table(output.path("duplicates.parquet"), columns=["id", "kept_id"]).to_pylist()
-    dropped, model = next(c["id"] for c in copies if c["kept_id"] in kept and c["id"] not in kept), None
+    copies = pq.read_table(output.path("decisions.parquet"), columns=["id", "other_id"]).to_pylist()
+    dropped, model = next(c["id"] for c in copies if c["other_id"] in kept and c["id"] not in kept), None
     model = trained(stage, cache)
     assert learned(stage, dropped, capsys)["directly"] == [f"train/{model.reference.key}"]

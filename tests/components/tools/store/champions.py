@@ -137,10 +137,10 @@ class Channel:
 
     def _copies(self, attempt: Attempt, kept: list[dict[str, Any]]) -> None:
         """The table of copies that curate dropped: one of the first text."""
-        copy = [{"id": copy_of(kept[0]["id"]), "kept_id": kept[0]["id"]}]
-        schema = pa.schema([pa.field("id", pa.string()), pa.field("kept_id", pa.string())])
-        write_parquet(pa.Table.from_pylist(copy, schema=schema), attempt.path("duplicates.parquet"))
-        attempt.add("duplicates.parquet")
+        copy = [{"id": copy_of(kept[0]["id"]), "other_id": kept[0]["id"]}]
+        schema = pa.schema([pa.field("id", pa.string()), pa.field("other_id", pa.string())])
+        write_parquet(pa.Table.from_pylist(copy, schema=schema), attempt.path("decisions.parquet"))
+        attempt.add("decisions.parquet")
 
     def days_pass(self, days: float) -> None:
         """Everything in the store, which is a folder, was written so much earlier."""
