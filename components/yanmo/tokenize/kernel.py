@@ -59,8 +59,8 @@ class Trie:
     """int32 (nodes): id of the piece that begins here, or -1."""
     score: Array
     """float64 (nodes): its score; minus infinity where there is none, the unknown's for one character."""
-    inner: Array
-    """bool (nodes): whether an edge leads on."""
+    onward: Array
+    """uint64 (nodes): bits of the code points modulo 64 for which an edge may lead on."""
     spelled: Array
     """float64 (256): scores of the bytes, where `tokenizers` adds them up for a character without a piece
     (byte-level form); empty where such a character has the unknown's score. Of ways that cost the same it is
@@ -102,14 +102,14 @@ def build_trie(pieces: Sequence[str], scores: Sequence[float], spelled: Sequence
     score[: len(ends) + 1] = min(scores) - _UNKNOWN_PENALTY
     some = np.flatnonzero(lengths > 0)
     piece[node[some]], score[node[some]] = some, np.asarray(scores, np.float64)[some]
-    root, inner = np.zeros(_CODE_POINTS, np.int32), np.zeros(count, bool)
+    root, onward = np.zeros(_CODE_POINTS, np.int32), np.zeros(count, np.uint64)
     root[ends.astype(np.int64)] = np.arange(1, len(ends) + 1)
-    inner[(every >> _NODE).astype(np.int64)] = True
+    np.bitwise_or.at(onward, (every >> _NODE).astype(np.int64), np.uint64(1) << (every & np.uint64(63)))
     table, bytes_ = _hash_table(every, len(ends) + 1), np.asarray(spelled, np.float64)
     first = ends[(first_edges >> _NODE).astype(np.int64) - 1].astype(np.int64), first_edges & _NODE_MASK
     ascii, both = np.zeros((128, 128), np.int32), np.flatnonzero((first[0] < 128) & (first[1] < 128))
     ascii[first[0][both], first[1][both].astype(np.int64)] = len(ends) + 1 + both
-    return Trie(root, table, _filter(first_edges), ascii.ravel(), piece, score, inner, bytes_)
+    return Trie(root, table, _filter(first_edges), ascii.ravel(), piece, score, onward, bytes_)
 
 
 def _hash_table(edges: Array, first_child: int) -> Array:
@@ -173,7 +173,7 @@ def segment(
         trie.ascii,
         trie.piece,
         trie.score,
-        trie.inner,
+        trie.onward,
         trie.spelled,
         byte0,
         bos,
@@ -206,7 +206,7 @@ def _segment(
     ascii: Array,
     piece: Array,
     score: Array,
-    inner: Array,
+    onward: Array,
     spelled: Array,
     byte0: int,
     bos: int,
@@ -248,9 +248,10 @@ def _segment(
                 total = score[node] + best[i]
                 if total >= here:  # of equals the longest, as in tokenizers
                     here, choice = total, np.int64(node) << _LENGTH_BITS | (n + 1 - i)
-                if i == 0 or not inner[node]:
+                code = np.uint64(codes[i - 1]) if i > 0 else np.uint64(_CODE_POINTS)
+                if not (onward[node] >> (code & np.uint64(63))) & np.uint64(1):
                     break
-                node = _child(slots, shift, node << _NODE | np.uint64(codes[i - 1]))
+                node = _child(slots, shift, node << _NODE | code)
             before = c
             n += 1
             best[n], chosen[n] = here, choice
