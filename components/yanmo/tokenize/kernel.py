@@ -189,7 +189,7 @@ def segment(
 
 
 # Legend of the loops below:
-#   codes[i]   code point of character i of the document
+#   codes[i]   code point of the document's i-th character, from 1 on; codes[0] is none, with no edge
 #   best[i]    score of the best way to write its first i characters
 #   chosen[i]  node << 16 | characters of the last piece of that way
 
@@ -221,12 +221,11 @@ def _segment(
     used, is_byte_level = 0, len(spelled) > 0
     for d in range(len(offsets) - 1):
         at, end, n, visible = offsets[d], offsets[d + 1], 0, 0
-        here, before = 0.0, np.int32(_CODE_POINTS)  # before the first character, no edge
-        best[0] = 0.0
+        here, best[0], codes[0] = 0.0, 0.0, _CODE_POINTS
         while at < end:
             begin = at
             c, at = _decode(text, at)
-            codes[n] = c
+            before, codes[n + 1] = codes[n], c
             visible += not _is_space(c)
             node = np.uint64(root[c])
             if is_byte_level and piece[node] < 0:
@@ -248,11 +247,10 @@ def _segment(
                 total = score[node] + best[i]
                 if total >= here:  # of equals the longest, as in tokenizers
                     here, choice = total, np.int64(node) << _LENGTH_BITS | (n + 1 - i)
-                code = np.uint64(codes[i - 1]) if i > 0 else np.uint64(_CODE_POINTS)
+                code = np.uint64(codes[i])
                 if not (onward[node] >> (code & np.uint64(63))) & np.uint64(1):
                     break
                 node = _child(slots, shift, node << _NODE | code)
-            before = c
             n += 1
             best[n], chosen[n] = here, choice
         characters[d] = visible
@@ -326,7 +324,7 @@ def _write(codes: Array, n: int, chosen: Array, piece: Array, byte0: int, ids: A
             ids[used] = found
             used += 1
         else:
-            used = _write_bytes(codes[i], byte0, ids, used)
+            used = _write_bytes(codes[i + 1], byte0, ids, used)
     right = used - 1
     while left < right:
         ids[left], ids[right] = ids[right], ids[left]
