@@ -136,7 +136,7 @@ def choose(
     saved = {c: int(counts.characters[ord(c)]) * (len(c.encode()) - 1.0) for c in characters}
     saved |= {word: use * (len(word) - 1) for word, use in ranked} | dict.fromkeys(ALWAYS, math.inf)
     learned = _learned(counts, lexicon, saved, room)
-    saved |= {piece: one.saved for piece, one in learned.items()}
+    saved |= {piece: one.saved for piece, one in learned.items() if len(piece) > 1}
     kept = sorted(saved, key=lambda piece: (-saved[piece], piece))[:room]
     chosen = [piece for piece in kept if len(piece) > 1]
     least = max([least, *(int(counts.characters[ord(c)]) + 1 for c in characters.difference(kept))])
