@@ -157,7 +157,7 @@ def check_that_the_tokenizer_gives_every_text_back_byte_for_byte_in_few_tokens(r
             characters[row["genre"]] += len(row["text"])
         for genre in ("说", "文档"):
             assert tokens[genre] < 1.1 * characters[genre], f"{split} {genre}"
-            assert in_bytes[genre] < 0.03 * tokens[genre], f"{split} {genre}"
+            assert in_bytes[genre] < 0.05 * tokens[genre], f"{split} {genre}"
 
 
 def check_that_every_genre_is_measured_beside_the_baselines_and_is_on_the_page(road: Path) -> None:

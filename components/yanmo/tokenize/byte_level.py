@@ -15,6 +15,8 @@ from typing import Any
 
 BYTES = tuple(f"<0x{i:02X}>" for i in range(256))
 """The pieces of single bytes, as `byte_fallback` names them."""
+BYTE_SCORE = -1000.0
+"""Low enough that the literal text `<0x41>` is never written as a byte piece."""
 _PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 """Bytes that stand for themselves in GPT-2's table (bytes_to_unicode); the others go to U+0100 onwards."""
 

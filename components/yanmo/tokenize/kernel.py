@@ -12,7 +12,8 @@ one write per character and the sum so far in a register (1.2 to 1.5 times as fa
 So the vocabulary is a trie of reversed pieces. Its edges are in one hash table of one word per slot,
 (node, code point, child); nine of ten look-ups of a first edge find nothing, and a filter of one bit per
 (last character, character before it) answers them from the L1 cache with one predictable branch (another 1.3
-times as fast). The tables are built by numpy alone, so that only one loop is compiled.
+times as fast). Of two ASCII characters, most of which are found, a table gives the edge itself (1.15 times as
+fast on documentation). The tables are built by numpy alone, so that only one loop is compiled.
 """
 
 from __future__ import annotations
@@ -52,12 +53,14 @@ class Trie:
     """uint64 (2^n): node << 42 | code point << 21 | child; 0 is empty."""
     filter: Array
     """uint64 (2^m / 64): a bit is set where a first edge may be."""
+    ascii: Array
+    """int32 (128 * 128): node that the first edge of two ASCII characters leads to, or 0."""
     piece: Array
     """int32 (nodes): id of the piece that begins here, or -1."""
     score: Array
     """float64 (nodes): its score; minus infinity where there is none, the unknown's for one character."""
-    inner: Array
-    """bool (nodes): whether an edge leads on."""
+    onward: Array
+    """uint64 (nodes): bits of the code points modulo 64 for which an edge may lead on."""
     spelled: Array
     """float64 (256): scores of the bytes, where `tokenizers` adds them up for a character without a piece
     (byte-level form); empty where such a character has the unknown's score. Of ways that cost the same it is
@@ -99,11 +102,14 @@ def build_trie(pieces: Sequence[str], scores: Sequence[float], spelled: Sequence
     score[: len(ends) + 1] = min(scores) - _UNKNOWN_PENALTY
     some = np.flatnonzero(lengths > 0)
     piece[node[some]], score[node[some]] = some, np.asarray(scores, np.float64)[some]
-    root, inner = np.zeros(_CODE_POINTS, np.int32), np.zeros(count, bool)
+    root, onward = np.zeros(_CODE_POINTS, np.int32), np.zeros(count, np.uint64)
     root[ends.astype(np.int64)] = np.arange(1, len(ends) + 1)
-    inner[(every >> _NODE).astype(np.int64)] = True
+    np.bitwise_or.at(onward, (every >> _NODE).astype(np.int64), np.uint64(1) << (every & np.uint64(63)))
     table, bytes_ = _hash_table(every, len(ends) + 1), np.asarray(spelled, np.float64)
-    return Trie(root, table, _filter(first_edges), piece, score, inner, bytes_)
+    first = ends[(first_edges >> _NODE).astype(np.int64) - 1].astype(np.int64), first_edges & _NODE_MASK
+    ascii, both = np.zeros((128, 128), np.int32), np.flatnonzero((first[0] < 128) & (first[1] < 128))
+    ascii[first[0][both], first[1][both].astype(np.int64)] = len(ends) + 1 + both
+    return Trie(root, table, _filter(first_edges), ascii.ravel(), piece, score, onward, bytes_)
 
 
 def _hash_table(edges: Array, first_child: int) -> Array:
@@ -164,9 +170,10 @@ def segment(
         np.uint64(65 - len(trie.slots).bit_length()),
         trie.filter,
         np.uint64(59 - len(trie.filter).bit_length()),
+        trie.ascii,
         trie.piece,
         trie.score,
-        trie.inner,
+        trie.onward,
         trie.spelled,
         byte0,
         bos,
@@ -182,7 +189,7 @@ def segment(
 
 
 # Legend of the loops below:
-#   codes[i]   code point of character i of the document
+#   codes[i]   code point of the document's i-th character, from 1 on; codes[0] is none, with no edge
 #   best[i]    score of the best way to write its first i characters
 #   chosen[i]  node << 16 | characters of the last piece of that way
 
@@ -196,9 +203,10 @@ def _segment(
     shift: np.uint64,
     filter: Array,
     filter_shift: np.uint64,
+    ascii: Array,
     piece: Array,
     score: Array,
-    inner: Array,
+    onward: Array,
     spelled: Array,
     byte0: int,
     bos: int,
@@ -213,12 +221,11 @@ def _segment(
     used, is_byte_level = 0, len(spelled) > 0
     for d in range(len(offsets) - 1):
         at, end, n, visible = offsets[d], offsets[d + 1], 0, 0
-        here, before = 0.0, np.int32(0)
-        best[0] = 0.0
+        here, best[0], codes[0] = 0.0, 0.0, _CODE_POINTS
         while at < end:
             begin = at
             c, at = _decode(text, at)
-            codes[n] = c
+            before, codes[n + 1] = codes[n], c
             visible += not _is_space(c)
             node = np.uint64(root[c])
             if is_byte_level and piece[node] < 0:
@@ -227,18 +234,23 @@ def _segment(
             else:
                 here += score[node]
             choice = np.int64(node) << _LENGTH_BITS | 1
-            place = ((node << _NODE | np.uint64(before)) * _MULTIPLIER) >> filter_shift
-            if (filter[place >> np.uint64(6)] >> (place & np.uint64(63))) & np.uint64(1):
-                i = n
-                while i > 0 and inner[node]:  # over longer and longer pieces that end here
-                    node = _child(slots, shift, node << _NODE | np.uint64(codes[i - 1]))
-                    if node == np.uint64(0):
-                        break
-                    i -= 1
-                    total = score[node] + best[i]
-                    if total >= here:  # of equals the longest, as in tokenizers
-                        here, choice = total, np.int64(node) << _LENGTH_BITS | (n + 1 - i)
-            before = c
+            edge = node << _NODE | np.uint64(before)
+            place = (edge * _MULTIPLIER) >> filter_shift
+            node = np.uint64(0)
+            if c | before < 0x80:
+                node = np.uint64(ascii[c << 7 | before])
+            elif (filter[place >> np.uint64(6)] >> (place & np.uint64(63))) & np.uint64(1):
+                node = _child(slots, shift, edge)
+            i = n
+            while node != np.uint64(0):  # over longer and longer pieces that end here
+                i -= 1
+                total = score[node] + best[i]
+                if total >= here:  # of equals the longest, as in tokenizers
+                    here, choice = total, np.int64(node) << _LENGTH_BITS | (n + 1 - i)
+                code = np.uint64(codes[i])
+                if not (onward[node] >> (code & np.uint64(63))) & np.uint64(1):
+                    break
+                node = _child(slots, shift, node << _NODE | code)
             n += 1
             best[n], chosen[n] = here, choice
         characters[d] = visible
@@ -312,7 +324,7 @@ def _write(codes: Array, n: int, chosen: Array, piece: Array, byte0: int, ids: A
             ids[used] = found
             used += 1
         else:
-            used = _write_bytes(codes[i], byte0, ids, used)
+            used = _write_bytes(codes[i + 1], byte0, ids, used)
     right = used - 1
     while left < right:
         ids[left], ids[right] = ids[right], ids[left]

@@ -1,16 +1,17 @@
 """Which pieces a tokenizer has, and their scores.
 
 All characters of the training text that are frequent enough, all of printable ASCII and white space, then as
-many of jieba's words (and runs of Latin letters) as there is room for, the most useful first. Scores are
-jieba's own frequencies: scores estimated on the corpus keep fewer of jieba's word boundaries (0.9978 against
-0.9991 on classical prose at 32,768 pieces).
+many of jieba's words as there is room for, the most useful first. Pieces of Latin letters, marks and blanks
+(runs.py) take the place of those that save fewer tokens. Scores of words are jieba's own frequencies: scores
+estimated on the corpus keep fewer of jieba's word boundaries (0.9978 against 0.9991 on classical prose at
+32,768 pieces).
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import re
+import string
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +22,9 @@ import pyarrow.compute as pc
 
 from yanmo.common.errors import DataError
 from yanmo.common.words import plural
-from yanmo.tokenize.byte_level import BYTES
+from yanmo.tokenize.byte_level import BYTE_SCORE, BYTES
 from yanmo.tokenize.lexicon import Lexicon
+from yanmo.tokenize.runs import RUN, Learned, learn
 from yanmo.tokenize.segmenter import Segmenter, text_and_offsets
 
 log = logging.getLogger(__name__)
@@ -35,11 +37,10 @@ RESERVED = (*SPECIAL, *TAGS, *ROLES, *CHAT)
 """The first ids of every vocabulary, whatever the text."""
 ALWAYS = frozenset([*map(chr, range(0x20, 0x7F)), "\n", "\r", "\t", "\u3000"])
 SPECIAL_SCORE = -10000.0
-BYTE_SCORE = -1000.0
-"""Low enough that the literal text `<0x41>` is never written as a byte piece."""
+_LETTER_EVERY = 1000
+"""Text with fewer Latin letters, one in so many characters, keeps the vocabulary that it has without runs."""
 _MANY_UNSEEN = 0.1
 """Share of the words from which on a vocabulary is called too large for its text."""
-_LATIN = re.compile(r"[A-Za-z]{2,20}")
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -52,7 +53,8 @@ class Counts:
     """Counts by code point."""
     words: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     """Counts by id of the full dictionary's segmenter."""
-    latin: Counter[str] = field(default_factory=Counter)
+    runs: Counter[str] = field(default_factory=Counter)
+    """Of letters, marks and blanks, in documents with Latin letters."""
     genres: set[str] = field(default_factory=set)
 
     def add(self, batch: pa.RecordBatch, segmenter: Segmenter) -> None:
@@ -66,14 +68,14 @@ class Counts:
         if found[ord("A") : ord("z") + 1].any():  # most batches have no letter, and looking takes a while
             has_latin = pc.match_substring_regex(batch["text"], "[A-Za-z]{2}")
             for value in batch["text"].filter(has_latin).to_pylist():
-                self.latin.update(_LATIN.findall(value))
+                self.runs.update(RUN.findall(value))
         self.genres.update(batch["genre"].unique().to_pylist())
 
     def merge(self, other: Counts) -> None:
         """Add the counts of other documents, made with the same segmenter."""
         self.characters += other.characters
         self._add_words(other.words)
-        self.latin.update(other.latin)
+        self.runs.update(other.runs)
         self.genres |= other.genres
 
     def _add_words(self, words: Array) -> None:
@@ -130,14 +132,21 @@ def choose(
             f"--vocab-size {size}: special tokens, bytes and ASCII alone need {size - room + len(ALWAYS)}"
         )
     characters, least = _characters(counts.characters, room, min_character_count, character_share)
-    ranked = _rank(counts, lexicon, words, dictionary_weight)
-    chosen = [word for word in ranked if word not in ROLES][: room - len(characters)]
+    ranked = _rank(counts, lexicon, words, dictionary_weight)[: room - len(characters)]
+    saved = {c: int(counts.characters[ord(c)]) * (len(c.encode()) - 1.0) for c in characters}
+    saved |= {word: use * (len(word) - 1) for word, use in ranked} | dict.fromkeys(ALWAYS, math.inf)
+    learned = _learned(counts, lexicon, saved, room)
+    saved |= {piece: one.saved for piece, one in learned.items() if len(piece) > 1}
+    kept = sorted(saved, key=lambda piece: (-saved[piece], piece))[:room]
+    chosen = [piece for piece in kept if len(piece) > 1]
+    least = max([least, *(int(counts.characters[ord(c)]) + 1 for c in characters.difference(kept))])
     _warn_of_unseen(chosen, counts, words, size)
-    score = {word: _score(word, counts, lexicon) for word in (*characters, *chosen)}
+    score = {p: learned[p].score if p in learned else lexicon.scores([p])[0] for p in kept}
     ordered = sorted(score, key=lambda piece: (-score[piece], piece))
     fixed = dict.fromkeys(RESERVED, SPECIAL_SCORE)
-    fixed |= {role: _score(role, counts, lexicon) for role in ROLES}
-    if len(chosen) < room - len(characters):
+    # As likely as any, so that no pieces learned cut a role in two.
+    fixed |= dict.fromkeys(ROLES, max([*lexicon.scores(ROLES[:1]), *(one.score for one in learned.values())]))
+    if len(kept) < room:
         log.warning(
             "the text has only %s to choose from: the vocabulary is smaller than --vocab-size %d",
             plural(len(chosen), "word"),
@@ -147,7 +156,7 @@ def choose(
         [*fixed, *BYTES, *ordered],
         [*fixed.values(), *[BYTE_SCORE] * 256, *map(score.__getitem__, ordered)],
         least,
-        len(characters),
+        len(kept) - len(chosen),
         len(chosen),
     )
 
@@ -178,27 +187,31 @@ def _characters(counted: Array, room: int, least: int, share: float) -> tuple[se
         least += 1
 
 
-def _rank(counts: Counts, lexicon: Lexicon, words: Segmenter, weight: float) -> list[str]:
-    """Words and runs of Latin letters, the most used first; among equals, words come first.
+def _learned(counts: Counts, lexicon: Lexicon, saved: dict[str, float], room: int) -> dict[str, Learned]:
+    """Pieces of Latin letters, marks and blanks; none for a text that has hardly a letter.
 
-    Words of a user dictionary that occur in the text come before all others.
+    Args:
+        saved: tokens saved by the pieces chosen so far.
+        room: pieces to choose in all.
     """
+    letters = sum(int(counts.characters[ord(c)]) for c in string.ascii_letters)
+    if letters * _LETTER_EVERY < counts.characters.sum():
+        return {}
+    taken, total = lexicon.frequency.keys() | RESERVED, int(counts.words.sum())
+    return learn(counts.runs, taken, [*saved.values()], room, max(total, 1), 1 / lexicon.total)
+
+
+def _rank(counts: Counts, lexicon: Lexicon, words: Segmenter, weight: float) -> list[tuple[str, float]]:
+    """Words and how often the text uses them, jieba's share of them weighed in, the most used first.
+
+    Words of a user dictionary that occur in the text come before all others, with infinite use.
+    """
+    names = [name for name in lexicon.words() if name not in ROLES]
     total = max(int(counts.words.sum()), 1)
-    latin = sorted(run for run in counts.latin if run not in lexicon.frequency)
-    names = lexicon.words()
     seen = counts.words[np.fromiter(map(words.ids.__getitem__, names), np.int64, len(names))]
     known = np.fromiter(map(lexicon.frequency.__getitem__, names), np.int64, len(names))
-    use = np.concatenate(
-        [seen / total + weight * known / lexicon.total, [counts.latin[run] / total for run in latin]]
-    )
-    names += latin
-    wanted = np.array([name in lexicon.user_words for name in names], bool)
-    wanted[: len(seen)] &= seen > 0
-    return [names[i] for i in np.lexsort((-use, ~wanted)).tolist()]
-
-
-def _score(piece: str, counts: Counts, lexicon: Lexicon) -> float:
-    if piece in lexicon.frequency or len(piece) == 1:
-        return lexicon.scores([piece])[0]
-    expected = counts.latin[piece] * lexicon.total / max(int(counts.words.sum()), 1)
-    return math.log(max(expected, 1.0)) - math.log(lexicon.total)
+    use = seen / total + weight * known / lexicon.total
+    wanted = np.array([name in lexicon.user_words for name in names], bool) & (seen > 0)
+    order = np.lexsort((-use, ~wanted)).tolist()
+    use[wanted] = np.inf
+    return [(names[i], float(use[i] * total)) for i in order]

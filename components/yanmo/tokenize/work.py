@@ -49,7 +49,7 @@ from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer
 from yanmo.tokenize.vocabulary import TAGS, Counts, Vocabulary, choose, dictionary_segmenter
 
 log = logging.getLogger(__name__)
-TOKENIZER_REVISION = 3
+TOKENIZER_REVISION = 4
 """Raised by hand when the same text and options give another tokenizer."""
 _CHOICE_OPTIONS = ("min_character_count", "character_share", "dictionary_weight")
 _VOCABULARY_OPTIONS = ("vocab_size", *_CHOICE_OPTIONS, "byte_level")

@@ -70,15 +70,6 @@ def test_larger_vocabulary_holds_the_smaller_ones_words(counts, lexicon, words):
     assert set(small.pieces) < set(large.pieces)
 
 
-def test_frequent_latin_runs_become_pieces(lexicon, words, counts):
-    import copy
-
-    more = copy.deepcopy(counts)
-    more.latin.update({"Hello": 5000, "rareword": 1})
-    pieces = choose(more, lexicon, words, size=4096, **SETTINGS).pieces
-    assert "Hello" in pieces and "rareword" not in pieces
-
-
 def test_word_weight_of_jieba_brings_modern_words(counts, lexicon, words):
     old, modern = (
         set(choose(counts, lexicon, words, size=4096, **SETTINGS | {"dictionary_weight": w}).pieces)

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from yanmo.common.errors import UsageError
 from yanmo.formats.round_trip import check_round_trip, probe_texts
-from yanmo.tokenize.byte_level import BYTES
+from yanmo.tokenize.byte_level import BYTE_SCORE, BYTES
 from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.foreign import ForeignSegmenter, read_segmenter
 from yanmo.tokenize.jieba_agreement import joined_like_jieba, token_ends
@@ -32,7 +32,6 @@ from yanmo.tokenize.segmenter import Array, Segmenter
 from yanmo.tokenize.tokenizer_files import tokenizer_json
 from yanmo.tokenize.vocabulary import (
     ALWAYS,
-    BYTE_SCORE,
     RESERVED,
     SPECIAL_SCORE,
     Counts,
