@@ -43,6 +43,8 @@ Ints = npt.NDArray[np.signedinteger[Any]]
 Bools = npt.NDArray[np.bool_]
 _FORM_OF_WORDS = 10
 """A run that more training documents than this hold is a common phrase (NeMo Curator's `max_matches`)."""
+_PHRASE = 50
+"""Fewer characters than this in common are a phrase."""
 
 
 def write_documents(
@@ -161,7 +163,8 @@ def _overlapping(
     """The documents that overlap with held-out text: by --overlap-share of themselves, or of a held-out text.
 
     A manual of software quotes a command and its title in many pages; one run of 13 units in 5,000 is no
-    leak. Of a document, what common runs cover (imports, notes on a page of options) does not count. Of a
+    leak; nor is a phrase of fewer than _PHRASE characters in a short answer, unless it is a fifth of it. Of a
+    document, what common runs cover (imports, notes on a page of options) does not count. Of a
     held-out text all counts: what is left of train holds at most HIGH_COVERAGE of any.
 
     Alternative not taken: splitting documents at what they share, as GPT-3's filter does (Brown et al., 2020,
@@ -169,16 +172,18 @@ def _overlapping(
     1.5 % of the rest lie in shared passages of half of the documents, and a hole in each is no gain. Llama 3
     (2024, section 5.1.4) and OLMo (Paloma, 2023) go by a share of the text, as this does.
     """
-    overlapping = np.asarray(shared.shares > options.overlap_share)
     some = np.flatnonzero(shared.shares > 0)
     if not options.overlap_share or not len(some):
-        return overlapping
+        return np.asarray(shared.shares > options.overlap_share)
+    sizes = np.maximum(taken(corpus.candidates.characters, taken(corpus.copies.unique, positions)), 1)
+    limit = np.maximum(options.overlap_share, np.minimum(HIGH_COVERAGE, _PHRASE / sizes))
+    overlapping = np.asarray(shared.shares > limit)
     found, workers = Runs(runs.length, shared.hashes), options.workers
     common = common_runs(corpus, positions[some], found, workers, _FORM_OF_WORDS)
     report["common_runs"] = len(common)
     above = np.flatnonzero(overlapping)
     rare = find_contained(corpus, positions[above], runs.without(common), workers)
-    overlapping[above] = rare.shares > options.overlap_share
+    overlapping[above] = rare.shares > limit[above]
     left = some[~overlapping[some]]
     overlapping[left] = fewest_to_drop(corpus, positions[left], runs, held_out, workers)
     return overlapping
