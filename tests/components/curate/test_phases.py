@@ -160,7 +160,9 @@ def han(text: str) -> str:
 
 
 def _as_file(questions: list[Record], form: str) -> bytes:
-    if form in ("jsonl", "txt"):
+    if form == "json":
+        return json.dumps({"data": [{"rows": questions}]}, ensure_ascii=False, indent=1).encode()
+    if form in ("jsonl", "txt", "md"):
         return "\n".join(json.dumps(q, ensure_ascii=False) for q in questions).encode()
     out = io.StringIO(newline="")
     writer = csv.writer(out, delimiter="," if form == "csv" else "\t")
@@ -170,7 +172,7 @@ def _as_file(questions: list[Record], form: str) -> bytes:
     return gzip.compress(data) if form.endswith(".gz") else data
 
 
-@pytest.mark.parametrize("form", ["jsonl", "txt", "csv", "tsv.gz"])
+@pytest.mark.parametrize("form", ["jsonl", "json", "txt", "md", "csv", "tsv.gz"])
 def test_train_shares_no_run_with_a_benchmark(
     curate: Run, lines: list[Record], write_jsonl: Run, tmp_path: Path, form: str
 ) -> None:

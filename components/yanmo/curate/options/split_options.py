@@ -124,7 +124,7 @@ class OverlapOptions(Options, group="overlap"):
     benchmarks: str = opt(
         "",
         "benchmark texts that train may share no run of --overlap-characters with: files, folders or "
-        "globs (.jsonl .parquet .txt .csv .tsv)",
+        "globs (.jsonl .json .parquet .txt .md .csv .tsv)",
         kind="environment",
         often=True,
     )

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 FORMS = ("jsonl", "json", "parquet", "csv", "tsv", "txt", "md")
 COMPRESSIONS = ("gz", "zst", "xz", "bz2")
-BENCHMARK_FORMS = ("jsonl", "parquet", "txt", "csv", "tsv")
+BENCHMARK_FORMS = ("jsonl", "json", "parquet", "txt", "md", "csv", "tsv")
 """Forms of benchmark files."""
 _SAME = {"ndjson": "jsonl", "markdown": "md"}
 _NAME = re.compile(

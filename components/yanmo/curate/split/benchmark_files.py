@@ -11,12 +11,13 @@ import orjson
 
 from yanmo.common.errors import DataError, in_words
 from yanmo.curate.mapped_texts import comparable
+from yanmo.curate.sources.batch import MAX_RECORD_BYTES
 from yanmo.curate.sources.batches import Reading, open_parquet, read_batches, rows_at_a_time, utf8_chunks
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.text.normalize import normalize
 from yanmo.curate.text.record_rules import RecordRules
 
-_BATCH_BYTES = 8 << 20
+_BATCH_BYTES, _JSON = 8 << 20, ("jsonl", "json")
 
 
 def benchmark_texts(
@@ -54,6 +55,9 @@ def _strings_of(source: Source, limit: int) -> Iterator[str]:
     if source.form in _DELIMITERS:
         yield from _cells(source, limit)
         return
+    if source.form == "json":
+        yield from _json_strings(source)
+        return
     for batch in read_batches(source, [], _BATCH_BYTES, lambda _: None, Reading(max_record_bytes=limit)):
         for number in batch.too_long:
             raise _too_long(source, number, limit)
@@ -71,13 +75,28 @@ def _too_long(source: Source, number: int, limit: int) -> DataError:
 
 def _line_strings(source: Source, line: int, data: bytes) -> Iterator[str]:
     try:
-        value = orjson.loads(data) if source.form == "jsonl" else data.decode()
+        value = orjson.loads(data) if source.form in _JSON else data.decode()
     except ValueError as error:
-        expected = "JSON in UTF-8" if source.form == "jsonl" else "UTF-8"
+        expected = "JSON in UTF-8" if source.form in _JSON else "UTF-8"
         raise DataError(
             f"--benchmarks {source.shown}:{line}: expected {expected}: {in_words(error)}"
         ) from error
     yield from _strings(value)
+
+
+def _json_strings(source: Source) -> Iterator[str]:
+    """The strings of a file of JSON, or of one with an object on each line."""
+    data = bytearray()
+    for chunk in utf8_chunks(source, lambda _: None)[1]:
+        data += chunk
+        if len(data) > MAX_RECORD_BYTES:
+            raise _too_long(source, 1, MAX_RECORD_BYTES)
+    try:
+        yield from _strings(orjson.loads(data))
+    except ValueError:
+        for number, line in enumerate(bytes(data).split(b"\n"), 1):
+            if line and not line.isspace():
+                yield from _line_strings(source, number, line)
 
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
