@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -11,7 +12,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from yanmo.curate import phases
 from yanmo.curate.config import STAGE
 from yanmo.curate.phases import STEPS
 from yanmo.curate.sources.raw_files import below
@@ -164,18 +164,19 @@ def test_a_file_is_named_by_its_path_below_its_place(tmp_path: Path) -> None:
 
 
 def test_a_run_beside_which_another_pinned_a_set_is_run_again_with_that_one(
-    curate: Run, lines: list[Record], write_jsonl: Run, monkeypatch: pytest.MonkeyPatch
+    curate: Run, lines: list[Record], write_jsonl: Run, tmp_path: Path
 ) -> None:
     mine, other = write_jsonl("a.jsonl", lines), write_jsonl("b.jsonl", lines[20:])
-    work = phases.write_documents
 
-    def beaten(*arguments: Any) -> Any:
-        monkeypatch.setattr(phases, "write_documents", work)
-        curate(other)
-        return work(*arguments)
+    beside = []
 
-    monkeypatch.setattr(phases, "write_documents", beaten)
-    first = curate(mine, expect=75)
+    def beaten(run: Any) -> Any:
+        beside.append(curate(other))
+        return STEPS.work(run)
+
+    argv = ["--sources", str(mine), "--store", str(tmp_path / "store"), "--metrics-port", "-1"]
+    assert main(STAGE, dataclasses.replace(STEPS, work=beaten), argv) == 75
+    (first,) = beside
     pinned = first.output("evaluation_set").reference
     assert len(first.rows("train")) < len(lines) - 20, "the pointer to documents is the other run's"
     again = curate(mine)

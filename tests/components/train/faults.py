@@ -19,7 +19,7 @@ from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.train.config import TrainConfig
-from yanmo.train.data import Samples
+from yanmo.train.data import NO_TARGET, Samples
 
 MODULE = "yanmo.train.backends.loss_module"
 
@@ -68,6 +68,19 @@ def checksums(ids_BT: torch.Tensor) -> list[int]:
 def rows_of(samples: Samples, wanted: list[int]) -> list[int]:
     """The checksums of these samples' rows."""
     return [checksums(torch.from_numpy(samples.batch(n, 1).ids_BT))[0] for n in wanted]
+
+
+def silence(sample: int, setattr=setattr) -> None:
+    """Take the targets from the batch that begins with this sample, as where chats are cut before answers."""
+    plain = Samples._make
+
+    def make(self, first, count):
+        batch = plain(self, first, count)
+        if first == sample:
+            batch.targets_BT.fill(NO_TARGET)
+        return batch
+
+    setattr(Samples, "_make", make)
 
 
 def poison(rows: list[int], setattr=setattr) -> None:

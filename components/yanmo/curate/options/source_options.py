@@ -48,7 +48,7 @@ class SourceOptions(Options, group="sources"):
     text_layout: str = opt(
         "auto",
         "what one document is in a .txt file: a block between blank lines, a line, the whole file, or a "
-        "chapter (第三回 on a line of its own); auto takes what each file looks like (docs/curate.md)",
+        "chapter (headings on lines of their own); auto takes what each file looks like (docs/curate.md)",
         choices=LAYOUTS,
     )
     max_malformed_share: float = opt(

@@ -76,18 +76,10 @@ def test_a_poisoned_step_is_skipped_and_recorded_and_training_goes_on(train, poi
     assert result["updates"] == 7
 
 
-def test_a_batch_without_a_target_moves_nothing_and_is_called_nothing(train, tmp_path, caplog, monkeypatch):
-    from yanmo.train.data import NO_TARGET, Samples
-
-    made = Samples._make
-
-    def silent(self, first, count):
-        batch = made(self, first, count)
-        if first == 3 * ROWS:
-            batch.targets_BT.fill(NO_TARGET)
-        return batch
-
-    monkeypatch.setattr(Samples, "_make", silent)
+def test_a_batch_without_a_target_moves_nothing_and_is_called_nothing(
+    train, tmp_path, caplog, monkeypatch, faults
+):
+    faults.silence(3 * ROWS, monkeypatch.setattr)
     assert train("a", monitor="full", monitor_every=4).state == "done"
     assert "skipped" not in caplog.text and not events(tmp_path / "a", "skipped")
     found = losses(tmp_path / "a")
