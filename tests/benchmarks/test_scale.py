@@ -90,6 +90,7 @@ def test_the_page_has_the_tables_and_the_constants_of_the_script(page: str) -> N
     assert set(GPUS) == {"h100", "h200", "a100"}
 
 
+@pytest.mark.process
 def test_the_command_prints_both_tables_and_refuses_nothing_asked_for() -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "scale.py")]
     asked = [*command, "--parameters", "1e8", "--gpus", "1,8", "--characters", "1e8"]

@@ -161,6 +161,7 @@ def test_the_rule_sees_what_became_of_the_store(tmp_path: Path) -> None:
     assert judge(ENDED, Expected((65,), may_commit=("curate",)), before, look(tmp_path))[0].endswith("gone")
 
 
+@pytest.mark.process
 def test_a_name_alone_does_a_case_again(ground: Ground) -> None:
     found = [case for case in options.cases(SEED, ground) if "&" in case.name]
     assert len(found) == 6 * options.PAIRS

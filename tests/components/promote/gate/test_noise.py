@@ -219,6 +219,7 @@ def test_twins_are_read_as_they_were_written_and_a_damaged_file_is_bad_data(tmp_
             SeedNoise.of(committed(json.dumps({**whole, "schema": f"yanmo.seed_noise/{other}"})))
 
 
+@pytest.mark.long
 def test_what_the_seed_alone_does_to_a_real_recipe_is_not_promoted():
     """Twelve whole trainings of docs/gate.md's recipe b that differ by their seed, document by document."""
     table = pq.read_table(Path(__file__).with_name("seeds-of-recipe-b.parquet"))
