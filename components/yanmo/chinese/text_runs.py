@@ -1,11 +1,11 @@
 """Runs of units that texts share: they reveal quotations, which comparing whole texts cannot.
 
 A unit is a Han character (kana and hangul too), a word or a number; marks and white space are none, as in the
-filter of GPT-3 (Brown et al. 2020, appendix C): a page in other punctuation, or indented anew, is no other
-text, and rules of tables are no passage. Of classical text only the Han characters are `compared`. Every run
-of n units of some texts is hashed to 64 bits, and so is every run of the others, in numpy, at about 7 million
-characters per second and core. In a corpus of 10^9 characters, compared with 10^6 runs, the chance of a
-single false match is 5 in 100,000.
+filter of GPT-3 (Brown et al. 2020, appendix C): a page in other punctuation, or indented otherwise, is no
+other text, and rules of tables are no passage. Of classical text only the Han characters are `compared`.
+Every run of n units of some texts is hashed to 64 bits, and so is every run of the others, in numpy, at about
+7 million characters per second and core. In a corpus of 10^9 characters, compared with 10^6 runs, the chance
+of a single false match is 5 in 100,000.
 
 `curate` (copies; train against the evaluation set and benchmarks), `balance` (augmented copies against
 held-out text) and `evaluate` (contamination) all use this file, so that they agree on what a run is.

@@ -18,10 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from yanmo.chinese.text_runs import compared
 from yanmo.common.disk_arrays import new_array, numbers_where
 from yanmo.curate.corpus import REASONS, REPORTED, Corpus
-from yanmo.curate.mapped_texts import form_of_file, read_texts
+from yanmo.curate.mapped_texts import read_texts
 from yanmo.formats.decisions import COPIES, DECISIONS, MALFORMED
 from yanmo.formats.records import ROW_GROUP, write_tables
 from yanmo.formats.row_pieces import Layout, cut_file
@@ -80,7 +79,6 @@ def _of_file(
     for name, runs in corpus.shared.items():
         rows = np.flatnonzero(reason == REASONS.index(name))
         texts = read_texts(path, chosen[rows].astype(np.int32)) if len(rows) else []
-        texts = compared(texts, form_of_file(path))
         value[rows], note[rows] = runs.shares(texts)[0], [runs.longest(text) for text in texts]
     is_copy = _IS_COPY[reason]
     other_id, other_path = (np.full(len(chosen), "", object) for _ in range(2))

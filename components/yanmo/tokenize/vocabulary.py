@@ -2,9 +2,9 @@
 
 All characters of the training text that are frequent enough, all of printable ASCII and white space, then as
 many of jieba's words as there is room for, the most useful first. Pieces of Latin letters, marks and blanks
-(runs.py) take the place of those that save fewer tokens. Scores of words are jieba's own frequencies: scores
-estimated on the corpus keep fewer of jieba's word boundaries (0.9978 against 0.9991 on classical prose at
-32,768 pieces).
+(learned_pieces.py) take the place of those that save fewer tokens. Scores of words are jieba's own
+frequencies: scores estimated on the corpus keep fewer of jieba's word boundaries (0.9978 against 0.9991 on
+classical prose at 32,768 pieces).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 from yanmo.common.errors import DataError
 from yanmo.common.words import plural
 from yanmo.tokenize.byte_level import BYTE_SCORE, BYTES
+from yanmo.tokenize.learned_pieces import RUN, Learned, learn
 from yanmo.tokenize.lexicon import Lexicon
-from yanmo.tokenize.runs import RUN, Learned, learn
 from yanmo.tokenize.segmenter import Segmenter, text_and_offsets
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What is said of documents that are dropped and changed: the table, the page, a dry run, and messages."""
+"""Documents that are dropped and changed: the table, the page, a dry run, and messages."""
 
 from __future__ import annotations
 

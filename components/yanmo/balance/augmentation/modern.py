@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 
 from yanmo.balance.augmentation.synonyms import Synonyms
-from yanmo.chinese.code_spans import protected_spans
+from yanmo.chinese.code_spans import is_in, protected_spans
 
 _SENTENCE = re.compile(
     r"(?:\A|(?<=[。！？；])|(?<=\n\n)|(?<=[。！？；”：]\n)|(?<=\n　　))"
@@ -27,12 +27,9 @@ def in_sentences(text: str, change: Callable[[Words], Words]) -> str:
     """The text with each of its Chinese sentences changed, word by word; marks are words, too."""
     import rjieba  # 0.1 s for its dictionary
 
-    parts, end, spans = [], 0, iter([*protected_spans(text), (len(text), len(text))])
-    first, after = next(spans)
+    parts, end, spans = [], 0, protected_spans(text)
     for found in _SENTENCE.finditer(text):
-        while after <= found.start() < len(text) and first < len(text):
-            first, after = next(spans)
-        if found.end() <= first:
+        if not is_in(found.start(), spans):
             parts += [text[end : found.start()], *change(rjieba.cut(found[0], False))]
             end = found.end()
     return "".join([*parts, text[end:]])

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from yanmo.common.foreign import foreign
 from yanmo.curate.sources.batch import MAX_RECORD_BYTES as MAX_RECORD_BYTES
 from yanmo.curate.sources.batch import Batch as Batch
-from yanmo.curate.sources.chapters import likely_layout
 from yanmo.curate.sources.chat_layouts import OTHERS, Pair
 from yanmo.curate.sources.encodings import SAMPLE_BYTES, as_utf8, file_encoding
 from yanmo.curate.sources.json_files import are_json_lines, json_records
@@ -27,6 +26,7 @@ from yanmo.curate.sources.json_lines import as_batches
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.raw_files import open_file
 from yanmo.curate.sources.tables import table_records
+from yanmo.curate.sources.text_layouts import likely_layout
 from yanmo.curate.sources.unpacking import unpacked
 
 AS_JSON_LINES = ("jsonl", "json", "csv", "tsv")

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from yanmo.common.words import plural
 from yanmo.curate.options.source_options import LAYOUTS
 from yanmo.curate.sources.batches import Reading, layout_of, read_batches
-from yanmo.curate.sources.chapters import cut_at_chapters
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import text_blocks
+from yanmo.curate.sources.text_layouts import cut_at_chapters
 
 log = logging.getLogger(__name__)
 _LOOKED_AT = 64 << 10
@@ -57,7 +57,8 @@ def _example(source: Source, how: Reading) -> str:
     data = b"" if first is None else first.data
     layout = "" if first is None else first.layout
     if layout == "chapter":
-        documents = len(cut_at_chapters(data[:_LOOKED_AT].decode("utf-8", "ignore")))
+        data = data[:_LOOKED_AT]
+        documents = len(cut_at_chapters(data.decode("utf-8", "ignore")))
     else:
         documents = sum(1 for block, _ in text_blocks(data, layout) if block and not block.isspace())
     lines = data.count(b"\n") + (not data.endswith(b"\n"))

@@ -1,4 +1,4 @@
-"""Which fields of a record say what, and what is said of records that lack them."""
+"""Which fields of a record hold what."""
 
 from __future__ import annotations
 

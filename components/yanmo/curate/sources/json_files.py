@@ -111,8 +111,12 @@ def _is_record(value: Any, columns: Sequence[str], pair: Pair | None) -> bool:
     if not isinstance(value, Mapping):
         return False
     has_text = any(value.get(name) is not None for name in (columns[0], *PARAGRAPHS))
-    has_text = has_text or any(isinstance(value.get(name), str) for name in TEXTS)
-    return has_text or bool(layout_of_chat(value, pair))
+    if has_text or layout_of_chat(value, pair):
+        return True
+    lists = (inner for inner in value.values() if isinstance(inner, list) and inner)
+    if any(_is_record(inner[0], columns, pair) for inner in lists):  # `content` of a book is its preface
+        return False
+    return any(isinstance(value.get(name), str) for name in TEXTS)
 
 
 def _number(digits: str) -> int | None:

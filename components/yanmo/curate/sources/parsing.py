@@ -14,12 +14,12 @@ import orjson
 import pyarrow as pa
 
 from yanmo.curate.sources.batches import AS_JSON_LINES, MAX_RECORD_BYTES, Batch
-from yanmo.curate.sources.chapters import cut_at_chapters
 from yanmo.curate.sources.chat_layouts import GENRE as CHAT
 from yanmo.curate.sources.chat_layouts import PARAGRAPHS, TEXTS, Turn, layout_of_chat, turns_of
 from yanmo.curate.sources.encodings import decode_record
 from yanmo.curate.sources.fields import Fields
 from yanmo.curate.sources.markdown import cut_at_headings, first_heading, front_matter
+from yanmo.curate.sources.text_layouts import cut_at_chapters
 from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.options.values import brief

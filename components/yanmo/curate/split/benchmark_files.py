@@ -92,11 +92,13 @@ def _json_strings(source: Source) -> Iterator[str]:
         if len(data) > MAX_RECORD_BYTES:
             raise _too_long(source, 1, MAX_RECORD_BYTES)
     try:
-        yield from _strings(orjson.loads(data))
+        value = orjson.loads(data)
     except ValueError:
         for number, line in enumerate(bytes(data).split(b"\n"), 1):
             if line and not line.isspace():
                 yield from _line_strings(source, number, line)
+    else:
+        yield from _strings(value)
 
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}

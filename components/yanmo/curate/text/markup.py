@@ -59,6 +59,7 @@ _ENTITIES = re.compile(_ENTITY)
 _TAGS = re.compile(_TAG, re.DOTALL | re.IGNORECASE)
 _MARKUP = re.compile(f"{_RAISED}|{_TYPED}|{_TAG}|{_ENTITY}", re.DOTALL | re.IGNORECASE)
 _SCRIPT = re.compile(rf"(^[ \t]*)?<(script|style)(?:{_ATTRIBUTE}){{0,20}}\s?>", re.MULTILINE | re.IGNORECASE)
+_CLOSING = {name: re.compile(f"</{name}>", re.IGNORECASE) for name in ("script", "style")}
 _FORMULA_IMAGE = re.compile(
     r"""(?P<mark>["'])https?://[^"'?]{1,200}latex\?(?P<formula>(?:(?!(?P=mark)).){1,1000})(?P=mark)""",
     re.IGNORECASE,
@@ -97,7 +98,8 @@ def without_markup(text: str) -> str:
             return _raised(found, text[found.end() : found.end() + 1].isalnum())
         if found["typed"]:
             typed = _ESCAPED.sub(r"\1", _TAGS.sub("", found["code"]))
-            return f"`{_decoded(typed, in_row=_ROW.match(text, line) is not None)}`"
+            typed = _decoded(typed, in_row=_ROW.match(text, line) is not None)
+            return f"`{typed}`" if typed.strip() else typed
         if found["entity"]:
             return _decoded(found[0], in_row=_ROW.match(text, line) is not None)
         name, attributes = (found["name"] or "").lower(), found["attributes"] or ""
@@ -132,15 +134,16 @@ def has_markup(text: str) -> bool:
 def _without_scripts(text: str) -> str:
     if "<s" not in text and "<S" not in text:
         return text
-    kept, at, low, spans = [], 0, text.lower(), code_spans(text)
+    kept, at, spans, unclosed = [], 0, code_spans(text), set[str]()
     for found in _SCRIPT.finditer(text):
         start, name = found.start(), found[2].lower()
-        if start < at or is_in(start, spans):
+        if start < at or name in unclosed or is_in(start, spans):
             continue
-        close = low.find(f"</{name}>", found.end())
-        end = close + len(name) + 3
-        if close < 0:
-            break
+        closing = _CLOSING[name].search(text, found.end())
+        if closing is None:
+            unclosed.add(name)
+            continue
+        close, end = closing.span()
         if is_in(close, spans):
             continue
         is_block = found[1] is not None and not text[end : text.find("\n", end) % (len(text) + 1)].strip()

@@ -256,11 +256,7 @@ def _activations_on_cuda(o: TrainConfig, vocab_size: int, rows: int, e: int) -> 
         own += layer
     kept = o.layers * (o.width * e if o.gradient_checkpointing else layer)
     ends = 6 * o.width * e  # what the embedding gives and the head takes
-    if o.compile and not o.frequent_tokens:  # logits and their gradient, in the weights' type
-        rows_of_logits = rows_at_once(vocab_size, "cuda", compiled=True)
-        head = min(tokens, rows_of_logits) * vocab_size * e * 2
-    else:
-        head = _head(tokens, vocab_size, "cuda")
+    head = _head(tokens, vocab_size, "cuda", e if o.compile and not o.frequent_tokens else 0)
     return tokens * (kept + ends) + _mask(o, rows, e, "cuda") + max(head, tokens * own)
 
 
@@ -279,9 +275,14 @@ def _mask(o: TrainConfig, rows: int, e: int, device: str) -> int:
     return rows * o.context**2 * e if _path(o, device) == "masked" else 0
 
 
-def _head(tokens: int, vocab_size: int, device: str) -> int:
-    """The head's logits, their probabilities and one more, in fp32, of the rows that are held at once."""
-    return min(tokens, rows_at_once(vocab_size, device)) * vocab_size * 4 * 3
+def _head(tokens: int, vocab_size: int, device: str, compiled: int = 0) -> int:
+    """The head's logits, their probabilities and one more, in fp32, of the rows that are held at once.
+
+    Args:
+        compiled: bytes of a weight where the loss is compiled, which holds logits and gradient in its type.
+    """
+    rows = min(tokens, rows_at_once(vocab_size, device, compiled=bool(compiled)))
+    return rows * vocab_size * (2 * compiled or 3 * 4)
 
 
 def _of_layer(options: TrainConfig, e: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -79,6 +80,11 @@ def test_words_of_real_text_change_whole(novels: list[str]) -> None:
         changed += kept != text
         marks = re.compile("[^，。！？；、：\n]+")
         assert marks.sub("x", kept) == marks.sub("x", text), "every clause is there"
+        inserted = modern.insert(text, 0.3, Random(number))
+        rest = iter(inserted)
+        assert all(c in rest for c in text), "nothing goes where something is put in"
+        assert set(Counter(inserted) - Counter(text)) <= {"的", "了"}
+        assert Counter(modern.reorder(text, 1.0, Random(number))) == Counter(text)
         swapped = modern.synonym(text, 1.0, Random(number), WORDS)
         rest = iter(swapped)
         for word in rjieba.cut(text, False):

@@ -65,6 +65,8 @@ def test_a_page_without_faults_stays_as_it_is() -> None:
         ("1<sup>st</sup>，脚注<sup>[1]</sup>，2<sup>n0</sup>", "1st，脚注[1]，2^n0"),
         ("<script setup>\nimport A from `x`\n</script>\n# 题\n<style>b {}</style>\n文", "# 题\n\n文"),
         ("甲<script>var a=1;</script>乙", "甲乙"),
+        ("İİİ<script>var a=1;</SCRIPT>乙丙丁", "İİİ乙丙丁"),
+        ("<script>没有结束\n<style>b {}</style>\n文", "<script>没有结束\n\n文"),
         ("用 <script> 和 </script> 标签", "用 <script> 和 </script> 标签"),
         ("# \\<script setup>\n\n`<script>` 与\n\n`</script>` 之间", None),
         ("| <code>a &vert; b\\|c</code> | &vert; |\na &vert; b", "| `a \\| b\\|c` | \\| |\na | b"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from yanmo.curate.sources.chapters import cut_at_chapters, likely_layout
+from yanmo.curate.sources.text_layouts import cut_at_chapters, likely_layout
 
 NOVEL = (
     "书名\n\n目录\n第一章 起\n第二章 落\n\n第一卷 风\n第一章 起\n甲。\n\n"

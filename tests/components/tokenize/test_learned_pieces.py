@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from yanmo.tokenize.jieba_agreement import agreement, sentences_of
-from yanmo.tokenize.runs import RUN, learn
+from yanmo.tokenize.learned_pieces import RUN, learn
 from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.tokenizer_files import tokenizer_json
 from yanmo.tokenize.vocabulary import RESERVED, ROLES, Counts, choose
