@@ -76,7 +76,7 @@ class CurateOptions(
 STAGE = Stage(
     name="curate",
     image="data",
-    revision=10,
+    revision=11,
     config=CurateOptions,
     outputs={"documents": "Dataset", "evaluation_set": "Dataset", "report": "Markdown"},
     metrics=METRICS,

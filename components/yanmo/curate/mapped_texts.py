@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.chinese.text_runs import compared
+from yanmo.chinese.text_runs import Runs, compared
 from yanmo.curate.text.normalize import normalize
 from yanmo.formats.records import TEXT_FORM
 
@@ -35,3 +37,49 @@ def comparable(texts: Sequence[str], form: str) -> list[str]:
     """
     is_other = form.startswith("classical") and form != TEXT_FORM
     return compared(normalize(texts).texts if is_other else texts, form)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What is compared of documents that are held out, or may be."""
+
+    texts: list[str]
+    answers: list[list[str]]
+    """Of each text that is a chat its answers, which the model is charged for."""
+    is_chat: list[bool]
+
+    COLUMNS = ("text", "loss_spans")
+
+    @classmethod
+    def of(cls, table: pa.Table, form: str) -> Compared:
+        """What is compared of the rows of a table with COLUMNS; without `loss_spans` where none is a chat."""
+        has_chats = "loss_spans" in table.column_names
+        whole = table["text"].to_pylist()
+        spans = table["loss_spans"].to_pylist() if has_chats else [None] * len(whole)
+        answer_texts = [
+            text[slice(*span)] for text, of in zip(whole, spans, strict=True) for span in of or ()
+        ]
+        answers = iter(comparable(answer_texts, form))
+        return cls(
+            texts=comparable(whole, form),
+            answers=[list(islice(answers, len(of or ()))) for of in spans],
+            is_chat=[span is not None for span in spans],
+        )
+
+    @property
+    def chats(self) -> list[str]:
+        """The texts that are chats."""
+        return [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if is_chat]
+
+    def charged(self, length: int) -> Runs:
+        """The runs of `length` units of plain texts and of the answers of chats."""
+        plain = [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if not is_chat]
+        return Runs.of([*plain, *chain.from_iterable(self.answers)], length)
+
+    def some(self, rows: Sequence[int]) -> Compared:
+        """The texts at `rows`."""
+        return Compared(
+            texts=[self.texts[i] for i in rows],
+            answers=[self.answers[i] for i in rows],
+            is_chat=[self.is_chat[i] for i in rows],
+        )

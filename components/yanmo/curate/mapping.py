@@ -38,7 +38,7 @@ from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
 
-REVISION = 6
+REVISION = 7
 """Raised when the same file and options give other documents."""
 
 SHOWN_MALFORMED = 20

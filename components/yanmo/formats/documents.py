@@ -74,12 +74,12 @@ def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[
 def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str] | None = None) -> pa.Table:
     """Row `row[i]` of file `paths[file[i]]`, for each i in order.
 
-    Each file is read once; only its chosen rows are kept.
+    Each file is read once; only its chosen rows are kept. What a file has no column of is null.
     """
     order = np.argsort(file, kind="stable")
     chosen, pieces = file[order], []
     for index in np.unique(chosen):
-        names = None if columns is None else list(columns)
+        names = columns and [name for name in pq.read_schema(paths[index]).names if name in columns]
         table = pq.read_table(paths[index], columns=names, partitioning=None)
         pieces.append(table.take(pa.array(row[order[chosen == index]])))
     inverse = np.empty(len(order), dtype=np.int64)

@@ -116,6 +116,8 @@ def _runs(path: Path, length: int) -> Runs:
     return Runs(length, np.load(path))
 
 
+FORM_OF_WORDS = 10
+"""A run that more training documents than this hold is a common phrase (NeMo Curator's `max_matches`)."""
 HIGH_COVERAGE = 0.2
 """A held-out text with more of its units than this inside training runs is counted in the report."""
 
@@ -138,21 +140,40 @@ def fewest_to_drop(corpus: Corpus, positions: Ints, runs: Runs, texts: Sequence[
     Those go first that hold the most runs of a text, and no more of them than have to. Memory: 16 bytes for
     each place of a run of a text that is above.
     """
+    goes = np.zeros(len(positions), np.bool_)
+    for _, first in _in_the_way(corpus, positions, runs, texts, workers, goes):
+        goes[first] = True
+    return goes
+
+
+def numbers_to_drop(corpus: Corpus, positions: Ints, runs: Runs, texts: Sequence[str], workers: int) -> Ints:
+    """For each text, how many documents `fewest_to_drop` would drop for it alone."""
+    numbers = np.zeros(len(texts), np.int64)
+    none = np.zeros(len(positions), np.bool_)
+    for text, first in _in_the_way(corpus, positions, runs, texts, workers, none):
+        numbers[text] = len(first)
+    return numbers
+
+
+def _in_the_way(
+    corpus: Corpus, positions: Ints, runs: Runs, texts: Sequence[str], workers: int, goes: Bools
+) -> Iterator[tuple[int, Ints]]:
+    """For each text above HIGH_COVERAGE: its index, and the documents to drop beside those in `goes`."""
     covered = coverage(texts, runs, find_contained(corpus, positions, runs, workers).hashes)
-    above = [text for text, share in zip(texts, covered, strict=True) if share > HIGH_COVERAGE]
-    wanted = np.intersect1d(Runs.of(above, runs.length).hashes, runs.hashes, assume_unique=True)
+    above = np.flatnonzero(covered > HIGH_COVERAGE).tolist()
+    wanted = Runs.of([texts[i] for i in above], runs.length).hashes
+    wanted = np.intersect1d(wanted, runs.hashes, assume_unique=True)
     owners, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
     for group, (hashes, rows) in _each_file(
         corpus, positions, Runs(runs.length, wanted), workers, runs_in_file
     ):
         owners.append(group[rows])
         parts.append(hashes)
-    goes, document, found = np.zeros(len(positions), np.bool_), np.concatenate(owners), np.concatenate(parts)
-    for text in above:
-        own = np.flatnonzero(np.isin(found, Runs.of([text], runs.length).hashes) & ~goes[document])
+    document, found = np.concatenate(owners), np.concatenate(parts)
+    for i in above:
+        own = np.flatnonzero(np.isin(found, Runs.of([texts[i]], runs.length).hashes) & ~goes[document])
         order = np.argsort(-np.bincount(document[own], minlength=len(goes)), kind="stable")
-        goes[order[: _first_enough(text, runs, found[own], np.argsort(order)[document[own]])]] = True
-    return goes
+        yield i, order[: _first_enough(texts[i], runs, found[own], np.argsort(order)[document[own]])]
 
 
 def _first_enough(text: str, runs: Runs, found: Hashes, place: Ints) -> int:

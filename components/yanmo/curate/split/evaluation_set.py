@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -13,19 +11,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yanmo.chinese.text_runs import Hashes, Runs
-from yanmo.common.disk_arrays import new_array, picked, slices, taken
+from yanmo.common.disk_arrays import all_rows, new_array, picked, slices, taken
 from yanmo.common.errors import DataError
 from yanmo.common.words import plural, some_of
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.document_files import write_splits
 from yanmo.curate.duplicates.near_duplicates import find_similar
-from yanmo.curate.mapped_texts import comparable
+from yanmo.curate.mapped_texts import Compared
 from yanmo.curate.mapping import cluster_digest
 from yanmo.curate.plan import Digests, is_among, name_digests
 from yanmo.curate.split.confirmation_split import WITHOUT, split_size, wants_confirmation, what_lacks
 from yanmo.curate.split.containment import HIGH_COVERAGE, coverage
-from yanmo.curate.split.hold_out import Ints32, hold_out
+from yanmo.curate.split.hold_out import Ints32
+from yanmo.curate.split.unshared import choose
 from yanmo.curate.tally import sort_genres
 from yanmo.formats.documents import read_documents
 from yanmo.formats.records import CONFIRM
@@ -53,8 +52,7 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
     names = ("test", "valid", CONFIRM) if wants_confirmation(options) else ("test", "valid")
     sizes = [split_size(options, name) for name in names]
     genre, characters = taken(candidates.genre, chosen), taken(candidates.characters, chosen)
-    held_out = hold_out(genre, characters, corpus.groups(), sizes)
-    splits = dict(zip(names, held_out, strict=True))
+    splits = dict(zip(names, choose(corpus, all_rows(len(chosen)), sizes, options.workers), strict=True))
     if CONFIRM in splits and (lacking := what_lacks(genre, characters, splits, sizes[-1])):
         del splits[CONFIRM]
         log.warning("no confirmation split: %s. %s", lacking, WITHOUT)
@@ -105,15 +103,11 @@ class EvaluationSet:
 
     part: Output
     ids: frozenset[str]
-    texts: list[str]
+    compared: Compared
     """What is compared of its texts."""
     texts_genre: list[str]
-    answers: list[list[str]]
-    """For each text that is a chat, its answers as they are compared: what the model is charged for."""
-    is_chat: list[bool]
-    """Which of `texts` are chats."""
     is_confirm: list[bool]
-    """Which of `texts` are of the confirmation split."""
+    """Which of its texts are of the confirmation split."""
     clusters: Digests
     """Digests of what is compared of its documents."""
     groups: Digests
@@ -129,22 +123,15 @@ class EvaluationSet:
         columns = ("id", "text", "genre", "author", "source", "split", "loss_spans")
         table = pa.concat_tables([read_documents(path, columns) for path in part.paths("*.parquet")])
         form = part.manifest.metadata["text_form"]
-        whole, spans = table["text"].to_pylist(), table["loss_spans"].to_pylist()
-        texts = comparable(whole, form)
-        answer_texts = [
-            text[slice(*span)] for text, of in zip(whole, spans, strict=True) for span in of or ()
-        ]
-        answers = iter(comparable(answer_texts, form))
+        compared = Compared.of(table, form)
         groups = name_digests(table[split_by]) if split_by != "cluster" else np.zeros(0, dtype="S16")
         return cls(
             part=part,
             ids=frozenset(table["id"].to_pylist()),
-            texts=texts,
+            compared=compared,
             texts_genre=table["genre"].to_pylist(),
-            answers=[list(islice(answers, len(of or ()))) for of in spans],
-            is_chat=[span is not None for span in spans],
             is_confirm=[split == CONFIRM for split in table["split"].to_pylist()],
-            clusters=np.array([*map(cluster_digest, texts, whole)], dtype="S16"),
+            clusters=np.array([*map(cluster_digest, compared.texts, table["text"].to_pylist())], dtype="S16"),
             groups=np.unique(groups[groups != b""]),
         )
 
@@ -169,15 +156,10 @@ class EvaluationSet:
                 found[some] |= is_among(corpus.candidates.group[unique[some]], self.groups)
         return found
 
-    @cached_property
-    def chats(self) -> list[str]:
-        """Its texts that are chats."""
-        return [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if is_chat]
-
-    def charged(self, length: int) -> Runs:
-        """The runs of its plain texts and of the answers of its chats."""
-        plain = [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if not is_chat]
-        return Runs.of([*plain, *chain.from_iterable(self.answers)], length)
+    @property
+    def texts(self) -> list[str]:
+        """What is compared of its texts."""
+        return self.compared.texts
 
     @property
     def has_confirmation(self) -> bool:
@@ -189,10 +171,8 @@ class EvaluationSet:
         kept = [i for i, is_confirm in enumerate(self.is_confirm) if not is_confirm]
         return replace(
             self,
-            texts=[self.texts[i] for i in kept],
+            compared=self.compared.some(kept),
             texts_genre=[self.texts_genre[i] for i in kept],
-            answers=[self.answers[i] for i in kept],
-            is_chat=[self.is_chat[i] for i in kept],
             is_confirm=[False] * len(kept),
         )
 

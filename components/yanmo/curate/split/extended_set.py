@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.disk_arrays import numbers_where, taken
+from yanmo.common.disk_arrays import numbers_where
 from yanmo.common.errors import DataError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.document_files import write_splits
 from yanmo.curate.split.confirmation_split import split_size
-from yanmo.curate.split.hold_out import hold_out
+from yanmo.curate.split.unshared import choose
 from yanmo.curate.tally import sort_genres
 from yanmo.formats.records import CONFIRM
 from yanmo.store.commit import Attempt, Result
@@ -93,14 +93,8 @@ def _chosen(
         return np.asarray(~is_held[corpus.kept[some]] & np.isin(candidates.genre[index[some]], codes))
 
     rows = numbers_where(is_free, len(index))
-    chosen = taken(index, rows)
-    found = hold_out(
-        taken(candidates.genre, chosen),
-        taken(candidates.characters, chosen),
-        taken(corpus.groups(), rows),
-        [split_size(options, split) for split in splits],
-    )
-    return [corpus.kept[rows[held]] for held in found]
+    sizes = [split_size(options, split) for split in splits]
+    return [corpus.kept[held] for held in choose(corpus, rows, sizes, options.workers)]
 
 
 def _extended(

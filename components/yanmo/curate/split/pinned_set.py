@@ -21,7 +21,7 @@ from yanmo.store.pointers import create_pointer, read_pointer, swap_pointer
 log = logging.getLogger(__name__)
 
 EVALUATION_SET = "evaluation_set"
-EVALUATION_SET_REVISION = 5
+EVALUATION_SET_REVISION = 6
 """Raised when the same text and options give another evaluation set."""
 
 ADDED = (*MAP, "clusters", "confirm", "files")

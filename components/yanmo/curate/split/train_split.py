@@ -25,6 +25,7 @@ from yanmo.curate.limits import check_share, genres_above
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.report import PAGE, describe, log_table, page
 from yanmo.curate.split.containment import (
+    FORM_OF_WORDS,
     HIGH_COVERAGE,
     Contained,
     common_runs,
@@ -41,8 +42,6 @@ log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Bools = npt.NDArray[np.bool_]
-_FORM_OF_WORDS = 10
-"""A run that more training documents than this hold is a common phrase (NeMo Curator's `max_matches`)."""
 _PHRASE = 50
 """Fewer characters than this in common are a phrase."""
 
@@ -179,7 +178,7 @@ def _overlapping(
     limit = np.maximum(options.overlap_share, np.minimum(HIGH_COVERAGE, _PHRASE / sizes))
     overlapping = np.asarray(shared.shares > limit)
     found, workers = Runs(runs.length, shared.hashes), options.workers
-    common = common_runs(corpus, positions[some], found, workers, _FORM_OF_WORDS)
+    common = common_runs(corpus, positions[some], found, workers, FORM_OF_WORDS)
     report["common_runs"] = len(common)
     above = np.flatnonzero(overlapping)
     rare = find_contained(corpus, positions[above], runs.without(common), workers)
@@ -207,11 +206,12 @@ def _runs_to_miss(
     """
     length = options.overlap_characters
     runs = Runs.of(evaluation_set.texts, length)
-    if not evaluation_set.chats:
+    chats = evaluation_set.compared.chats
+    if not chats:
         return runs
-    charged = evaluation_set.charged(length)
-    asked = Runs.of(evaluation_set.chats, length).without(charged.hashes)
-    forms = Runs(length, common_runs(corpus, positions, asked, options.workers, _FORM_OF_WORDS))
+    charged = evaluation_set.compared.charged(length)
+    asked = Runs.of(chats, length).without(charged.hashes)
+    forms = Runs(length, common_runs(corpus, positions, asked, options.workers, FORM_OF_WORDS))
     report["forms_of_words"] = len(forms.hashes)
     if not len(forms.hashes):
         return runs
@@ -220,9 +220,9 @@ def _runs_to_miss(
         "forms of words, not copies",
         plural(len(forms.hashes), "run"),
         plural(length, "character"),
-        _FORM_OF_WORDS,
+        FORM_OF_WORDS,
     )
-    return runs.without(forms.touched_in(evaluation_set.chats).without(charged.hashes).hashes)
+    return runs.without(forms.touched_in(chats).without(charged.hashes).hashes)
 
 
 def _without_benchmarks(

@@ -46,6 +46,9 @@ _EMPTY = frozenset(
 )
 _LINES = frozenset(["br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6"])
 """Elements whose tags end a line."""
+_CELLS = frozenset(["td", "th"])
+"""Elements behind which a tab stands, if another one follows on its line, as in innerText."""
+_ROW_END = re.compile(r"[ \t]{0,80}(?:\n|\Z|</t[rb])", re.IGNORECASE)
 # Every repetition is bounded: a text of nothing but "<!--" would otherwise take minutes.
 _VALUE = r"""(?:"[^"<>]{0,2000}"|'[^'<>]{0,2000}'|[^\s"'<>=&]{1,300})"""
 _ATTRIBUTE = rf"\s+[A-Za-z_:@][\w:.-]{{0,60}}(?:\s?=\s?{_VALUE})?"
@@ -109,6 +112,8 @@ def without_markup(text: str) -> str:
             return f"${unquote(formula['formula'])}$"
         if name in _LINES:
             return _break(text, line, found.start(), found.end())
+        if name in _CELLS and found["close"]:
+            return "" if _ROW_END.match(text, found.end()) or _ROW.match(text, line) else "\t"
         is_behind_code = text[max(0, found.start() - 1) : found.start()] == "`"
         return " " if is_behind_code and _TO_CODE.match(text, found.end()) else ""  # two pieces stay two
 

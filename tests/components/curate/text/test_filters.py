@@ -57,6 +57,14 @@ def test_two_thousand_han_characters_are_a_text_whatever_is_beside_them() -> Non
     assert verdict("中" * 1999 + "select " * 2000, too_long=1e6) == "not_han"
 
 
+def test_of_notes_with_fenced_code_the_prose_is_measured() -> None:
+    code = "```java\n" + "int a = 1;\n" * 200 + "```\n"
+    assert verdict(VERSE + "\n\n" + code, too_long=1e6) is None
+    assert verdict(VERSE + "\n\n" + code.replace("```", ""), too_long=1e6) == "not_han"
+    assert verdict("An English page, by 王维。" * 9 + VERSE[:9] + "\n\n" + code, too_long=1e6) == "not_han"
+    assert verdict("~~~\n# 画一条线，再画一条线\n" + "draw(1, 2)\n" * 99 + "~~~\n", too_long=1e6) == "not_han"
+
+
 def test_thresholds_are_the_options() -> None:
     assert verdict("床前明月光。", too_short=5) is None
     assert verdict(VERSE.replace("光", "□"), lacuna=0.1) is None

@@ -60,6 +60,8 @@ def test_a_page_without_faults_stays_as_it_is() -> None:
         ('甲<a href="x">乙', "甲乙"),
         ("甲<br>乙<hr/>丙", "甲\n乙丙"),
         ("| 甲<br/>乙 | 丙 |", "| 甲 乙 | 丙 |"),
+        ("<table><tr><th>型</th><th>长</th></tr><tr><td>整</td><td>4</td></tr></table>", "型\t长\n\n整\t4"),
+        ("| <td>甲</td> | <td>乙</td> |", "| 甲 | 乙 |"),
         ("2<sup>7</sup>，H<sub>2</sub>O，x<sup>n+1</sup>", "2⁷，H₂O，xⁿ⁺¹"),
         ("-(2<sup>n - 1</sup>) x<sub>i+1</sub> x<sub>i</sub>", "-(2^(n - 1)) x_(i+1) x_i"),
         ("1<sup>st</sup>，脚注<sup>[1]</sup>，2<sup>n0</sup>", "1st，脚注[1]，2^n0"),
