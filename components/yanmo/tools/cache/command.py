@@ -11,11 +11,9 @@ from yanmo.tools.command_group import Subcommand, work_of
 
 TOOL = tool.Tool(
     "cache",
-    "Show, check and compare token caches.",
+    "Show a token cache, and plan a training's rows from it.",
     {
         "show": Subcommand(options.CacheShowOptions, work_of("yanmo.tools.cache.show")),
-        "verify": Subcommand(options.CacheVerifyOptions, work_of("yanmo.tools.cache.verify")),
-        "diff": Subcommand(options.CacheDiffOptions, work_of("yanmo.tools.cache.diff")),
         "plan": Subcommand(options.PlanOptions, work_of("yanmo.tools.cache.plan")),
     },
 )
