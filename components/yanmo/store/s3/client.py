@@ -13,7 +13,6 @@ import email.utils
 import hashlib
 import os
 import re
-import threading
 import time
 from datetime import timedelta
 from typing import Any
@@ -21,16 +20,13 @@ from urllib.parse import SplitResult, urlsplit
 
 import urllib3
 from minio import Minio
-from minio.error import MinioException, S3Error, ServerError
 from minio.time import to_amz_date, utcnow
-from urllib3.exceptions import HTTPError
 
 from yanmo.common.address import Address
-from yanmo.common.errors import EnvironmentFault, UsageError
+from yanmo.common.errors import UsageError
 from yanmo.store import traffic
 from yanmo.store.s3.credentials import Guarded, find_credentials, find_endpoint, find_region
-from yanmo.store.s3.renewal import EXCHANGED
-from yanmo.store.s3.strict_http import CutOff, StrictPool, ca_bundle, require
+from yanmo.store.s3.strict_http import StrictPool, ca_bundle
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
@@ -65,33 +61,6 @@ class Client(Minio):  # type: ignore[misc]
         super().__init__(endpoint, http_client=pool, credentials=credentials, **kw)
         self.pool = pool
         self.key_source = credentials.source
-        self._signed = threading.local()
-        self._granted = ("", "", "")
-        """Access key, bucket and object of the last good answer to a GET or HEAD."""
-
-    def refuses_key(self) -> bool:
-        """Whether the server, which has just told this thread 403, refuses the key and not one request.
-
-        A 403 to a HEAD has no body that says why. Nor can AccessDenied be believed: radosgw 16 says it of a
-        key that was removed while it was in use, as of a right that is missing. So what the server granted
-        to the same key before is asked again; of a key to which it has granted nothing, what any key may.
-        """
-        refused: str = self._signed.key
-        granted_to, bucket, name = self._granted
-        is_repeated = granted_to == refused
-        try:
-            if is_repeated:
-                self.stat_object(bucket_name=bucket, object_name=name)
-            else:
-                self.list_buckets()
-        except S3Error as answer:
-            if answer.code in EXCHANGED or (is_repeated and answer.response.status == 403):
-                return True
-        except (ServerError, HTTPError, OSError, EnvironmentFault):
-            return True  # no answer, or no key in the file just now: the next try of the request tells
-        except (MinioException, ValueError):
-            pass
-        return bool(self._signed.key != refused)  # a new key has arrived meanwhile
 
     def _url_open(
         self,
@@ -104,27 +73,15 @@ class Client(Minio):  # type: ignore[misc]
         query_params: Any = None,
         **kw: Any,
     ) -> Any:
-        """As in minio.
-
-        Raises:
-            CutOff: the answer lacks what every server sends with it; another try may bring it.
-        """
+        """As in minio; counts what passes."""
         answer = super()._url_open(
             method, region, bucket_name, object_name, body, headers, query_params, **kw
         )
-        if bucket_name and object_name and method in ("GET", "HEAD"):
-            self._granted = (self._signed.key, bucket_name, object_name)
         if object_name and method == "GET":
             length = answer.headers.get("Content-Length", "")
             traffic.carried("read", int(length) if length.isdigit() else 0)
         elif object_name and body is not None:
             traffic.carried("write", len(body))
-        try:
-            if object_name:
-                _check_answer(method, object_name, answer, has_body=body is not None)
-        except CutOff:
-            answer.close()
-            raise
         return answer
 
     def _build_headers(self, host: str, headers: Any, body: bytes | None, creds: Any) -> Any:
@@ -143,7 +100,6 @@ class Client(Minio):  # type: ignore[misc]
         result["x-amz-content-sha256"] = (
             "UNSIGNED-PAYLOAD" if unsigned else hashlib.sha256(body or b"").hexdigest()
         )
-        self._signed.key = creds.access_key
         if creds.session_token:
             result["X-Amz-Security-Token"] = creds.session_token
         date = utcnow() + timedelta(seconds=self.pool.clock_offset)
@@ -163,20 +119,6 @@ def bucket_problem(name: str) -> str:
     if not 3 <= len(name) <= 63:
         return f"a bucket's name has 3 to 63 characters, and {name[:80]!r} has {len(name)}"
     return f"a bucket's name has a-z, 0-9, '.' and '-', and one of the first two at both ends: {name!r}"
-
-
-def _check_answer(method: str, name: str, answer: Any, *, has_body: bool) -> None:
-    """Raise `CutOff` unless a good answer about an object says what its readers rely on."""
-    found, what = answer.headers, f"{method} of {name}"
-    if method == "HEAD":
-        require(found, "Content-Length", "ETag", "Last-Modified", what=what)
-    elif method == "GET":
-        chunked = "chunked" in found.get("Transfer-Encoding", "").lower()  # says itself where it ends
-        length = () if chunked else ("Content-Length",)
-        part = ("Content-Range",) if answer.status == 206 else ()
-        require(found, "ETag", *length, *part, what=what)
-    elif method == "PUT" and has_body:  # a copy has its ETag in its body
-        require(found, "ETag", what=what)
 
 
 def connect(scheme: str, endpoint: str, connections: int) -> Client:

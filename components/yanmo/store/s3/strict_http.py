@@ -5,8 +5,8 @@ dying server cuts there passes for a whole one with fewer headers: 200 without a
 body, a 404 whose reason is lost. Over TLS the same happens where a peer ends without close_notify. A cut
 answer is a passing fault, so it is refused here, where the bytes are, for every kind of request at once.
 
-Alternative not taken: a list of headers that each kind of answer must have. It is kept beside this
-(`require`), for proxies that drop headers of whole answers, but a cut between two headers passes by it.
+Alternative not taken: a list of headers that each kind of answer must have. A cut between two headers passes
+by it.
 """
 
 from __future__ import annotations
@@ -14,26 +14,20 @@ from __future__ import annotations
 import http.client
 import os
 import ssl
-from collections.abc import Mapping
 from typing import Any
 
 import certifi
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError
 
 from yanmo.common.errors import EnvironmentFault
 
-
-class CutOff(HTTPError):
-    """An answer lacks what every server sends; as passing as a reset."""
+_CA_FILES = ("AWS_CA_BUNDLE", "SSL_CERT_FILE")
 
 
-def require(headers: Mapping[str, str], *names: str, what: str) -> None:
-    """Raise `CutOff` unless the answer to `what` has the headers `names`, each with a value."""
-    missing = [name for name in names if not headers.get(name)]
-    if missing:
-        raise CutOff(f"the answer to {what} has no {', '.join(missing)}, which every server sends: cut off?")
+def ca_source() -> str:
+    """The variable that names a file of authorities, and the file; empty where certifi's own are trusted."""
+    return next((f"{name}={os.environ[name]}" for name in _CA_FILES if os.environ.get(name)), "")
 
 
 def ca_bundle() -> str:
@@ -42,19 +36,18 @@ def ca_bundle() -> str:
     Raises:
         EnvironmentFault: the variable names a file that cannot be read or holds no certificate.
     """
-    for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE"):
-        path = os.environ.get(name)
-        if path:
-            try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
-            except OSError as error:  # ssl.SSLError is one
-                reason = error.strerror or str(error) or type(error).__name__
-                raise EnvironmentFault(
-                    f"{name}={path}: expected a PEM file with the server's authority (CA), found: {reason}; "
-                    f"correct {name}, or unset it to trust the usual authorities"
-                ) from error
-            return path
-    return certifi.where()
+    name, _, path = ca_source().partition("=")
+    if not path:
+        return certifi.where()
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
+    except OSError as error:  # ssl.SSLError is one
+        reason = error.strerror or str(error) or type(error).__name__
+        raise EnvironmentFault(
+            f"{name}={path}: expected a PEM file with the server's authority (CA), found: {reason}; "
+            f"correct {name}, or unset it to trust the usual authorities"
+        ) from error
+    return path
 
 
 class _Watched:
