@@ -23,7 +23,7 @@ from yanmo.common.errors import DataError
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
-from yanmo.store.runs.lease import held
+from yanmo.store.runs.lease import holder_in
 from yanmo.store.runs.run_record import is_run_record, run_record_name
 from yanmo.store.runs.unfinished import UNFINISHED, Unfinished, is_unfinished_record, to_be_kept
 from yanmo.tools.store.chain import edges, inputs_of
@@ -125,7 +125,7 @@ class Planner:
         for folder in self.inventory.keys.values():
             if folder.lease and (not self._is_old(folder.lease.modified) or is_working(self.store, folder)):
                 with contextlib.suppress(FileNotFoundError):
-                    note = held(self.store.read(folder.lease.name)[0])
+                    note = holder_in(self.store.read(folder.lease.name)[0])
                     found.add(run_record_name(note.channel, note.run_id))
         return found
 
