@@ -26,7 +26,7 @@ from yanmo.common.address import Address
 from yanmo.common.errors import UsageError
 from yanmo.store import traffic
 from yanmo.store.s3.credentials import Guarded, find_credentials, find_endpoint, find_region
-from yanmo.store.s3.strict_http import StrictPool, ca_bundle
+from yanmo.store.s3.strict_http import CutOff, StrictPool, ca_bundle, require
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
@@ -73,7 +73,11 @@ class Client(Minio):  # type: ignore[misc]
         query_params: Any = None,
         **kw: Any,
     ) -> Any:
-        """As in minio; counts what passes."""
+        """As in minio; counts what passes.
+
+        Raises:
+            CutOff: the answer lacks what every server sends with it; another try may bring it.
+        """
         answer = super()._url_open(
             method, region, bucket_name, object_name, body, headers, query_params, **kw
         )
@@ -82,6 +86,12 @@ class Client(Minio):  # type: ignore[misc]
             traffic.carried("read", int(length) if length.isdigit() else 0)
         elif object_name and body is not None:
             traffic.carried("write", len(body))
+        try:
+            if object_name:
+                _check_answer(method, object_name, answer, has_body=body is not None)
+        except CutOff:
+            answer.close()
+            raise
         return answer
 
     def _build_headers(self, host: str, headers: Any, body: bytes | None, creds: Any) -> Any:
@@ -119,6 +129,20 @@ def bucket_problem(name: str) -> str:
     if not 3 <= len(name) <= 63:
         return f"a bucket's name has 3 to 63 characters, and {name[:80]!r} has {len(name)}"
     return f"a bucket's name has a-z, 0-9, '.' and '-', and one of the first two at both ends: {name!r}"
+
+
+def _check_answer(method: str, name: str, answer: Any, *, has_body: bool) -> None:
+    """Raise `CutOff` unless a good answer about an object says what its readers rely on."""
+    found, what = answer.headers, f"{method} of {name}"
+    if method == "HEAD":
+        require(found, "Content-Length", "ETag", "Last-Modified", what=what)
+    elif method == "GET":
+        chunked = "chunked" in found.get("Transfer-Encoding", "").lower()  # says itself where it ends
+        length = () if chunked else ("Content-Length",)
+        part = ("Content-Range",) if answer.status == 206 else ()
+        require(found, "ETag", *length, *part, what=what)
+    elif method == "PUT" and has_body:  # a copy has its ETag in its body
+        require(found, "ETag", what=what)
 
 
 def connect(scheme: str, endpoint: str, connections: int) -> Client:
