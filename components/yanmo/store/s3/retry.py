@@ -87,26 +87,16 @@ _FULL_CODES = {
 }
 
 
-KIND_OF: dict[str, traffic.Kind] = {
-    "reading": "read",
-    **dict.fromkeys(("writing", "completing", "aborting"), "write"),
-    "looking": "stat",
-    "listing": "list",
-    "copying": "copy",
-    "deleting": "delete",
+ASKED: dict[str, tuple[traffic.Kind, str]] = {
+    "reading": ("read", "s3:GetObject"),
+    **dict.fromkeys(("writing", "completing"), ("write", "s3:PutObject")),
+    "aborting": ("write", "s3:AbortMultipartUpload"),
+    "looking": ("stat", "s3:GetObject"),
+    "listing": ("list", "s3:ListBucket"),
+    "copying": ("copy", "s3:PutObject"),
+    "deleting": ("delete", "s3:DeleteObject"),
 }
-"""First word of what is asked -> as what it is counted."""
-
-
-_RIGHTS = {
-    "reading": "s3:GetObject",
-    "looking": "s3:GetObject",
-    "listing": "s3:ListBucket",
-    "deleting": "s3:DeleteObject",
-    "aborting": "s3:AbortMultipartUpload",
-    **dict.fromkeys(("writing", "completing", "copying"), "s3:PutObject"),
-}
-"""First word of what is asked -> the right that it takes, as policies name it."""
+"""First word of what is asked -> as what it is counted, and the right that it takes, as policies name it."""
 
 
 class PreconditionFailed(Exception):
@@ -212,7 +202,7 @@ class Retry:
             of an earlier, cut one of the same object.
         """
         self.what, self._retry_budget, self._absent_passes = what, retry_budget, absent_passes
-        self._kind = KIND_OF.get(what.partition(" ")[0], "stat")
+        self._kind = ASKED[what.partition(" ")[0]][0]
         self._recall = current()
         self.failures = 0
         self._started = time.monotonic()
@@ -322,8 +312,8 @@ def _final_answer(error: S3Error, what: str) -> Exception | None:
     if error.code in _PASSING_CODES or status in _PASSING_STATUS:
         return None
     if error.code in _CREDENTIAL_CODES or status in (401, 403):
-        missing = _RIGHTS.get(what.partition(" ")[0]) if error.code == "AccessDenied" else ""
-        right = f", which may not grant them {missing}" if missing else ""
+        missing = ASKED[what.partition(" ")[0]][1]
+        right = f", which may not grant them {missing}" if error.code == "AccessDenied" else ""
         return EnvironmentFault(
             f"{what}: {describe(error)}; check the credentials and the bucket's policy{right}"
         )

@@ -521,7 +521,7 @@ def test_waits_grow_and_are_never_the_same_for_all(monkeypatch: pytest.MonkeyPat
     limits: list[float] = []
     monkeypatch.setattr("random.uniform", lambda low, high: limits.append(high) or 0.0)
     retry_budget = s3_retry.RetryBudget(60.0, lambda: True)
-    retry = s3_retry.Retry("asking", retry_budget)
+    retry = s3_retry.Retry("reading", retry_budget)
     tries = iter([ConnectionError()] * 12)
 
     def request() -> str:
