@@ -24,7 +24,7 @@ COMMANDS = {
     "channel": ("yanmo.tools.channel", "what a channel has begun and not finished"),
     "tokenizer": ("yanmo.tools.tokenizer", "compare tokenizers on your text, import an existing one"),
     "documents": ("yanmo.tools.documents", "show what curate dropped and changed, and why"),
-    "cache": ("yanmo.tools.cache", "show, check and compare token caches"),
+    "cache": ("yanmo.tools.cache", "show a token cache, and plan a training's rows from it"),
     "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
     "generate": ("yanmo.tools.generate", "let a model write, answer a file of prompts, or talk"),

@@ -122,9 +122,7 @@ COMMANDS = {
         _tool("store cp", f"{_TOOLS}.store.cp:CpOptions", f"{CHANNEL}/tokenize", "--to=@case/copy"),
         _tool("store lineage", f"{_TOOLS}.store.lineage:LineageOptions", f"{CHANNEL}/train"),
         _tool("cache show", f"{_TOOLS}.cache.show:CacheShowOptions", f"{CHANNEL}/tokenize", "--grep=月"),
-        _tool("cache verify", f"{_TOOLS}.cache.verify:CacheVerifyOptions", f"{CHANNEL}/tokenize"),
         _tool("cache plan", f"{_TOOLS}.cache.plan:PlanOptions", f"{CHANNEL}/tokenize"),
-        _tool("cache diff", f"{_TOOLS}.cache.diff:CacheDiffOptions", *[f"{CHANNEL}/tokenize"] * 2),
         _tool(
             "tokenizer compare",
             f"{_TOOLS}.tokenizer.compare:CompareOptions",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault
 from yanmo.formats.stage_cost import Span
-from yanmo.nights.verdicts import found_of
+from yanmo.nights.night import Words as NightWords
+from yanmo.nights.record import Verdict as NightVerdict
 from yanmo.options.fields import by_kind
 from yanmo.promote.config import PromoteConfig
 from yanmo.promote.gate.base import BASE, with_base
@@ -223,7 +224,7 @@ def _held(run: PromoteRun, model: Output) -> Words:
 
 def _night(
     run: PromoteRun, output: Output, report: dict[str, Any], held: Words | None, about: Words | None
-) -> dict[str, Any]:
+) -> NightVerdict:
     """What the channel's index of nights says of this verdict.
 
     Args:
@@ -232,19 +233,17 @@ def _night(
     """
     from yanmo.promote.page.summary import chosen_verses
 
-    row = found_of(report, chosen_verses(report["samples"], run.options.seed))
-    row["page"] = f"cas/promote/{output.manifest.key}/{output.manifest.attempt}/report.html"
-    before = held or about
+    page = f"cas/promote/{output.manifest.key}/{output.manifest.attempt}/report.html"
+    found = NightVerdict.of(report, chosen_verses(report["samples"], run.options.seed), page)
+    state, before = found.state, held or about
     if held is not None:
-        row["state"] = "held"
+        state = "held"
     elif output.manifest.run_id not in ("", run.options.run_id):
-        at = shown_time(output.manifest.created_at)
-        row["state"] = "nothing new"
+        state, at = "nothing new", shown_time(output.manifest.created_at)
         before = about or Words(f"Nothing new to judge since {at}.", f"自 {at} 起没有新的可判。")
-    if before is not None:
-        said = row["sentence"]
-        row["sentence"] = {"en": f"{before.en} {said['en']}", "zh": f"{before.zh}{said['zh']}"}
-    return row
+    said = found.sentence
+    sentence = NightWords(f"{before.en} {said.en}", f"{before.zh}{said.zh}") if before else said
+    return replace(found, state=state, sentence=sentence)
 
 
 def _no_longer_unfinished(run: PromoteRun, model: Output) -> None:

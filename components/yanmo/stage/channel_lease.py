@@ -96,4 +96,4 @@ def _held_by(lease: Lease) -> tuple[str, str]:
         data, version = lease.store.read(lease.name)
     except FileNotFoundError:
         return "", ""
-    return version, holder_in(data)
+    return version, str(holder_in(data))

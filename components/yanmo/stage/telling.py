@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
 from yanmo.nights.night import Words, night_date
 from yanmo.nights.overdue import tell_earlier
-from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, StageEnd
+from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, StageEnd, Verdict
 from yanmo.nights.settings import team_zone
 from yanmo.nights.telling import Run, tell_begin, tell_end, tell_verdict
 from yanmo.options.fields import NONE
@@ -73,7 +71,7 @@ class Teller:
             tell_end(run, self._end(DONE))
             tell_earlier(run)
 
-    def done(self, store: ObjectStore, output: Output, found: Mapping[str, Any] | None) -> None:
+    def done(self, store: ObjectStore, output: Output, found: Verdict | None) -> None:
         """The output is there and handed over; `found` is what a verdict says of the run."""
         if not self._is_on:
             return

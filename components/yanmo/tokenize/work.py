@@ -259,7 +259,7 @@ def _made(
 
 
 def _described_shards(shards: list[Shard], parts: list[Output]) -> list[dict[str, Any]]:
-    """The result of each input file, for `yanmo cache diff`."""
+    """The result of each input file."""
     return [
         {
             "documents": shard.entry.path,

@@ -29,7 +29,7 @@ from yanmo.stage.exporter import Telemetry
 from yanmo.stage.metric import OTHER, Label, Metric
 from yanmo.stage.shared_metrics import REASONS, REQUESTS, declared
 from yanmo.store import traffic
-from yanmo.store.s3.retry import KIND_OF
+from yanmo.store.s3.retry import ASKED
 
 open_directly = build_opener(ProxyHandler({})).open
 LOSS = Metric(name="loss", help="Loss", zh="损失")
@@ -330,10 +330,10 @@ def test_promtool_finds_nothing_wrong():
 
 def test_labels_that_other_rooms_fill_have_their_values():
     assert waiting.REASONS == REASONS and traffic.KINDS == REQUESTS
-    assert set(KIND_OF.values()) == set(REQUESTS)
+    assert {kind for kind, _ in ASKED.values()} == set(REQUESTS)
     sources = (Path(traffic.__file__).parent / "s3").glob("*.py")
     first = {word for path in sources for word in re.findall(r'\.retry\(\s*f?"(\w+) ', path.read_text())}
-    assert first == set(KIND_OF), "the first word of each request says what it is counted as"
+    assert first == set(ASKED), "the first word of each request says what it is counted as"
 
 
 PROMETHEUS = """

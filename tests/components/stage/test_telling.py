@@ -51,7 +51,7 @@ def test_each_end_of_a_stage_is_told(tmp_path: Path, end: str, code: int, state:
     [row] = rows_shown(store, "nightly")
     assert (row.run_id, row.state) == ("run-1", state) and row.seconds >= 0
     record = read_record(store, "nightly", "run-1")
-    assert record is not None and list(record["stages"]) == ["toy"]
+    assert record is not None and list(record.stages) == ["toy"]
     if state == "failed":
         page = store.read("nights/nightly/index.html")[0].decode()
         assert f"toy failed with exit code {code}" in page and "why: " in page
@@ -68,11 +68,11 @@ def test_a_stage_that_is_killed_is_found_dead(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "s"))
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         record = None
-        while not (record and record["stages"]["toy"]["state"] == "working"):
+        while not (record and record.stages["toy"].state == "working"):
             time.sleep(0.1)
             assert process.poll() is None
             record = read_record(store, "nightly", "run-1")
-        key = record["stages"]["toy"]["key"]
+        key = record.stages["toy"].key
         assert store.stat(lease_name("toy", key)) is not None
         process.send_signal(signal.SIGKILL)
     name = "nights/nightly/runs/run-1.json"

@@ -30,7 +30,7 @@ from yanmo.model.flash_limits import half_precision, misfit, prefers_cudnn
 from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
 from yanmo.stage.stage_run import StageRun
 from yanmo.store.commit import Recipe
-from yanmo.store.runs.auto_record import AutoRecord, keep_first, put_in_place, read_record, record_name
+from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord, keep_first, read_record, record_name
 from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.starting_model import CONFIG, shape_in
@@ -127,7 +127,7 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
         run_id=options.run_id,
     )
     if options.auto_again:
-        first = put_in_place(run.store, name, record)
+        first = AUTO_RECORD.write(run.store, name, record)
     else:
         first = keep_first(run.store, name, record, check)
     who = f"decided here ({machine})" if first == record else "decided by another machine just now"

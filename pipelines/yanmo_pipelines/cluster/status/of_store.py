@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.nights.index import rows_shown
+from yanmo.nights.index import index_name, rows_shown
 from yanmo.nights.night import Row
-from yanmo.nights.places import index_name
 from yanmo.nights.settings import index_address
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.failure_card import FILE as _FAILURE

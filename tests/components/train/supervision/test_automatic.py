@@ -28,7 +28,7 @@ from yanmo.store.commit import Recipe, Result
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
-from yanmo.store.runs.auto_record import AutoRecord, read_record
+from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord, read_record
 from yanmo.tools.store.command import main as store_tool
 from yanmo.train.backends import hardware as machine_module
 from yanmo.train.backends.hardware import Machine, this_machine
@@ -501,7 +501,7 @@ def test_a_damaged_record_is_bad_data_whatever_its_bytes(tmp_path_factory, store
     facts = dataclasses.asdict(ONE)
     key = made_of(run_of(str(store_template), "--precision=bf16"))
     record = AutoRecord(stage="train", key=key, options={"precision": "bf16"}, machine=facts)
-    whole = json.loads(record.to_json())
+    whole = json.loads(AUTO_RECORD.to_json(record))
     junk = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5), st.just([]), st.just({}))
     kind = data.draw(st.sampled_from(["bytes", "cut", "value", "field", "option", "fact", "facts", "extra"]))
     text = json.dumps(whole).encode()
@@ -530,7 +530,7 @@ def test_a_damaged_record_is_bad_data_whatever_its_bytes(tmp_path_factory, store
     run.store = store
     with pytest.MonkeyPatch.context() as patch:  # the name, not the store
         patch.setattr("yanmo.train.supervision.automatic.record_name", lambda *_: "runs/train/auto/x.json")
-        with pytest.raises(DataError, match=r"what `auto` became is damaged .* --auto-again"):
+        with pytest.raises(DataError, match=r"damaged: .* --auto-again"):
             settle(run, Asked(NONE))
         again = run_of(str(store_template), "--auto-again")
         again.store = store
@@ -758,7 +758,7 @@ def test_a_key_that_a_gpu_made_is_found_where_there_is_none(store) -> None:
 def test_a_record_survives_its_own_json(tmp_path) -> None:
     store = open_store(str(tmp_path))
     record = AutoRecord(stage="train", key="a" * 64, options={"ranks": 2}, machine={"gpus": 0}, run_id="r")
-    store.create("runs/train/auto/r.json", record.to_json())
+    store.create("runs/train/auto/r.json", AUTO_RECORD.to_json(record))
     assert read_record(store, "runs/train/auto/r.json") == record
     assert read_record(store, "runs/train/auto/other.json") is None
 
