@@ -24,12 +24,12 @@ from yanmo.evaluate.baselines.mixture import mixture_bits
 from yanmo.evaluate.baselines.ppmd import added_bytes as added_bytes_of_ppmd
 from yanmo.evaluate.baselines.xz import added_bytes
 from yanmo.evaluate.bits.pieces import KeptPieces
-from yanmo.evaluate.documents.budget import first_of_each_genre
 from yanmo.evaluate.documents.reading import (
     Document,
     TrainingDocument,
     by_genre,
     check_same_form,
+    first_of_each_genre,
     genre_order,
     read_split,
     training_texts,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from typing import Any
 
 import torch
@@ -23,30 +22,14 @@ def on_devices(model: Decoder, device: str) -> list[Decoder]:
         raise EnvironmentFault(
             "--device cuda: this machine shows no GPU to torch; use one that does, or --device cpu or auto"
         )
-    return [copy.deepcopy(model).to(f"cuda:{i}") for i in share_of_devices(number)]
+    return [copy.deepcopy(model).to(f"cuda:{i}") for i in range(number)]
 
 
-def share_of_devices(number: int) -> list[int]:
-    """The GPUs of this process: all that it sees, or its share where torchrun started other processes
-    here."""
-    local = int(os.environ.get("LOCAL_RANK") or 0)
-    return list(range(number))[local :: _num_local_processes()] or ([local % number] if number else [])
-
-
-def ran_on(device: str, world_size: int) -> dict[str, Any]:
-    """What scored, for the cost on promote's page: the kind of device, and how many over all processes.
-
-    Those that torchrun started on one machine see the same GPUs, which count once.
-    """
+def ran_on(device: str) -> dict[str, Any]:
+    """Return what scored, for the cost on promote's page: the kind of device, and how many."""
     gpus = _num_gpus(device)
-    number = gpus * world_size // _num_local_processes() if gpus else world_size
-    return {"device": "cuda" if gpus else "cpu", "ranks": number}
+    return {"device": "cuda" if gpus else "cpu", "ranks": gpus or 1}
 
 
 def _num_gpus(device: str) -> int:
     return torch.cuda.device_count() if device != "cpu" else 0
-
-
-def _num_local_processes() -> int:
-    """Processes of this run on this machine, as torchrun says."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE") or 1)

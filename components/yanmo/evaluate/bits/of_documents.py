@@ -38,8 +38,7 @@ Floats = npt.NDArray[np.float64]
 _DIGITS = 4
 """Decimals of a document's bits; the rest depends on the processor's order of summation."""
 _PIECE_TOKENS = 1 << 16
-"""Tokens of one piece of the scores, the unit that a kill costs and that ranks share: some seconds of the
-demo's model."""
+"""Tokens of one piece of the scores, the unit that a kill costs: some seconds of the demo's model."""
 _TRAIN_AGAIN = "run the train stage again on the token cache of that tokenizer"
 
 
@@ -247,20 +246,6 @@ def _planned(
         return plan_batches(lengths, context, stride, batch_tokens, counted)
     except ValueError as error:
         raise UsageError(f"--stride: {error}") from error
-
-
-def operations(model: Decoder, documents: Sequence[Read], stride: int, *, with_tag: bool) -> Floats:
-    """Floating-point operations that scoring each document takes: two for each weight and token read."""
-    context = model.config.max_position_embeddings
-    weights = sum(p.numel() for n, p in model.named_parameters() if "embed_tokens" not in n)
-    if model.config.tie_word_embeddings:
-        weights += model.config.vocab_size * model.config.hidden_size
-    read = [0] * len(documents)
-    for batch in _planned(documents, context, stride):
-        for window in batch:
-            again = with_tag and window.scored == 1
-            read[window.document] += window.length * (2 if again else 1)
-    return 2.0 * weights * np.array(read, np.float64)
 
 
 def _in_pieces(

@@ -119,6 +119,15 @@ def read_split(evaluation_set: Output, split: str) -> list[Document]:
     return sorted(found, key=lambda d: (genre_order(d.genre), d.id))
 
 
+def first_of_each_genre(documents: Sequence[Document], number: int) -> list[Document]:
+    """Return at most `number` documents of each genre, in their order; all for 0.
+
+    Sorted by id, which is a hash, the first are a fair draw, and a smaller budget's are among a larger one's.
+    """
+    groups = itertools.groupby(documents, key=lambda d: d.genre)
+    return [d for _, group in groups for d in (itertools.islice(group, number) if number else group)]
+
+
 @dataclass(frozen=True)
 class TrainingDocument:
     """One training document."""

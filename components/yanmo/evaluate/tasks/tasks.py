@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from yanmo.common.bootstrap import Floats, generator_for, interval, resampled_sums, sums_of_groups
-from yanmo.evaluate.documents.budget import first_of_each_genre
-from yanmo.evaluate.documents.reading import Document, genre_order
+from yanmo.evaluate.documents.reading import Document, first_of_each_genre, genre_order
 
 LETTERS = "ABCD"
 _LONGEST = 96

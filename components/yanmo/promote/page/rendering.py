@@ -26,7 +26,6 @@ _LIMITS = {
     "most_options": 200,
     "most_sources": 60,
     "most_files": 200,
-    "most_tasks": 300,
     "most_samples": 4,
     "most_dialogues": 10,
     "most_of_a_value": 500,

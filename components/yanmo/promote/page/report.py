@@ -16,13 +16,13 @@ from yanmo.promote.gate.verdict import Verdict
 from yanmo.promote.page.ancestors import Ancestor, trace
 from yanmo.promote.page.cost import Judging, cost_report
 from yanmo.promote.page.data_report import data_report
-from yanmo.promote.page.tables import group_rows, harness_rows, task_rows
+from yanmo.promote.page.tables import group_rows, task_rows
 from yanmo.promote.page.training import training_report
 from yanmo.store.output import Output
 from yanmo.store.runs.failure_card import survived
 from yanmo.store.schema import utc_now
 
-_SCHEMA = "yanmo.report/6"
+_SCHEMA = "yanmo.report/7"
 _MOST_SAMPLES = 4
 """Samples of each genre; evaluate looks for the nearest training text of as many."""
 _MOST_SAMPLE_CHARACTERS = 2000
@@ -67,7 +67,6 @@ def make_report(
         "sources": group_rows("sources", challenger, champion),
         "base": challenger.section(BASE),
         "tasks": task_rows(challenger, champion, base),
-        "harness": harness_rows(challenger, champion),
         "verse": challenger.section("verse"),
         "memorization": challenger.section("memorization"),
         "contamination": challenger.section("contamination"),

@@ -263,7 +263,6 @@ def test_tasks_are_shown_where_they_were_set(report):
         in squeezed(text)
     )
     assert "answer the last question答末问 chrFchrF, 40 questions题31.4––95.0 %" in squeezed(text)
-    assert "lm-evaluation-harness 0.4.9" in text and "C3acc0.4± 0.010.38" in squeezed(text)
     report["tasks"]["how"], report["tasks"]["rows"] = "likelihood", report["tasks"]["rows"][:1]
     text = Page(render(report)).text
     assert "in the form asked for" not in text and "chrF is" not in text
@@ -290,7 +289,6 @@ def with_everything():
     chat = {"task": "chat", "measure": "chrf", "value": 31.41, "interval": None, "obedient": 0.95, "of": 40}
     said = {"asked": f"明月几时有{HOSTILE}", "answer": f"把酒{HOSTILE}", "reference": "问青天"}
     said |= {"champion": f"不知{HOSTILE}", "base": None}
-    c3 = {"task": "C3", "metric": "acc", "value": 0.4, "error": 0.01, "champion": 0.38}
     return {
         "verse": [{**row, "held_out": original, "chance": chance, "generated": SHARE}, new],
         "memorization": {"window": 8, "generated": own, "held_out": other, "genres": by_genre},
@@ -308,7 +306,6 @@ def with_everything():
             "rows": [genre, {**chat, "champion": None, "base": None, "chance": None}],
             "answers": [said],
         },
-        "harness": {"version": "0.4.9", "rows": [c3]},
         "survived": [
             {
                 "stage": "train",
