@@ -34,8 +34,8 @@ COMMANDS = {
         "run a pipeline in a cluster's KFP, and follow it to its verdict",
     ),
     "schedule": (
-        "yanmo_pipelines.cluster.schedules",
-        "runs by the clock from a file: recurring runs of KFP, CronJobs",
+        "yanmo_pipelines.cluster.schedules.command",
+        "runs by the clock from a file: recurring runs of KFP",
     ),
     "launch": (
         "yanmo_pipelines.cluster.launch",

@@ -32,7 +32,6 @@ from yanmo.store.pause import PausedOutput
 from yanmo.store.runs.in_use import LEASE
 from yanmo.store.runs.lease import Lease
 from yanmo_pipelines.compile import COMPILED, PIPELINES
-from yanmo_pipelines.kfp_alone import without_client
 from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
 from yanmo_pipelines.processes import Stopped
 from yanmo_pipelines.task_run import TaskFailed, TaskRun
@@ -95,8 +94,7 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
         defaults = {name: field.get("defaultValue", "") for name, field in form_of(path).items()}
         values |= {"store": store.uri, "channel": options.channel or _channel_here(defaults)}
         check_stage_options(stages, {**defaults, **values}, of_store)
-        with without_client():  # after all that may be refused: kfp takes 0.4 s
-            from yanmo_pipelines.local_runner import run_pipeline
+        from yanmo_pipelines.local_runner import run_pipeline  # after all that may be refused: kfp takes 1 s
 
         environment = {**_shown_here(stages), VARIABLE: options.log_format}
 

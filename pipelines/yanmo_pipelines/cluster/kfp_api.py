@@ -159,18 +159,6 @@ class KfpApi:
         """A run as it is now, with its tasks."""
         return self._get(f"/runs/{quote(run_id, safe='')}", f"read run {run_id}")
 
-    def run_called(self, name: str) -> dict[str, Any] | None:
-        """The newest run called `name`, which several may be."""
-        found = self._get(
-            "/runs",
-            f"find run {name}",
-            page_size=1,
-            sort_by="created_at desc",
-            filter=_equals("display_name", name),
-            namespace=self.namespace,
-        )
-        return next(iter(found.get("runs") or []), None)
-
     def runs(self, most: int) -> list[dict[str, Any]]:
         """The newest runs, newest first."""
         found = self._get(

@@ -19,7 +19,6 @@ from yanmo_pipelines.cluster.refusals import KUBERNETES, NotThatServer, refusal,
 _SECONDS = (5.0, 60.0)
 _PAGE = 500
 _JSON, _MERGE = "application/json", "application/merge-patch+json"
-_APPLY = "application/apply-patch+yaml"
 
 
 class NoCluster(EnvironmentFault):
@@ -90,24 +89,9 @@ class KubernetesApi:
     def create(self, path: str, asked: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._object(self._ask("POST", path, asked, body=body), asked)
 
-    def delete(self, path: str, asked: str, *, dependents: str = "Background") -> None:
-        """
-        Args:
-            dependents: what becomes of what it owns: Background deletes it, Orphan leaves it.
-        """
-        self._ask("DELETE", path, asked, {"propagationPolicy": dependents})
-
-    def apply(
-        self, path: str, asked: str, body: Mapping[str, Any], manager: str, *, only_try: bool = False
-    ) -> dict[str, Any]:
-        """Make an object so, or change it where it is there: server-side apply; the object as it then is.
-
-        Args:
-            manager: whose fields these are.
-            only_try: change nothing.
-        """
-        query = {"fieldManager": manager, "force": "true", "dryRun": "All" if only_try else ""}
-        return self._object(self._ask("PATCH", path, asked, query, body, _APPLY), asked)
+    def delete(self, path: str, asked: str) -> None:
+        """Delete an object and what it owns."""
+        self._ask("DELETE", path, asked, {"propagationPolicy": "Background"})
 
     def merge(self, path: str, asked: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change these fields of an object."""

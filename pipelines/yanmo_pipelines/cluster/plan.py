@@ -16,7 +16,6 @@ from yanmo.common.given_file import MIB, given_text
 from yanmo.options.fields import flag, names_of
 from yanmo.options.nearest import did_you_mean
 from yanmo.stage.options_line import options_line
-from yanmo_pipelines.cluster.needs import PodNeeds, pods_of
 from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, version_name
 from yanmo_pipelines.compiled_yaml import documents_of
 from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
@@ -57,11 +56,6 @@ class Plan:
     def channel(self) -> str:
         form = self.documents[0]["root"].get("inputDefinitions", {}).get("parameters", {})
         return str(self.values.get("channel") or form.get("channel", {}).get("defaultValue", ""))
-
-    @property
-    def pods(self) -> list[PodNeeds]:
-        """What each task's pod asks of a node."""
-        return pods_of(self.documents, self.values)
 
 
 def planned(

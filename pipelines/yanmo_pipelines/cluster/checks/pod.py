@@ -11,9 +11,9 @@ from typing import Any
 
 from yanmo_pipelines import resources
 from yanmo_pipelines.cluster.checks.finding import Asked, Finding
+from yanmo_pipelines.cluster.fitting import quantity
 from yanmo_pipelines.cluster.jobs import ended_state, pods_of_job, started
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
-from yanmo_pipelines.cluster.quantities import quantity
 from yanmo_pipelines.cluster.waiting import waiting
 
 _SECONDS = 180.0

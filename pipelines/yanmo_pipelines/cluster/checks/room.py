@@ -9,9 +9,7 @@ from typing import Any
 from yanmo.common.words import plural
 from yanmo_pipelines import resources
 from yanmo_pipelines.cluster.checks.finding import Asked, Finding
-from yanmo_pipelines.cluster.fitting import no_node_holds, nodes_of, over_quota
-from yanmo_pipelines.cluster.needs import PodNeeds
-from yanmo_pipelines.cluster.quantities import quantity
+from yanmo_pipelines.cluster.fitting import PodNeeds, no_node_holds, nodes_of, over_quota, quantity
 
 
 def rows(column: str) -> list[PodNeeds]:

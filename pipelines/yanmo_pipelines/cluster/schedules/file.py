@@ -51,29 +51,19 @@ class ScheduleOptions(PodOptions, group="schedule"):
 
     cron: str = opt("", "when it fires")
     timezone: str = opt("UTC", "time zone of the cron line and of the night")
-    by: str = opt(
-        "kfp",
-        "kfp: a recurring run of KFP's; cronjob: a CronJob of Kubernetes' that submits",
-        choices=("kfp", "cronjob"),
-    )
     suspend: bool = opt(False, "do not fire until this is false again")
-    catch_up: bool = opt(False, "fire for each time that was missed; needs by: kfp")
+    catch_up: bool = opt(False, "fire for each time that was missed")
     night: str = opt("", "hours of the night, HH:MM-HH:MM: --night of the training")
     channel: str = opt("main", "series of runs; default: that of the pipeline's form")
     pipeline: str = opt("language_model", "as for yanmo submit")
     store: str = opt("", "as for yanmo submit")
     experiment: str = opt("Default", "experiment of KFP's that its runs belong to")
     service_account: str = opt("", "service account of the runs' pods")
-    host: str = opt("", "by: cronjob: address of KFP's API as the CronJob's pod sees it")
 
     def contradictions(self) -> list[str]:
         """What cannot be."""
         found = [*super().contradictions(), *name_problems("channel", self.channel)]
         found += [] if self.cron else ["cron is missing: expected such as '0 21 * * *' (21:00 every day)"]
-        if self.by == "cronjob" and self.catch_up:
-            found.append("catch_up: a CronJob fires only for the last time that was missed; expected by: kfp")
-        if self.by == "kfp" and self.host:
-            found.append("host is for by: cronjob; a recurring run needs none")
         if len(self.experiment) > 128:
             found.append(f"experiment: {plural(len(self.experiment), 'character')}; give at most 128")
         return found
@@ -163,9 +153,8 @@ def _schedule(name: str, entry: Any, zone: str, path: str) -> Schedule:
     settings = _settings(tree.pop("set", None), where)
     try:
         options = _options({"timezone": zone, **tree})
-        cron = _cron(options)
         settings = _with_own(options, settings)
-        return Schedule(name, options, settings, cron, zone_of(options.timezone))
+        return Schedule(name, options, settings, parse_cron(options.cron), zone_of(options.timezone))
     except ValueError as error:
         raise UsageError(f"{where}: {str(error).replace('--', '')}") from error
 
@@ -196,21 +185,6 @@ def _options(tree: Mapping[str, Any]) -> ScheduleOptions:
     if pipeline in PIPELINES and "channel" not in said:
         said["channel"] = form_of(COMPILED / f"{pipeline}.yaml")["channel"]["defaultValue"]
     return ScheduleOptions(**said)
-
-
-def _cron(options: ScheduleOptions) -> Cron:
-    cron = parse_cron(options.cron)
-    if cron.is_ambiguous:
-        raise ValueError(
-            f"cron {options.cron!r}: KFP fires where day and weekday both fit, Kubernetes where either does; "
-            "write the days out, or restrict one of them alone"
-        )
-    if options.by == "cronjob" and cron.fields[0] != "0":
-        raise ValueError(
-            f"cron {options.cron!r}: a CronJob fires at whole minutes; expected 0 as first of six fields, "
-            "or five fields"
-        )
-    return cron
 
 
 def _with_own(options: ScheduleOptions, settings: Mapping[str, str]) -> dict[str, str]:

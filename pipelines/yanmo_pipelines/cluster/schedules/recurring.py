@@ -28,7 +28,6 @@ from yanmo.common.errors import UsageError
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.plan import Plan
 from yanmo_pipelines.cluster.refusals import NoAnswer, NotFound
-from yanmo_pipelines.cluster.schedules.difference import Difference, lines_of
 from yanmo_pipelines.cluster.schedules.file import Schedule
 from yanmo_pipelines.cluster.schedules.zones import written_in
 from yanmo_pipelines.cluster.submit import experiment_of
@@ -50,7 +49,7 @@ class RecurringRuns:
         Args:
             zone: KFP's time zone.
         """
-        self._api, self._zone = api, zone
+        self._api, self.zone = api, zone
         self._experiments: dict[str, str] = {}
 
     def made(self, name: str) -> list[dict[str, Any]]:
@@ -73,17 +72,15 @@ class RecurringRuns:
         found = self._api.recurring_runs()
         return {run["display_name"] for run in found if _is_ours(run, run.get("display_name", ""))}
 
-    def difference(self, schedule: Schedule, plan: Plan) -> Difference:
-        """What an apply would change."""
+    def difference(self, schedule: Schedule, plan: Plan) -> list[str]:
+        """Return what an apply would change: `- cron: ...` as it is, `+ cron: ...` as it would be."""
         wanted, found = self._wanted(schedule, plan), self.made(schedule.name)
         if not found:
-            return Difference(WHAT, lines_of({}, wanted))
+            return _lines({}, wanted)
         current = next((run for run in found if _is_enabled(run)), found[-1])
-        lines = lines_of(self._shown(current), wanted)
+        lines = _lines(self._shown(current), wanted)
         left = len(found) - 1
-        return Difference(
-            WHAT, (*lines, *([f"- {left} more of this schedule, left by an apply"] * bool(left)))
-        )
+        return [*lines, f"- {left} more of this schedule, left by an apply"] if left else lines
 
     def apply(self, schedule: Schedule, plan: Plan) -> str:
         """Make it so; says what was done.
@@ -108,7 +105,7 @@ class RecurringRuns:
         """What was done; "" where another apply took it back meanwhile."""
         found = self.made(schedule.name)
         wanted = self._wanted(schedule, plan)
-        good = [run for run in found if not lines_of(self._shown(run), wanted)]
+        good = [run for run in found if not _lines(self._shown(run), wanted)]
         kept = good[0] if good else None
         if kept is None:
             kept = self._api.create_recurring_run(self._body(schedule, plan))
@@ -152,7 +149,7 @@ class RecurringRuns:
     def _line(self, schedule: Schedule) -> str:
         """Six fields, in KFP's zone."""
         try:
-            cron = written_in(schedule.cron, schedule.options.timezone, self._zone, time.time())
+            cron = written_in(schedule.cron, schedule.options.timezone, self.zone, time.time())
         except ValueError as error:
             raise UsageError(f"schedule {schedule.name}: {error}") from error
         return " ".join(cron.fields)
@@ -224,6 +221,16 @@ class RecurringRuns:
             "mode": "DISABLE",
             "no_catchup": not options.catch_up,
         }
+
+
+def _lines(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return the values that differ, by name."""
+    found = []
+    for name in sorted({*now, *wanted}):
+        if now.get(name) != wanted.get(name):
+            found += [f"- {name}: {now[name]}"] if name in now else []
+            found += [f"+ {name}: {wanted[name]}"] if name in wanted else []
+    return found
 
 
 def _is_ours(run: Mapping[str, Any], name: str) -> bool:

@@ -16,7 +16,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 from recurring_kfp import RecurringKfp, Turns, serving
 
 from yanmo_pipelines.cluster.schedules import command
-from yanmo_pipelines.cluster.schedules.apply import Ways
 from yanmo_pipelines.cluster.schedules.file import read_schedules
 
 FILE = """\
@@ -218,9 +217,7 @@ def of_file(path: Path, cron: str, steps: int) -> Any:
     """The one schedule of a file, and what its runs are."""
     path.write_text(FILE.format(cron=cron, suspend="false", steps=steps), encoding="utf-8")
     (schedule,) = read_schedules(str(path)).values()
-    with serving(RecurringKfp()) as address:
-        options = command.ApplyOptions(file=str(path), host=address, look_seconds=0)
-        return schedule, Ways(options, "", [schedule]).planned(schedule)
+    return schedule, command.plan_of(schedule)
 
 
 def applied_at_once(kfp: RecurringKfp, wanted: list[Any], seed: int) -> list[str]:
@@ -232,7 +229,7 @@ def applied_at_once(kfp: RecurringKfp, wanted: list[Any], seed: int) -> list[str
         schedule, plan = wanted[client]
         options = command.ApplyOptions(file="", host=address, look_seconds=0)
         try:
-            said[client] = Ways(options, "", [schedule]).apply(schedule, plan)
+            said[client] = command._recurring(options)[0].apply(schedule, plan)
         finally:
             turns.ended(client)
 
