@@ -45,7 +45,10 @@ COMMANDS = {
         "yanmo_pipelines.cluster.rerun",
         "run one stage again in a cluster, as a Job",
     ),
-    "status": ("yanmo_pipelines.cluster.status", "channels, champions, what runs where, what waits and why"),
+    "status": (
+        "yanmo_pipelines.cluster.status.command",
+        "channels, champions, what runs where, what waits and why",
+    ),
     "doctor": (
         "yanmo_pipelines.cluster.doctor",
         "check an installation in a cluster; what to do about each finding",

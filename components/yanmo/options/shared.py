@@ -207,7 +207,7 @@ class StageOptions(ChannelOptions, RunOptions):
     """Options that every stage takes; each stage's config derives from this."""
 
     def problems_beside(self, others: Mapping[str, StageOptions], settings: Settings) -> list[str]:
-        """What contradicts options of other stages of the run; checked before the first stage begins.
+        """Return what contradicts options of other stages of the run; checked before the first stage begins.
 
         Args:
             others: stage -> its options.
