@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Sequence
 
@@ -15,8 +14,7 @@ from yanmo.options.fields import default_argv
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import brief
 from yanmo.promote.config import STAGE
-from yanmo.promote.hand_over import PromoteRun
-from yanmo.promote.history.champion import CHAMPION, ChampionChanged, named
+from yanmo.promote.history.champion import CHAMPION, named
 from yanmo.promote.history.champion_records import ChampionRecord
 from yanmo.promote.history.options import COMMANDS, HistoryOptions, RollbackOptions, SetOptions
 from yanmo.promote.history.rollback import plan_rollback, roll_back
@@ -25,15 +23,10 @@ from yanmo.promote.history.shown import show_history
 from yanmo.promote.preparing import prepare
 from yanmo.promote.work import finish, show_pause, work
 from yanmo.stage.run import main as stage_main
-from yanmo.stage.stage_run import Finish, Steps
+from yanmo.stage.stage_run import Steps
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import default_store, store_of
-from yanmo.store.output import Output
 from yanmo.store.pointers import pointer_name
-
-log = logging.getLogger(__name__)
-_RACES = 5
-"""How often one run compares, each time with another new champion, before it gives up."""
 
 
 def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> int:
@@ -51,23 +44,10 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
 
 
 def judge_and_promote(argv: Sequence[str], *, started: float | None = None) -> int:
-    """The stage. Where another run promoted its model meanwhile, this one compares again, with that model."""
-    for _ in range(_RACES):
-        races: list[ChampionChanged] = []
-
-        def finish_or_note(run: PromoteRun, output: Output, races: list[ChampionChanged] = races) -> Finish:
-            try:
-                return finish(run, output)
-            except ChampionChanged as error:
-                races.append(error)
-                raise
-
-        steps = Steps(work, prepare=prepare, finish=finish_or_note, show_pause=show_pause)
-        code = stage_main(STAGE, steps, argv, started=started)
-        if not races:
-            return code
-        log.warning("comparing again, with the new champion")
-    return code
+    """Run the stage; where another run promoted its model meanwhile, it ends with 75, and the same again
+    compares with that model."""
+    steps = Steps(work, prepare=prepare, finish=finish, show_pause=show_pause)
+    return stage_main(STAGE, steps, argv, started=started)
 
 
 def _refuse(word: str) -> int:
@@ -113,7 +93,7 @@ def _set(store: ObjectStore, options: SetOptions) -> int:
 
 
 def _is_asked(plan: object, options: RollbackOptions | SetOptions) -> bool:
-    """Whether it shall be done, once it was shown."""
+    """Return whether it shall be done, once it was shown."""
     print(plan)
     if options.dry_run:
         print("dry run, nothing moved")

@@ -209,7 +209,7 @@ def _is_champion(store: ObjectStore, channel: str, model: Reference) -> bool:
 
 
 def is_measured(store: ObjectStore, channel: str, model: Output) -> bool:
-    """Whether `champion_evaluation` names an evaluation of a model.
+    """Return whether `champion_evaluation` names an evaluation of a model.
 
     Raises:
         DataError: the pointer is damaged.
