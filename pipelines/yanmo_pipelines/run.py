@@ -157,12 +157,12 @@ _OR_LEAVE = "(to train something else instead: --set train_unfinished=leave)\n"
 
 
 def _shown_here(stages: Any) -> dict[str, str]:
-    """What tells the stages that their results are printed here, at the end."""
+    """Return what tells the stages that their results are printed here, at the end."""
     return {RESULTS_LATER: "1"} if any(stage.name == "promote" for stage in stages) else {}
 
 
 def _own_folder(store: ObjectStore) -> Path:
-    """Where a run writes what is no output: the store, where it is a folder."""
+    """Return where a run writes what is no output: the store, where it is a folder."""
     return Path(store.root if isinstance(store, FileStore) else "runs")
 
 
@@ -208,7 +208,7 @@ def _show_cost(tasks: list[TaskRun], seconds: float) -> None:
 
 
 def _has_finished_another(tasks: Sequence[TaskRun]) -> bool:
-    """Whether the run finished, to its verdict, a training that an earlier one began."""
+    """Return whether the run finished, to its verdict, a training that an earlier one began."""
     return not _paused(tasks) and any(task.parameter("training").startswith("finish") for task in tasks)
 
 

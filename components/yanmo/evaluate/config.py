@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.evaluate.metrics import METRICS
 from yanmo.options.fields import input_ref, opt
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import MOST_EXACT
 from yanmo.stage.declaration import Stage
+from yanmo.stage.gpu_metrics import GPU_METRICS
+from yanmo.stage.metric import GENRE, Metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,25 @@ class EvaluateConfig(StageOptions, group="evaluate"):
         often=True,
     )
 
+
+METRICS = (
+    *GPU_METRICS,
+    Metric(
+        name="bits_per_character",
+        help="Bits per character of the model",
+        zh="模型的每字符比特数",
+        labels=(GENRE,),
+        final=True,
+    ),
+    Metric(
+        name="mean_bits_per_character",
+        help="Bits per character, mean over genres",
+        zh="每字符比特数，各体裁的平均",
+        final=True,
+    ),
+    Metric(name="documents", kind="counter", help="Documents scored", zh="评分的文档数", final=True),
+)
+"""What evaluate serves on /metrics."""
 
 STAGE = Stage(
     name="evaluate",

@@ -90,7 +90,7 @@ def named_plugins(options: EvaluateConfig) -> list[Plugin]:
 
 
 def plugins_input(options: EvaluateConfig) -> dict[str, dict[str, str]]:
-    """What the key has of plugins: nothing where none is named."""
+    """Return what the key has of plugins: nothing where none is named."""
     found = named_plugins(options)
     if not found:
         return {}

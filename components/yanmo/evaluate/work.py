@@ -58,7 +58,7 @@ def prepare(run: EvaluateRun) -> Prepared[Handed]:
 def work(run: EvaluateRun) -> Result:
     """Measure the model and commit the results."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
-    from yanmo.evaluate.bits.devices import ran_on
+    from yanmo.evaluate.bits.of_documents import ran_on
     from yanmo.evaluate.bits.pieces import KeptPieces
     from yanmo.evaluate.documents.table import evaluation_table, write_documents
     from yanmo.evaluate.measures import Bootstrap, summarize
@@ -135,7 +135,7 @@ def conditions(
     documents_per_genre: int = 0,
     has_chats: bool = False,
 ) -> dict[str, str]:
-    """What two evaluations must have in common to be compared."""
+    """Return what two evaluations must have in common to be compared."""
     found = {
         "evaluation_set": evaluation_set.content_digest,
         "split": split,

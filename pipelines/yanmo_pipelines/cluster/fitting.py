@@ -67,7 +67,7 @@ def nodes_of(kubernetes: KubernetesApi) -> list[dict[str, Any]]:
 
 
 def no_node_holds(needs: PodNeeds, nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Why no node could ever hold this pod; "" where one could."""
+    """Return why no node could ever hold this pod; "" where one could."""
     reasons: dict[str, list[str]] = {}
     for node in nodes:
         why = _why_not(needs, node)
@@ -133,6 +133,6 @@ def over_quota(needs: Iterable[PodNeeds], quotas: Iterable[Mapping[str, Any]]) -
 
 
 def _keys(resource: str) -> tuple[str, ...]:
-    """What a quota calls it; requests equal limits here."""
+    """Return what a quota calls it; requests equal limits here."""
     plain = (resource,) if resource in ("cpu", "memory") else ()
     return (*plain, f"requests.{resource}", f"limits.{resource}")

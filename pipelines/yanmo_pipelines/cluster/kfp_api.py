@@ -310,7 +310,7 @@ def _of_the_wire(error: HTTPError, asked: str, where: str) -> Exception:
 
 
 def _reason(error: HTTPError) -> str:
-    """What went wrong on the wire, without the pool's name before it."""
+    """Return what went wrong on the wire, without the pool's name before it."""
     inner = getattr(error, "reason", None)
     words = in_words(inner if isinstance(inner, Exception) else error)
     return re.sub(r"\[(Errno -?\d+|SSL[^]]*)\] | \(_ssl\.c:\d+\)", "", words.rpartition(": ")[2])

@@ -98,12 +98,12 @@ class KubernetesApi:
         return self._object(self._ask("PATCH", path, asked, None, changes, _MERGE), asked)
 
     def log(self, pod: str, container: str = "", since: str = "") -> bytes:
-        """What a container has said so far."""
+        """Return what a container has said so far."""
         query = {"container": container, "sinceTime": since, "timestamps": "true"}
         return self._ask("GET", self.in_namespace("pods", f"{pod}/log"), f"read the log of pod {pod}", query)
 
     def may(self, verb: str, resource: str, *, group: str = "", namespace: str | None = None) -> bool:
-        """Whether we may do it; a name after a slash is a subresource: `pods/log`."""
+        """Return whether we may do it; a name after a slash is a subresource: `pods/log`."""
         name, _, sub = resource.partition("/")
         where = self.namespace if namespace is None else namespace
         wanted = {"verb": verb, "resource": name, "subresource": sub, "group": group, "namespace": where}

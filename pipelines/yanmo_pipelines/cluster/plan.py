@@ -17,8 +17,13 @@ from yanmo.options.fields import flag, names_of
 from yanmo.options.nearest import did_you_mean
 from yanmo.stage.options_line import options_line
 from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, version_name
-from yanmo_pipelines.compiled_yaml import documents_of
-from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
+from yanmo_pipelines.parameters import (
+    check_stage_options,
+    documents_of,
+    form_of,
+    pipeline_parameters,
+    read_settings,
+)
 from yanmo_pipelines.pod_options import PodOptions
 
 log = logging.getLogger(__name__)

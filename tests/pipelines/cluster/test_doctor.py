@@ -108,17 +108,6 @@ def test_kfp_that_says_no(examined: Doctor, status: int, code: int, state: str) 
     assert f"answered {status} (no)" in found["auth"][0]["said"]
 
 
-def test_chinese_that_comes_back_as_question_marks(examined: Doctor) -> None:
-    made = one("POST /apis/v2beta1/experiments", 200, {"experiment_id": "e1"})
-    listed = one("GET /apis/v2beta1/experiments/e1", 200, {"display_name": "yanmo ????"})
-    recorded = [one(HEALTH, 200, {"multi_user": False}), made, listed]
-    recorded += [one("DELETE /apis/v2beta1/experiments/e1", 200, {})]
-    code, found = examined(recorded, None, "--only=text")
-    assert code == 78
-    assert "KFP gave back yanmo ????" in found["text"][0]["said"]
-    assert "utf8mb4" in found["text"][0]["remedy"]
-
-
 @pytest.mark.parametrize(
     ("data", "said"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
 from yanmo.common.words import plural
-from yanmo.evaluate.documents.chats import turns_of
 from yanmo.evaluate.documents.groups import groups_of
 from yanmo.formats.chat_tokens import Turn
 from yanmo.formats.documents import read_documents, text_form
@@ -54,6 +53,17 @@ class Document:
     def characters(self) -> int:
         """Characters that are not white space; in a chat, those of its answers."""
         return num_characters(self.charged)
+
+
+def turns_of(row: Mapping[str, Any]) -> tuple[Turn, ...]:
+    """The turns of a document (columns text, turns, loss_spans); none where it is no chat."""
+    wanted = None if row["loss_spans"] is None else {tuple(span) for span in row["loss_spans"]}
+    found = []
+    for turn in row["turns"] or ():
+        place = (turn["begin"], turn["end"])
+        counts = turn["role"] == "assistant" if wanted is None else place in wanted
+        found.append(Turn(turn["role"], row["text"][slice(*place)], counts))
+    return tuple(found)
 
 
 def genre_order(genre: str) -> tuple[int, str]:

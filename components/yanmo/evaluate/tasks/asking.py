@@ -124,7 +124,7 @@ def log_likelihoods(loaded: LoadedModel, pairs: Sequence[tuple[str, str]], worke
 
 
 def question(task: Task) -> str:
-    """What a chat model is asked, in characters that `curate` leaves alone: it has seen no others."""
+    """Return what a chat model is asked, in characters that `curate` leaves alone: it has seen no others."""
     if task.kind == "punctuation":
         return f"请给下面的文字加上标点，不要改动文字，只回答加好标点的文字。\n{task.text}"
     if task.kind == "genre":

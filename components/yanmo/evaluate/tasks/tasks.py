@@ -91,7 +91,7 @@ def _next_line(document: Document, others: Sequence[str], seed: int) -> Task | N
 
 
 def is_mark(character: str) -> bool:
-    """Whether a character is punctuation."""
+    """Return whether a character is punctuation."""
     return unicodedata.category(character).startswith("P")
 
 

@@ -41,7 +41,7 @@ def shm(asked: Asked) -> Iterator[Finding]:
 
 
 def _shared_memory(column: str) -> str:
-    """What a training asks for. A memory volume is no larger than the memory limit of its pod."""
+    """Return what a training asks for. A memory volume is no larger than the memory limit of its pod."""
     return resources.row_of(column, "train").shared_memory or "64Mi"
 
 

@@ -13,7 +13,7 @@ from yanmo_pipelines.cluster.fitting import PodNeeds, no_node_holds, nodes_of, o
 
 
 def rows(column: str) -> list[PodNeeds]:
-    """What the pods of each stage ask for by a column of the table."""
+    """Return what the pods of each stage ask for by a column of the table."""
     from yanmo_pipelines.stages import LANGUAGE_MODEL  # 0.1 s; `yanmo doctor --help` needs no stage
 
     found = []

@@ -50,7 +50,7 @@ class Cron:
     """Second, minute, hour, day, month, weekday as KFP takes them: Sunday is 0, `@daily` is written out."""
 
     def between(self, zone: tzinfo, since: float, until: float) -> Iterator[float]:
-        """When it fires after `since` and not after `until`, in order; Unix seconds."""
+        """Yield when it fires after `since` and not after `until`, in order; Unix seconds."""
         day = datetime.fromtimestamp(since, zone).date()
         last = datetime.fromtimestamp(until, zone).date()
         while day <= last:
@@ -59,7 +59,7 @@ class Cron:
             day += timedelta(days=1)
 
     def next_after(self, zone: tzinfo, since: float) -> float | None:
-        """When it fires next; None for never."""
+        """Return when it fires next; None for never."""
         return next(self.between(zone, since, since + _MOST_DAYS * 86400.0), None)
 
     def _is_on(self, day: date) -> bool:
@@ -81,7 +81,7 @@ class Cron:
 
 
 def _shown_at(wall: datetime, zone: tzinfo) -> Iterator[float]:
-    """When clocks show it: once, never where the clock leaves it out, twice where it repeats it."""
+    """Yield when clocks show it: once, never where the clock leaves it out, twice where it repeats it."""
     first, second = wall.replace(tzinfo=zone), wall.replace(tzinfo=zone, fold=1)
     if first.utcoffset() == second.utcoffset():  # no change of the clock is near
         yield first.timestamp()

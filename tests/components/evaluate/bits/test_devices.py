@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.evaluate.bits.devices import on_devices, ran_on
+from yanmo.evaluate.bits.of_documents import on_devices, ran_on
 
 
 def test_every_gpu_counts_for_the_cost_and_the_cpu_as_one(monkeypatch):
