@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 
@@ -15,8 +16,7 @@ from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import brief
 from yanmo.promote.config import STAGE
 from yanmo.promote.history.champion import CHAMPION, named
-from yanmo.promote.history.champion_records import ChampionRecord
-from yanmo.promote.history.options import COMMANDS, HistoryOptions, RollbackOptions, SetOptions
+from yanmo.promote.history.options import COMMANDS, ByHandOptions, HistoryOptions, RollbackOptions, SetOptions
 from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.promote.history.setting import plan_set, set_champion
 from yanmo.promote.history.shown import show_history
@@ -61,51 +61,33 @@ def _tool(argv: Sequence[str]) -> int:
         _, options = load_command(COMMANDS, argv, "yanmo promote", "")
         setup(options.log_level, STAGE.name, options.log_format)
         store = store_of(options, options.store or default_store())
-        match options:
-            case HistoryOptions():
-                pointer_name(options.channel, CHAMPION)
-                return show_history(store, options.channel, as_json=options.json)
-            case RollbackOptions():
-                pointer_name(options.channel, CHAMPION)
-                return _rollback(store, options)
-            case SetOptions():
-                pointer_name(options.channel, CHAMPION)
-                return _set(store, options)
-        raise AssertionError(options)
+        pointer_name(options.channel, CHAMPION)
+        if isinstance(options, HistoryOptions):
+            return show_history(store, options.channel, as_json=options.json)
+        return _by_hand(store, options)
 
     return ended(STAGE.name, serve, "nothing half-written is visible; run the same command again to go on")
 
 
-def _rollback(store: ObjectStore, options: RollbackOptions) -> int:
-    plan = plan_rollback(store, options.channel, options.to)
-    if _is_asked(plan, options):
-        record = roll_back(store, plan, who=options.who or user(), why=options.why.strip())
-        _say_champion(options.channel, record)
-    return ExitCode.DONE
-
-
-def _set(store: ObjectStore, options: SetOptions) -> int:
-    plan = plan_set(store, options.channel, options.what)
-    if _is_asked(plan, options):
-        record = set_champion(store, plan, who=options.who.strip() or user(), why=options.why.strip())
-        _say_champion(options.channel, record)
-    return ExitCode.DONE
-
-
-def _is_asked(plan: object, options: RollbackOptions | SetOptions) -> bool:
-    """Return whether it shall be done, once it was shown."""
-    print(plan)
+def _by_hand(store: ObjectStore, options: ByHandOptions) -> int:
+    """Show what would move, ask, and move it."""
+    who, why = options.who.strip() or user(), options.why.strip()
+    if isinstance(options, RollbackOptions):
+        back = plan_rollback(store, options.channel, options.to)
+        shown, move = str(back), functools.partial(roll_back, store, back, who=who, why=why)
+    else:
+        assert isinstance(options, SetOptions)
+        plan = plan_set(store, options.channel, options.what)
+        shown, move = str(plan), functools.partial(set_champion, store, plan, who=who, why=why)
+    print(shown)
     if options.dry_run:
         print("dry run, nothing moved")
-        return False
-    if not options.yes and not _agreed():
+    elif not options.yes and not _agreed():
         print("nothing moved")
-        return False
-    return True
-
-
-def _say_champion(channel: str, record: ChampionRecord) -> None:
-    print(f"{named(record.model)} is champion of channel {channel!r} (number {record.number})")
+    else:
+        record = move()
+        print(f"{named(record.model)} is champion of channel {options.channel!r} (number {record.number})")
+    return ExitCode.DONE
 
 
 def _agreed() -> bool:

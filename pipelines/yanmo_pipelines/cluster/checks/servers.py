@@ -15,7 +15,7 @@ NEEDED = (
     ("list", "jobs", "batch", "status"),
     ("list", "events", "", "rerun, status"),
     ("list", "workflows", "argoproj.io", "submit"),
-    ("list", "resourcequotas", "", "submit, doctor"),
+    ("list", "resourcequotas", "", "doctor"),
     ("get", "configmaps", "", "doctor"),
 )
 """Verb, resource, group, and the commands that need it."""
@@ -76,6 +76,6 @@ def rights(asked: Asked) -> Iterator[Finding]:
         yield Finding(
             "rights",
             "note",
-            "nodes may not be listed: submit cannot tell that a task fits no node",
+            "nodes may not be listed: nobody looks whether a node can hold each stage",
             "ask for a ClusterRole with get and list of nodes, or let an administrator run doctor",
         )
