@@ -66,12 +66,6 @@ class PipelineRunOptions(ToolOptions, group="pipeline"):
         metavar="NAME=VALUE",
     )
 
-    go_on: bool = opt(
-        False,
-        "where the run only finished an earlier training of the channel, run again at once: for the new data "
-        "and changed options that waited",
-    )
-
     def contradictions(self) -> list[str]:
         return name_problems("--channel", self.channel) if self.channel else []
 
@@ -85,7 +79,6 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
     began = time.monotonic() if started is None else started
 
     def serve() -> int:
-        nonlocal began
         options = load(PipelineRunOptions, default_argv(argv), "yanmo run")
         setup(options.log_level, "run", options.log_format)
         store, of_store = store_of(options), store_flags(options)
@@ -99,14 +92,10 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
         environment = {**_shown_here(stages), VARIABLE: options.log_format}
 
         try:
-            while True:
-                with _kfp_folder(store) as folder:
-                    tasks = run_pipeline(path, values, folder, of_store, environment)
-                    _show(store, tasks, time.monotonic() - began)
-                    if not (options.go_on and _has_finished_another(tasks)):
-                        return ExitCode.DONE
-                log.info("that training is finished and judged; running again, for what waited")
-                began = time.monotonic()
+            with _kfp_folder(store) as folder:
+                tasks = run_pipeline(path, values, folder, of_store, environment)
+                _show(store, tasks, time.monotonic() - began)
+            return ExitCode.DONE
         except TaskFailed as failure:
             code = failure.task.exit_code or ExitCode.BUG
             log.error("%s; its own message is above. %s", failure, _advice(code))
@@ -205,11 +194,6 @@ def _show_cost(tasks: list[TaskRun], seconds: float) -> None:
     for name, wall, cpu in rows:
         shown = f"   ({human_seconds(seconds)})" if name == "all" else ""
         print(f"{name:<20}{wall:>9.1f}{cpu:>9.1f}{shown}")
-
-
-def _has_finished_another(tasks: Sequence[TaskRun]) -> bool:
-    """Return whether the run finished, to its verdict, a training that an earlier one began."""
-    return not _paused(tasks) and any(task.parameter("training").startswith("finish") for task in tasks)
 
 
 def _paused(tasks: Sequence[TaskRun]) -> PausedOutput | None:

@@ -116,7 +116,7 @@ def _leave_all(store: ObjectStore, options: ResolveOptions, record: Unfinished) 
 def _named(store: ObjectStore, options: ResolveOptions, record: Unfinished) -> Training | None:
     """The training that --unfinished names; None where that is finished.
 
-    Whoever fills in a form once may run it often, as a schedule and `yanmo run --go-on` do.
+    Whoever fills in a form once may run it often, as a schedule does.
     """
     found = record.named(options.unfinished)
     if found is not None:
