@@ -20,7 +20,7 @@ from yanmo_pipelines.cluster.doctor import DoctorOptions
 from yanmo_pipelines.cluster.launch.reap import ReapOptions
 from yanmo_pipelines.cluster.rerun import RerunOptions
 from yanmo_pipelines.cluster.schedules.command import COMMANDS as SCHEDULE
-from yanmo_pipelines.cluster.status.options import StatusOptions
+from yanmo_pipelines.cluster.status.command import StatusOptions
 from yanmo_pipelines.cluster.submit import SubmitOptions
 from yanmo_pipelines.compile import CompileOptions
 from yanmo_pipelines.launch_options import LaunchOptions

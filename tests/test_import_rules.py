@@ -238,7 +238,7 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
 
 EXTRA = {"data": ("resolve", "curate", "balance", "tokenize"), "train": ("train", "evaluate", "promote")}
 """Extra, which an image installs -> the stages that run in it."""
-NOT_EVERYWHERE = {"transformers", "lm_eval", "tensorboard", "mlflow", "wandb"}
+NOT_EVERYWHERE = {"transformers", "tensorboard", "mlflow", "wandb"}
 """Another extra brings these; the code that asks for them does without, or says so."""
 
 

@@ -34,8 +34,8 @@ COMMANDS = {
         "run a pipeline in a cluster's KFP, and follow it to its verdict",
     ),
     "schedule": (
-        "yanmo_pipelines.cluster.schedules",
-        "runs by the clock from a file: recurring runs of KFP, CronJobs",
+        "yanmo_pipelines.cluster.schedules.command",
+        "runs by the clock from a file: recurring runs of KFP",
     ),
     "launch": (
         "yanmo_pipelines.cluster.launch",
@@ -45,7 +45,10 @@ COMMANDS = {
         "yanmo_pipelines.cluster.rerun",
         "run one stage again in a cluster, as a Job",
     ),
-    "status": ("yanmo_pipelines.cluster.status", "channels, champions, what runs where, what waits and why"),
+    "status": (
+        "yanmo_pipelines.cluster.status.command",
+        "channels, champions, what runs where, what waits and why",
+    ),
     "doctor": (
         "yanmo_pipelines.cluster.doctor",
         "check an installation in a cluster; what to do about each finding",

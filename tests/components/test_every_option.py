@@ -6,6 +6,7 @@ import importlib
 import logging
 
 import pytest
+from config_file import written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from yanmo.curate.sources.entries import read_entries
 from yanmo.curate.text.record_rules import check_record_rules
 from yanmo.options.command_line import load
 from yanmo.options.fields import flag, values_of
-from yanmo.options.groups import groups_of
+from yanmo.options.help import groups_of
 from yanmo.options.values import WrongValue
 from yanmo.options.yaml_file import dump_yaml
 
@@ -41,7 +42,7 @@ def check(stage: str, name: str, text: str, by_file: bool) -> None:
     """What `load` makes of it, and curate's second look before any file is opened."""
     cls, base = config_of(stage), [f"{flag(n)}={v}" for n, v in BASE.get(stage, {}).items() if n != name]
     try:
-        texts = ["--config", dump_yaml({name: text})] if by_file else [f"{flag(name)}={text}"]
+        texts = ["--config", written(dump_yaml({name: text}))] if by_file else [f"{flag(name)}={text}"]
         options = load(cls, [*base, *texts], f"yanmo {stage}")
         if stage == "curate":
             check_record_rules(options)

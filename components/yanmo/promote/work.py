@@ -42,7 +42,6 @@ from yanmo.promote.history.champion import (
     settle,
 )
 from yanmo.promote.history.champion_records import shown_time
-from yanmo.promote.page.ancestors import verdict_command
 from yanmo.promote.page.cost import Judging
 from yanmo.promote.run_metrics import run_metrics, show_metrics
 from yanmo.stage.cost import cpu_seconds
@@ -82,7 +81,6 @@ def work(run: PromoteRun) -> Result:
         base=base,
         channel=run.options.channel,
         options=by_kind(run.options, "semantic"),
-        command=verdict_command(run),
         parts=_parts(run, champion),
         judging=_judging(run),
     )
@@ -104,7 +102,7 @@ def _parts(run: PromoteRun, champion: Evaluation | None) -> list[Output]:
 
 
 def _judging(run: PromoteRun) -> Judging:
-    """What this run used until now."""
+    """Return what this run used until now."""
     seconds = time.monotonic() - run.started
     return Judging(
         key=run.key,
@@ -225,7 +223,7 @@ def _held(run: PromoteRun, model: Output) -> Words:
 def _night(
     run: PromoteRun, output: Output, report: dict[str, Any], held: Words | None, about: Words | None
 ) -> NightVerdict:
-    """What the channel's index of nights says of this verdict.
+    """Return what the channel's index of nights says of this verdict.
 
     Args:
         held: that the model waits for a person.
@@ -253,7 +251,7 @@ def _no_longer_unfinished(run: PromoteRun, model: Output) -> None:
 
 
 def show_pause(options: PromoteConfig, store: ObjectStore, paused: PausedOutput) -> Finish:
-    """What a run shows that has no model to judge yet: the champion stays."""
+    """Return what a run shows that has no model to judge yet: the champion stays."""
     from yanmo.promote.page.paused import pause_sentence, render_pause
 
     champion = read_pointer(store, options.channel, CHAMPION)

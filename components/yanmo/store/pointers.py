@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.names import name_problems
+from yanmo.common.names import STAGES, name_problems
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Reference
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, overwrite
 from yanmo.store.output import MADE_BY as MADE_BY
@@ -14,7 +14,7 @@ from yanmo.store.output import Output, open_reference
 from yanmo.store.schema import OtherSchema, parse
 
 POINTED = {
-    **{stage: stage for stage in ("curate", "balance", "tokenize", "train", "evaluate", "promote")},
+    **{stage: stage for stage in STAGES},
     **{
         part: part
         for part in ("evaluation_set", "tokenizer", "baselines", "writing", "contamination", "seed_noise")

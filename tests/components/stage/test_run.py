@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import toy_stage
+from config_file import written
 from toy_outputs import latest, wait_until
 
 from yanmo.options.yaml_file import read_yaml
@@ -163,7 +164,7 @@ def test_an_input_that_is_not_keyed_does_not_change_the_key(store: FileStore, to
         (["--workers=many"], 64, "--workers many: expected a whole number"),
         (["--end=never"], 64, "--end never: expected one of"),
         (["--config=no.yaml"], 64, "cannot read options from no.yaml"),
-        (["--config=texts: x"], 64, "--config 'texts: x'"),
+        ([f"--config={written('texts: x')}"], 64, ".yaml: unknown option 'texts'"),
         (["--store=s3://b/a b"], 64, "expected s3://bucket/prefix"),
         (["--channel=a b"], 64, "--channel 'a b'"),
         (["--executor-input={}"], 64, "expected KFP's executor input"),
@@ -303,10 +304,10 @@ def test_in_a_pipeline_an_option_given_twice_is_refused(
     toy: Run, executor_input: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipeline = f"--executor-input={json.dumps(executor_input)}"
-    assert toy("--config=text: 词", "--text=赋", pipeline) == 64
+    assert toy(f"--config={written('text: 词')}", "--text=赋", pipeline) == 64
     assert "--config names --text, which the pipeline itself sets" in capsys.readouterr().err
-    assert toy("--config=workers: 2", "--text=赋", pipeline) == 0
-    assert toy("--config=text: 词", "--text=赋") == 0, "by hand, the flag wins"
+    assert toy(f"--config={written('workers: 2')}", "--text=赋", pipeline) == 0
+    assert toy(f"--config={written('text: 词')}", "--text=赋") == 0, "by hand, the flag wins"
 
 
 def fatal(store: FileStore, name: str = "run-1") -> Path:

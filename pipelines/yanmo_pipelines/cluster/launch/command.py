@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
 
 
 def _is_dry_run(words: Sequence[str]) -> bool:
-    """Whether nothing may be made, by a flag, a line of options or the file."""
+    """Return whether nothing may be made, by a flag, a line of options or the file."""
     try:
         return load(LaunchOptions, words, "yanmo launch").dry_run
     except UsageError:  # said where it is read again

@@ -1,4 +1,4 @@
-"""平仄 of regular poems, as (obeyed, looked at): only where the table knows every character it has to.
+"""Rhyme by 平水韵 and 平仄, as (obeyed, looked at): only where the table knows every character it has to.
 
 A character with readings of both classes obeys whatever is asked. Positions are those of the last five
 characters of a line; a line of seven has two more in front, which alternate as well.
@@ -6,9 +6,10 @@ characters of a line; a line of seven has two more in front, which alternate as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 
-from yanmo.chinese.pingshui import LEVEL, OBLIQUE, tones
+from yanmo.chinese.pingshui import LEVEL, OBLIQUE, rhymes, tones
 from yanmo.evaluate.verse.poems import Poem
 
 Tally = tuple[int, int]
@@ -83,3 +84,25 @@ def mixed_ending(poem: Poem) -> Tally:
         return len(frozenset().union(*last)) > 1 if all(last) else None
 
     return _count(map(obeys, poem.lines))
+
+
+def whole_rhyme(poem: Poem) -> Tally:
+    """Return whether the ends of all even lines belong to one rhyme."""
+    found = [rhymes(line[-1]) for line in poem.lines[1::2]]
+    return (int(bool(frozenset.intersection(*found))), 1) if found and all(found) else (0, 0)
+
+
+def even_pairs(poem: Poem) -> Tally:
+    """Neighbouring even lines whose ends rhyme."""
+    return _pairs([line[-1] for line in poem.lines[1::2]])
+
+
+def sentence_pairs(poem: Poem) -> Tally:
+    """Neighbouring ends of sentences that rhyme: where 词 mostly does, though its rhymes are wider."""
+    return _pairs([poem.lines[i][-1] for i in poem.ends])
+
+
+def _pairs(characters: Sequence[str]) -> Tally:
+    found = [rhymes(c) for c in characters]
+    known = [(a, b) for a, b in itertools.pairwise(found) if a and b]
+    return sum(bool(a & b) for a, b in known), len(known)

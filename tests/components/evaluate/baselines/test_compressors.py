@@ -1,7 +1,7 @@
 import lzma
 import random
 
-from yanmo.evaluate.baselines.xz import added_bytes
+from yanmo.evaluate.baselines.compressors import added_by_xz
 
 
 def whole(text):
@@ -17,14 +17,14 @@ def chinese(seed, number):
 def test_forked_sizes_are_those_of_whole_runs_of_xz():
     prefix = chinese(0, 60_000)  # 350 kB, several of the pieces that are fed at a time
     texts = [chinese(1, 3_000), "未曾见过之字".encode(), b"", chinese(2, 20_000)]
-    assert added_bytes(prefix, texts) == [whole(prefix + text) - whole(prefix) for text in texts]
+    assert added_by_xz(prefix, texts) == [whole(prefix + text) - whole(prefix) for text in texts]
 
 
 def test_text_seen_before_costs_almost_nothing():
     prefix = chinese(3, 20_000)
-    again, other = added_bytes(prefix, [prefix[-6_000:], chinese(4, 2_000)])
+    again, other = added_by_xz(prefix, [prefix[-6_000:], chinese(4, 2_000)])
     assert again < 80 < other
 
 
 def test_an_empty_prefix_is_compression_alone():
-    assert added_bytes(b"", [b"abc" * 50]) == [whole(b"abc" * 50) - whole(b"")]
+    assert added_by_xz(b"", [b"abc" * 50]) == [whole(b"abc" * 50) - whole(b"")]
