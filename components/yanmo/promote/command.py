@@ -10,6 +10,7 @@ from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.common.user import user
+from yanmo.nights.observer import NightObserver
 from yanmo.options.command_line import load_command
 from yanmo.options.fields import default_argv
 from yanmo.options.nearest import did_you_mean
@@ -62,7 +63,9 @@ def judge_and_promote(argv: Sequence[str], *, started: float | None = None) -> i
                 races.append(error)
                 raise
 
-        steps = Steps(work, prepare=prepare, finish=finish_or_note, show_pause=show_pause)
+        steps = Steps(
+            work, prepare=prepare, finish=finish_or_note, show_pause=show_pause, observer=NightObserver
+        )
         code = stage_main(STAGE, steps, argv, started=started)
         if not races:
             return code

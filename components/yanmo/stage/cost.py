@@ -33,7 +33,7 @@ class Counted:
 
 
 class CostMeter:
-    """Counts what no record holds yet, until it is shown; `close` ends the reading of energy."""
+    """Counts what no record holds yet, until it is shown."""
 
     def __init__(self, counted: Counted) -> None:
         self._counted, self._energy = counted, EnergyMeter()
@@ -46,10 +46,7 @@ class CostMeter:
         telemetry.set("start_time_seconds", began)
         telemetry.set("duration_seconds", seconds)
         telemetry.set("cpu_seconds", now.cpu_seconds - self._counted.cpu_seconds)
-        for device, joules in self._energy.joules().items():
-            telemetry.set("energy_joules", joules, device=device)
+        joules = self._energy.joules()
+        if joules is not None:
+            telemetry.set("energy_joules", joules, device="gpu")
         return now
-
-    def close(self) -> None:
-        """Stop counting energy."""
-        self._energy.close()

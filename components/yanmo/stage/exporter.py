@@ -67,7 +67,7 @@ class Telemetry(Measured):
             self._begin()
 
     def info(self, **labels: str) -> None:
-        """What is known of the run besides, in the place of what was said before."""
+        """Set what is known of the run besides, in the place of what was said before."""
         metric = self._metric("info", "run")
         with self._lock:
             self._info |= labels

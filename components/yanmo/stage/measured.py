@@ -54,7 +54,7 @@ class Measured:
         self.endpoint = Endpoint(self.registry, port, everywhere) if port >= 0 else None
 
     def set(self, name: str, value: float, /, *, room: str = "", **labels: str) -> None:
-        """What the metric says from now on.
+        """Set what the metric says from now on.
 
         Args:
             name: as it is declared.
@@ -80,7 +80,7 @@ class Measured:
                 self._values.pop(self._metric(name, room), None)
 
     def value(self, name: str, /, *, room: str = "", **labels: str) -> float | None:
-        """What the metric says now; None where it is not shown. Sources are not asked."""
+        """Return what the metric says now; None where it is not shown. Sources are not asked."""
         metric = self._metric(name, room)
         with self._lock:
             return self._values.get(metric, {}).get(self._place(metric, labels))
@@ -126,7 +126,7 @@ class Measured:
         return self._metrics[room or self.room, name]
 
     def _place(self, metric: Metric, labels: dict[str, str]) -> tuple[str, ...]:
-        """The values of its labels, in order."""
+        """Return the values of its labels, in order."""
         if labels.keys() != {label.name for label in metric.labels}:
             raise KeyError(f"{metric.name} has the labels {[label.name for label in metric.labels]}")
         return tuple(self._allowed(metric, label, labels[label.name]) for label in metric.labels)
@@ -141,7 +141,7 @@ class Measured:
         return value
 
     def families(self, wanted: Callable[[Metric], bool] = lambda metric: True) -> Iterator[Family]:
-        """What is shown now of the metrics that are wanted, as Prometheus' client wants it."""
+        """Return what is shown now of the metrics that are wanted, as Prometheus' client wants it."""
         with self._lock:
             shown = {metric: dict(values) for metric, values in self._values.items()}
         for (room, name), metric in self._metrics.items():
@@ -154,7 +154,7 @@ class Measured:
                 yield family
 
     def text(self) -> str:
-        """All metrics in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry).decode()
 
     @property

@@ -21,7 +21,7 @@ from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.config import STAGE
-from yanmo.train.supervision.grid import prepare
+from yanmo.train.supervision.benchmark import prepare
 from yanmo.train.supervision.supervisor import forget, work
 
 SHAPE = {
