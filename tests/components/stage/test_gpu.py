@@ -11,7 +11,7 @@ import pynvml
 import pytest
 from nvml_answers import UUIDS, Driver, bindings_of, number_of
 
-from yanmo.stage import energy
+from yanmo.stage.cost import EnergyMeter
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.gpu import GpuMetrics
 from yanmo.stage.gpu_metrics import GPU_METRICS, THROTTLES
@@ -126,11 +126,11 @@ def test_a_machine_without_a_driver_shows_nothing():
 
 
 def test_energy_is_summed_over_the_gpus(driver):
-    meter = energy.EnergyMeter(lambda: Nvml(bindings_of(driver)))
+    meter = EnergyMeter(lambda: Nvml(bindings_of(driver)))
     assert meter.joules() == 0.0 and meter._start == 5_000 + 10_000
     driver.unsupported = {"nvmlDeviceGetTotalEnergyConsumption"}
     assert meter.joules() is None
-    assert energy.EnergyMeter(lambda: None).joules() is None
+    assert EnergyMeter(lambda: None).joules() is None
 
 
 def test_throttle_reasons_are_those_of_the_header_in_their_order():
