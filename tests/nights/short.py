@@ -41,6 +41,7 @@ from yanmo.balance.phases import STEPS as BALANCING
 from yanmo.common.errors import EnvironmentFault
 from yanmo.curate.config import STAGE as CURATE
 from yanmo.curate.phases import STEPS as CURATING
+from yanmo.nights.observer import NightObserver
 from yanmo.promote.command import judge_and_promote
 from yanmo.promote.config import STAGE as PROMOTE
 from yanmo.resolve.command import main as resolve_main
@@ -60,10 +61,9 @@ from yanmo.train import job
 from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.config import STAGE as TRAIN
 from yanmo.train.supervision.automatic import TrainRun, settle
-from yanmo.train.supervision.busy import alone
-from yanmo.train.supervision.grid import prepare
-from yanmo.train.supervision.of_channel import begins, ends, failed, pauses
-from yanmo.train.supervision.supervisor import forget
+from yanmo.train.supervision.benchmark import prepare
+from yanmo.train.supervision.supervisor import alone, forget
+from yanmo.train.supervision.unfinished import begins, ends, failed, pauses
 
 OPTIONS = (
     "curate.filter_sets=*=none curate.max_filter_share=1 curate.test_characters=600 "
@@ -161,7 +161,15 @@ class _Run:
         }
         for stage, steps in zip(DATA, (CURATING, BALANCING, TOKENIZING), strict=True):
             self._task(stage, _main_of(stage, steps), line, *inputs[stage.name])
-        steps = Steps(self._train, settle=settle, prepare=prepare, alone=alone, finish=forget, failed=failed)
+        steps = Steps(
+            self._train,
+            settle=settle,
+            prepare=prepare,
+            alone=alone,
+            finish=forget,
+            failed=failed,
+            observer=NightObserver,
+        )
         given = [f"--token-cache={self.place / 'tokenize/token_cache'}", f"--model={pinned / 'start_model'}"]
         self._task(TRAIN, _main_of(TRAIN, steps), line, *given)
         body = text_of(self.place / "train/model")

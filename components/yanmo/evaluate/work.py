@@ -18,6 +18,7 @@ from yanmo.evaluate.hand_over import EvaluateRun, Handed
 from yanmo.evaluate.plugins import plugins_input
 from yanmo.formats.documents import text_form
 from yanmo.formats.kfp_metrics import bits_metrics
+from yanmo.nights.observer import NightObserver
 from yanmo.options.fields import NONE
 from yanmo.stage.stage_run import Finish, Prepared, Skip, Steps
 from yanmo.store.commit import Result
@@ -223,4 +224,4 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
-STEPS = Steps(work, settle=settle, prepare=prepare, finish=finish)
+STEPS = Steps(work, settle=settle, prepare=prepare, finish=finish, observer=NightObserver)

@@ -10,6 +10,7 @@ from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.common.user import user
+from yanmo.nights.observer import NightObserver
 from yanmo.options.command_line import load_command
 from yanmo.options.fields import default_argv
 from yanmo.options.nearest import did_you_mean
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
 def judge_and_promote(argv: Sequence[str], *, started: float | None = None) -> int:
     """Run the stage; where another run promoted its model meanwhile, it ends with 75, and the same again
     compares with that model."""
-    steps = Steps(work, prepare=prepare, finish=finish, show_pause=show_pause)
+    steps = Steps(work, prepare=prepare, finish=finish, show_pause=show_pause, observer=NightObserver)
     return stage_main(STAGE, steps, argv, started=started)
 
 

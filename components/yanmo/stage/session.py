@@ -84,7 +84,7 @@ class _Page:
         assert taken, "nobody else knows this name"
 
     def names(self, output: Output) -> bool:
-        """Whether it is named here, and was there when it was: no gc takes it while the lease is held."""
+        """Return whether it is named here, and was there then: no gc takes it while the lease is held."""
         return _name(output) in self.checked and not self._lease.is_lost
 
     def add(self, outputs: Sequence[Output]) -> None:

@@ -343,32 +343,6 @@ def test_what_the_message_says_clears_a_fatal_record(
     assert not fatal(store).exists(), "the run has ended well"
 
 
-@pytest.mark.parametrize(
-    "field", ["made_by", "revision", "command", "run_id", "stage", "schema", "exit_code"]
-)
-def test_a_record_that_is_not_of_this_very_command_and_code_is_written_again(
-    store: FileStore, toy: Run, field: str
-) -> None:
-    command = ("--run-id=run-1", "--end=data")
-    assert toy(*command) == 65
-    good = json.loads(fatal(store).read_text(encoding="utf-8"))
-    assert good["made_by"] and good["cause"] == "DataError"
-    other = {"revision": 7, "exit_code": "x", "schema": "yanmo.fatal/3"}
-    fatal(store).write_text(json.dumps(good | {field: other.get(field, "other")}), encoding="utf-8")
-    assert toy(*command) == 65
-    again = json.loads(fatal(store).read_text(encoding="utf-8"))
-    assert {**again, "made_at": ""} == {**good, "made_at": ""}
-
-
-def test_the_record_of_another_runs_end_is_not_obeyed(
-    store: FileStore, toy: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert toy("--run-id=one", "--end=data") == 65
-    fatal(store, "two").write_bytes(fatal(store, "one").read_bytes())
-    monkeypatch.setenv("TOY_MENDED", "yes")
-    assert toy("--run-id=two", "--end=data") == 0
-
-
 def test_a_bug_may_be_retried(store: FileStore, toy: Run) -> None:
     assert toy("--run-id=r", "--end=bug") == 70
     assert toy("--run-id=r") == 0
@@ -387,15 +361,6 @@ def test_what_a_machine_lacks_is_remembered_for_the_retries_that_follow_at_once(
     os.utime(fatal(store), (an_hour_ago, an_hour_ago))
     assert toy("--run-id=run-1", "--end=full disk") == 0, "somebody has made room"
     assert not fatal(store).exists()
-
-
-def test_a_run_whose_store_its_environment_says_is_remembered_too(
-    store: FileStore, toy: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("YANMO_STORE", str(store.root))
-    assert toy("--store=", "--run-id=run-1", "--end=data") == 65
-    monkeypatch.setenv("TOY_MENDED", "yes")
-    assert fatal(store).exists() and toy("--store=", "--run-id=run-1", "--end=data") == 65
 
 
 LAST_LINES = {

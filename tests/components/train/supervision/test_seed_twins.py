@@ -1,6 +1,5 @@
 """Twins: made once for a recipe, kept through kills, and read by promote."""
 
-import contextlib
 import dataclasses
 import json
 import logging
@@ -9,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from training_runs import command, model_of, stage
 
 from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost, StorageError, UsageError, WorkerLost
 from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
@@ -32,25 +31,15 @@ from yanmo.store.runs.lease import Lease
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.job import WorkerJob
 from yanmo.train.schedule import SCHEDULES
-from yanmo.train.supervision.twins import TWIN, recipe_of, seed_noise, twin_of
+from yanmo.train.supervision.seed_twins import TWIN, recipe_of, seed_noise, twin_of
 
 QUICK = {"backend": "torch", "start": "random", "twin_share": 0.5}
 
 
-def command(store: Path, options: dict) -> list[str]:
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-    return [sys.executable, "-m", "yanmo.train", "--store", str(store), *flags]
-
-
 def trained(store: Path, options: dict) -> Output:
-    done = subprocess.run(command(store, options), capture_output=True, text=True)
+    done = stage(store, options)
     assert done.returncode == 0, done.stderr
     return model_of(store)
-
-
-def model_of(store: Path) -> Output:
-    opened = open_store(str(store))
-    return open_reference(opened, read_pointer(opened, "dev", "train"))
 
 
 def twins_of(store: Path) -> dict[str, str]:
@@ -189,17 +178,6 @@ def test_a_run_that_is_ended_among_its_twins_loses_none_that_is_finished(how, tw
     assert len(SeedNoise.of(model.part(PART)).twins) == twins
 
 
-def workers_of(folder: Path) -> list[int]:
-    """Process ids of the workers of a run (Linux)."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            text = path.read_bytes().decode(errors="replace")
-            if "yanmo.train.worker" in text and str(folder) in text:
-                found.append(int(path.parent.name))
-    return found
-
-
 def disturbed(store: Path, options: dict, what: Callable[[], bool], seconds: float = 240) -> tuple[int, str]:
     """Train, and do `what` again and again until it is done; exit code and log."""
     process = subprocess.Popen(
@@ -231,24 +209,6 @@ def test_a_twin_that_was_interrupted_begins_again_on_another_text(store, tiny, o
     assert len(twins_of(store)) == 2
     text = read_pointer(open_store(str(store)), "dev", "tokenize").content_digest
     assert {t.text for t in SeedNoise.of(model_of(store).part(PART)).twins} == {text}
-
-
-@pytest.mark.fault
-def test_a_twin_whose_worker_is_killed_does_not_take_the_model_with_it(store, tiny):
-    options = tiny | QUICK | {"twins": 2, "twin_share": 1.0, "steps": 60, "checkpoint_steps": 1}
-
-    def kill_a_twin(process) -> bool:
-        if not list(store.glob(f"runs/{TWIN}/**/checkpoints/step-*/manifest.json")):
-            return False
-        victims = workers_of(store / "runs" / TWIN)
-        for pid in victims:
-            os.kill(pid, signal.SIGKILL)
-        return bool(victims)
-
-    code, log = disturbed(store, options, kill_a_twin)
-    assert code == 0, log
-    assert "twin 1 of 2 failed; the next run tries again; the model is committed: rank 0" in log
-    assert PART not in model_of(store).manifest.references
 
 
 @pytest.fixture
@@ -318,7 +278,7 @@ def test_whatever_keeps_a_twin_from_being_made_costs_neither_the_model_nor_the_o
     def fails() -> WorkerJob:
         raise error
 
-    logger = logging.getLogger("yanmo.train.supervision.twins")
+    logger = logging.getLogger("yanmo.train.supervision.seed_twins")
     logger.addHandler(caplog.handler)
     part = seed_noise(run, fails, lambda task, uploader: True)
     logger.removeHandler(caplog.handler)
@@ -331,27 +291,6 @@ def test_a_run_that_lost_its_model_does_not_go_on_with_twins(making):
     run.attempt.lease._lost = True
     with pytest.raises(LeaseLost):
         seed_noise(run, lambda: pytest.fail("no twin is begun"), lambda task, uploader: True)
-
-
-def test_as_many_twins_are_reported_as_there_are(making, other_text, store, caplog):
-    caplog.set_level(logging.INFO)
-    logger = logging.getLogger("yanmo.train.supervision.twins")
-    logger.addHandler(caplog.handler)
-    logger.setLevel(logging.INFO)
-    run = making(twins=4)
-    for number in range(2):
-        commit_twin(run, number, 8.0 + 0.01 * number)
-    other_text(store)
-    later = making(twins=4, seed=1)
-    for number in range(2, 4):
-        commit_twin(later, number, 9.0 + 0.01 * number)
-
-    def nothing() -> WorkerJob:
-        raise AssertionError("all are there")
-
-    seed_noise(later, nothing, lambda task, uploader: True)
-    logger.removeHandler(caplog.handler)
-    assert "by 4 twins of 0.5 of the steps" in caplog.text
 
 
 @settings(max_examples=100, deadline=None)

@@ -21,8 +21,8 @@ from toy_outputs import wait_until
 
 from yanmo.common import waiting
 from yanmo.common.errors import DataError, LeaseLost, StorageError, WorkerLost
+from yanmo.stage.retries import until_it_ends
 from yanmo.stage.run import main
-from yanmo.stage.trying import until_it_ends
 from yanmo.store.file_store import FileStore
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference

@@ -1,4 +1,4 @@
-"""A stage says how it stands, for the pages of its channel's nights (yanmo.nights): at its begin and its end.
+"""What is recorded of a stage that is part of a night: an observer of stages (yanmo.stage.observer).
 
 Only a run of a pipeline is a night, that is one with an id which moves its channel's pointers: not a stage
 that is run by hand, a dry run, or one of several ranks that is not the first.
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 
 def is_of_a_night(options: StageOptions) -> bool:
-    """Whether this process is a stage of a night, and the one that speaks for it."""
+    """Return whether this process is a stage of a night, and the one that speaks for it."""
     return bool(options.run_id) and options.pointer != NONE and not options.is_helper()
 
 
-class Teller:
-    """Tells of one process of one stage."""
+class NightObserver:
+    """Records how one process of one stage stands, on its run's record and its channel's index."""
 
     def __init__(
         self, stage: str, options: StageOptions, started: float, hours: str = "", zone: str = ""

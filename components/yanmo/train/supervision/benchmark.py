@@ -31,7 +31,8 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
 from yanmo.train.options.machine_options import AUTO
 from yanmo.train.supervision.automatic import TrainRun
-from yanmo.train.supervision.worker_group import WorkersLog, start
+from yanmo.train.supervision.ranks import start
+from yanmo.train.supervision.watching import WorkersLog
 
 log = logging.getLogger(__name__)
 _WARM_STEPS, _STEPS = 4, 12
@@ -116,7 +117,7 @@ def settings(options: TrainConfig, cores: int, tried: Sequence[tuple[Setting, fl
 
 
 def short() -> Setting:
-    """Options of a training of a few steps, as the options declare them (`trial`)."""
+    """Return the options of a training of a few steps, as the options declare them (`trial`)."""
     in_trial = {name: f.metadata["trial"] for name, f in TrainConfig.__dataclass_fields__.items()}
     return {
         **{name: value for name, value in in_trial.items() if value is not None},
@@ -139,7 +140,7 @@ def _speed(run: TrainRun, setting: Setting, clock: Clock) -> float:
 
 
 def tokens_per_second(run: TrainRun, options: TrainConfig) -> float:
-    """The median speed of a few steps after the first ones; 0 where they do not run."""
+    """Return the median speed of a few steps after the first ones; 0 where they do not run."""
     model = run.inputs["model"]
     until = time.monotonic() + _MOST_SECONDS
     with tempfile.TemporaryDirectory(prefix="yanmo-benchmark-") as name:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import re
 import shlex
@@ -195,17 +194,6 @@ def test_what_was_given_up_goes_on_by_the_command_that_is_named_and_new_data_by_
     assert [(one.key, one.state) for one in noted(store)] == [(given_up.key, TRAINED)]
 
 
-def test_a_night_that_gives_a_training_up_says_so_on_the_index_not_only_what_ended_it(
-    store: Path, tiny: Options
-) -> None:
-    ended = [train(store, tiny, f"night-{n}", "--memory-gib=0.001") for n in range(3)]
-    assert [one.returncode for one in ended] == [78] * 3
-    rows = sorted(rows_shown(FileStore(store), "dev"), key=lambda row: row.run_id)
-    assert ["is given up: 3 runs in a row" in row.sentence.en for row in rows] == [False, False, True]
-    page = html.unescape((store / "nights/dev/index.html").read_text(encoding="utf-8"))
-    assert "yanmo channel unfinished --resume train/" in page
-
-
 def test_the_third_run_that_fails_without_progress_says_so_itself(
     store: Path, tiny: Options, tmp_path: Path
 ) -> None:
@@ -218,10 +206,3 @@ def test_the_third_run_that_fails_without_progress_says_so_itself(
     assert "the last one ended with: " in noted(store)[0].why
     assert noted(store)[0].state == GIVEN_UP
     assert_told_as_given_up(store, "night-2")
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("most", [0, 1])
-def test_how_many_runs_may_come_no_further_is_an_option(store: Path, tiny: Options, most: int) -> None:
-    killed_at_its_beginning(store, tiny, "night-1")
-    assert train(store, tiny, "night-2", f"--stalled-runs={most}").returncode == (65 if most else 0)

@@ -36,7 +36,7 @@ def until_it_ends(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """What `serve` returns, once it ends with something else than an error of code 75.
+    """Return what `serve` returns, once it ends with something else than an error of code 75.
 
     Args:
         serve: one try; is given its number, from 1.

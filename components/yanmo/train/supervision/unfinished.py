@@ -145,7 +145,7 @@ def _training(run: TrainRun) -> Training:
 
 
 def _came_to(run: TrainRun, checkpoint: str) -> Training | None:
-    """The training as it is noted now; None where it is not."""
+    """Return the training as it is noted now; None where it is not."""
     if not _counts(run.options):
         return None
 
@@ -177,7 +177,7 @@ def _give_up(options: TrainConfig, training: Training, ended: str) -> str:
 
 
 def _sentence(training: Training, options: TrainConfig) -> str:
-    """What is said of a training that is given up, what to do before what holds anyway: cards are cut."""
+    """Return what is said of a training that is given up: first what to do, as cards are cut."""
     command = resume_command(store_of(options).uri, options.channel, training)
     return (
         f"{training} is given up: {training.why}. Once the cause is mended, this command lets the channel's "

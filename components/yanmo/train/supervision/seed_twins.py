@@ -54,7 +54,7 @@ _FILE = "twin.json"
 def seed_noise(
     run: TrainRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], Pause | None]
 ) -> Output | None:
-    """The part `seed_noise` from the recipe's twins, made now and before; None with fewer than two.
+    """Return the part `seed_noise` from the recipe's twins, made now and before; None with fewer than two.
 
     Args:
         model_task: returns the model's own training; called if a twin has to be made.
@@ -74,7 +74,7 @@ def seed_noise(
 def _twins(
     run: TrainRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], Pause | None]
 ) -> list[Output]:
-    """All twins, including those that could be made now."""
+    """Return all twins, including those that could be made now."""
     twins: list[Output] = []
     model = run.inputs["model"]
     recipe = run.options if model is None else with_shape_of(run.options, model)
@@ -122,7 +122,6 @@ def twin_of(options: TrainConfig, number: int) -> TrainConfig:
         twins=0,
         monitor="off",
         profile=0,
-        flops=False,
     )
 
 
@@ -132,7 +131,7 @@ def shortened(steps: int, share: float) -> int:
 
 
 def recipe_of(options: TrainConfig, tokenizer: str, number: int, goes_on: bool) -> Recipe:
-    """The recipe of a twin: with its own seed, without the training text.
+    """Return the recipe of a twin: with its own seed, without the training text.
 
     A channel's text grows from night to night; two channels have different texts, so each has its own twins.
 
@@ -189,7 +188,7 @@ def _twin(
 
 
 def _is_damaged(run: TrainRun, recipe: Recipe) -> bool:
-    """Whether a kept twin has to be made again; `--force` alone is no reason."""
+    """Return whether a kept twin has to be made again; `--force` alone is no reason."""
     try:
         kept = find_output(run.store, TWIN, recipe.key)
     except DataError:
@@ -198,7 +197,7 @@ def _is_damaged(run: TrainRun, recipe: Recipe) -> bool:
 
 
 def _origin(run: TrainRun) -> dict[str, str]:
-    """What twins must share so that they differ only by their seed."""
+    """Return what twins must share so that they differ only by their seed."""
     model = run.inputs["model"]
     return {
         "text": run.input("token_cache").content_digest,
@@ -207,7 +206,7 @@ def _origin(run: TrainRun) -> dict[str, str]:
 
 
 def _found(work: WorkFolder) -> dict[str, Any]:
-    """The result of a finished twin.
+    """Return the result of a finished twin.
 
     Raises:
         DataError: its validation gave no result.

@@ -7,7 +7,7 @@ import pytest
 from yanmo.common.errors import EnvironmentFault
 from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
-from yanmo.train.supervision import grid
+from yanmo.train.supervision import benchmark
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def measured(monkeypatch):
             is_half = options.micro_batch * options.ranks * 2 == asked.batch_rows
             return speed * faster * (2.0 if is_half else 1.0)
 
-        monkeypatch.setattr(grid, "compile_problem", lambda device: "" if compiler else "no compiler")
-        monkeypatch.setattr(grid, "usable_cpus", lambda: cores)
-        return grid.best_settings(SimpleNamespace(options=asked), clocked), tried
+        monkeypatch.setattr(benchmark, "compile_problem", lambda device: "" if compiler else "no compiler")
+        monkeypatch.setattr(benchmark, "usable_cpus", lambda: cores)
+        return benchmark.best_settings(SimpleNamespace(options=asked), clocked), tried
 
     return run
 
@@ -42,7 +42,7 @@ def test_ranks_and_threads_fill_a_machine_without_gpu(measured):
         (4, 2, 6),
         (8, 1, 3),
     ]
-    assert len(tried) <= grid.MOST_SETTINGS
+    assert len(tried) <= benchmark.MOST_SETTINGS
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
@@ -53,7 +53,7 @@ def test_a_gpu_machine_keeps_its_ranks(device, measured):
     best, tried = measured(True, cores=64, device=device, **shape)
     assert {(one.ranks, one.threads) for one in tried} == {(ranks, 4)}
     assert [one.micro_batch for one in tried[:3]] == [16, 8, 4] and best["micro_batch"] == 8
-    assert len(tried) <= grid.MOST_SETTINGS
+    assert len(tried) <= benchmark.MOST_SETTINGS
 
 
 def test_ranks_that_do_not_divide_the_batch_are_left_out(measured):

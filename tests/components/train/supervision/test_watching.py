@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from yanmo.train.config import TrainConfig
-from yanmo.train.supervision import worker_group
-from yanmo.train.supervision.ranks import Ranks
-from yanmo.train.supervision.worker_group import WorkersLog
+from yanmo.train.job import Place
+from yanmo.train.supervision import watching
+from yanmo.train.supervision.ranks import Ranks, start
+from yanmo.train.supervision.watching import Frozen, WorkersLog
 
 TALK = """
 import sys
@@ -37,9 +38,9 @@ def ended(group: Ranks) -> None:
     assert not group.codes
 
 
-def watch(process, message, folder, *, ranks=1, hang_seconds=0.0, stopping=()):
-    limits = {"ranks": ranks, "hang_seconds": hang_seconds}
-    worker_group.watch(process, message, folder, **limits, stopping=list(stopping), each_time=lambda: None)
+def watch(process, message, folder, *, hang_seconds=0.0, silence_seconds=0.0, stopping=()):
+    place = Place(0, 2, 1, "", 1, "", silence_seconds=silence_seconds) if silence_seconds else None
+    watching.watch(process, message, folder, hang_seconds, place, list(stopping), lambda: None)
 
 
 ORPHAN = """
@@ -69,8 +70,19 @@ def test_workers_that_do_not_stop_when_asked_are_ended_and_that_is_logged(tmp_pa
     result = WorkersLog(process, tmp_path / "workers.log")
     result.start()
     asked = [time.monotonic() - 200]
-    with pytest.raises(worker_group.Frozen, match=r"did not save within 120 s.*from the last checkpoint"):
+    with pytest.raises(Frozen, match=r"did not save within 120 s.*from the last checkpoint"):
         watch(process, result, tmp_path, stopping=asked)
+    process.end()
+    result.wait()
+
+
+def test_workers_none_of_which_ever_begins_are_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "FROZEN_SECONDS", 1.0)
+    process = talking("import time; print('no such disk', flush=True); time.sleep(600)")
+    result = WorkersLog(process, tmp_path / "workers.log")
+    result.start()
+    with pytest.raises(Frozen, match=r"(?s)none of the workers has begun within .* s .*no such disk"):
+        watch(process, result, tmp_path, hang_seconds=1.0)
     process.end()
     result.wait()
 
@@ -91,11 +103,8 @@ def test_a_process_that_stands_still_is_seen_whatever_it_did_and_however_long_th
     process = talking(FROZEN, str(tmp_path))
     result = WorkersLog(process, tmp_path / "workers.log")
     result.start()
-    limits = {"ranks": 1, "hang_seconds": 600.0, "silence_seconds": 4.0}
-    with pytest.raises(
-        worker_group.Frozen, match=r"rank 0 stands still .* for 4 s \(by --collective-seconds\)"
-    ):
-        worker_group.watch(process, result, tmp_path, **limits, stopping=[], each_time=lambda: None)
+    with pytest.raises(Frozen, match=r"rank 0 stands still .* for 4 s \(by --collective-seconds\)"):
+        watch(process, result, tmp_path, hang_seconds=600.0, silence_seconds=4.0)
     process.end()
     result.wait()
 
@@ -118,8 +127,7 @@ def test_a_rank_that_has_ended_does_not_stand_still_while_another_writes_the_mod
     process = talking(EXPORTING, str(tmp_path))
     result = WorkersLog(process, tmp_path / "workers.log")
     result.start()
-    limits = {"ranks": 2, "hang_seconds": 600.0, "silence_seconds": 2.0}
-    worker_group.watch(process, result, tmp_path, **limits, stopping=[], each_time=lambda: None)
+    watch(process, result, tmp_path, hang_seconds=600.0, silence_seconds=2.0)
     result.wait()
     assert not process.codes
 
@@ -152,7 +160,7 @@ def test_the_workers_last_words_are_heard(what, tmp_path, monkeypatch):
 
 
 def test_a_grandchild_that_keeps_the_pipe_open_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(worker_group, "_LAST_WORDS_SECONDS", 1.0)
+    monkeypatch.setattr(watching, "_LAST_WORDS_SECONDS", 1.0)
     process = talking(f"import subprocess; subprocess.Popen(['sleep', '60'])\n{TALK}")
     result = WorkersLog(process, tmp_path / "workers.log")
     result.start()
@@ -172,7 +180,7 @@ def test_threads_that_wait_soon_sleep_unless_a_person_says_otherwise(tmp_path, m
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    process = worker_group.start(TrainConfig(threads=2), tmp_path / "none.json")
+    process = start(TrainConfig(threads=2), tmp_path / "none.json")
     try:
         while not (text := Path(f"/proc/{process.pids[0]}/environ").read_text()):
             time.sleep(0.01)  # it is still being made
