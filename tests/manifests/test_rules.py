@@ -196,7 +196,9 @@ def promtool(case: dict[str, str], expected: list[tuple[str, str, int]], folder:
         labels = 'alertstate="firing"' + (f',alertname="{alert}"' if alert else "")
         samples = [{"labels": "{}", "value": count}] if count else []
         tests.append({"expr": f"count(ALERTS{{{labels}}})", "eval_time": at, "exp_samples": samples})
-    run_tests([{"series": series(n), "values": v} for n, v in case.items()], {"promql_expr_test": tests}, folder)
+    run_tests(
+        [{"series": series(n), "values": v} for n, v in case.items()], {"promql_expr_test": tests}, folder
+    )
 
 
 def run_tests(given: list[dict[str, str]], expected: dict[str, Any], folder: Path) -> None:
