@@ -9,6 +9,7 @@ import pytest
 from config_file import written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from selection import few
 
 from yanmo.common.errors import DataError, ExitCode, UsageError, report
 from yanmo.curate.sources.entries import read_entries
@@ -67,12 +68,11 @@ def check(stage: str, name: str, text: str, by_file: bool) -> None:
     assert values_of(cls)[name].fits(value), (name, value)
 
 
-@pytest.mark.long(few=2)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_nasty_text_for_any_option_is_a_value_or_a_usage_error(stage: str) -> None:
     """On the command line each text, in a file every third: there it is read once more, and then alike."""
     for number, name in enumerate(values_of(config_of(stage))):
-        for turn, text in enumerate(NASTY, number):
+        for turn, text in enumerate(few(NASTY, f"{stage} {name}", 8), number):
             check(stage, name, text, by_file=False)
             if turn % 3 == 0 and text.isprintable() and len(text) < 900:
                 check(stage, name, text, by_file=True)

@@ -196,6 +196,14 @@ def test_text_of_another_form_is_refused(ground, caplog):
     assert "form 'modern-1', expected 'classical-1'" in caplog.text
 
 
+def test_a_model_of_text_of_another_form_is_refused(ground, caplog):
+    body = parquet([make_row("诗", "test", 0)], {b"yanmo.text_form": b"modern-1"})
+    files = {"test-00000-of-00001.parquet": body}
+    commit(ground.store, "evaluation_set", files, options={"n": 0}, metadata={"text_form": "modern-1"})
+    assert evaluate(ground) == 65
+    assert "a model of text of form 'classical-1'" in caplog.text and "'modern-1'" in caplog.text
+
+
 def test_a_model_of_another_vocabulary_is_refused_by_name(ground, tmp_path, caplog):
     names = make_model(tmp_path / "small", vocab_size=100)
     model = commit(ground.store, "train", copied(tmp_path / "small", names), options={"vocabulary": 1})
