@@ -6,7 +6,6 @@ up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from yanmo.store.objects import ObjectStore
@@ -20,7 +19,7 @@ class Observer(Protocol):
     def begins(self, store: ObjectStore, key: str) -> None:
         """The work begins: the key is not committed."""
 
-    def done(self, store: ObjectStore, output: Output, found: Mapping[str, Any] | None) -> None:
+    def done(self, store: ObjectStore, output: Output, found: Any) -> None:
         """The output is there and handed over; `found` is what a verdict says of the run."""
 
     def paused(self, store: ObjectStore, paused: PausedOutput) -> None:

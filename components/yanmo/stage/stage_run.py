@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from yanmo.nights.record import Verdict
 from yanmo.options.shared import StageOptions
 from yanmo.stage.cost import CostMeter, Counted
 from yanmo.stage.declaration import Stage
@@ -174,7 +173,7 @@ class Finish:
     """Parts made along with the output that are not in its manifest (baselines)."""
     metadata: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """Output name -> scalars for KFP's UI (Metrics)."""
-    night: Verdict | None = None
+    night: Any = None
     """What a verdict says of the night."""
 
 
