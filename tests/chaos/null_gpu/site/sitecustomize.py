@@ -1,4 +1,4 @@
-"""Begins the null GPU's arithmetic (null_gpu/arithmetic.py) in each process, once it has imported torch."""
+"""Begins the null GPU's arithmetic (arithmetic.py) in each process, once it has imported torch."""
 
 import importlib.abc
 import importlib.util
@@ -16,7 +16,7 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
 
         def and_begin(module):
             execute(module)
-            from null_gpu.arithmetic import begin
+            from chaos.null_gpu.arithmetic import begin
 
             begin()
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import yanmo.model.scoring as scoring_module
-from null_gpu import counts, kernels
+from chaos.null_gpu import counts, kernels
 from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
 from yanmo.model.scoring import token_bits

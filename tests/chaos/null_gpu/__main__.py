@@ -1,6 +1,6 @@
 """A command that sees the null GPU.
 
-    PYTHONPATH=tests python -m null_gpu [--arithmetic] [--gibibytes N] [--capability 7.5] -- COMMAND ...
+    PYTHONPATH=tests python -m chaos.null_gpu [--arithmetic] [--gibibytes N] [--capability 7.5] -- COMMAND ...
 
 As root it also sees the device file /dev/nvidia0, by which `yanmo train` looks for a GPU: in a mount
 namespace of its own.
@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 
-from null_gpu import absent, environment, has_device_file
+from chaos.null_gpu import absent, environment, has_device_file
 
 _DEVICES = """
 set -e

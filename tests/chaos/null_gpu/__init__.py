@@ -10,7 +10,8 @@ With `arithmetic` each operation of torch on such tensors runs on CPU tensors ov
 shows: speed, the rounding of a GPU's kernels, what goes wrong in a kernel.
 
 The library takes the place of libcudart, libcuda, libcublas, libnccl and libnvidia-ml by LD_PRELOAD; source/
-is compiled once per torch. By hand: `python -m null_gpu -- COMMAND`; NULL_GPU_SAYS_WAITS=1 says each wait.
+is compiled once per torch. By hand: `python -m chaos.null_gpu -- COMMAND`; NULL_GPU_SAYS_WAITS=1 says each
+wait.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def absent() -> str:
 
 @cache
 def has_device_file() -> bool:
-    """Whether `python -m null_gpu` can show a command /dev/nvidia0: by a mount namespace of its own."""
+    """Whether `python -m chaos.null_gpu` can show a command /dev/nvidia0: by a mount namespace of its own."""
     if os.getuid() != 0 or not shutil.which("unshare"):
         return False
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
@@ -139,7 +140,7 @@ def environment(*, gibibytes: float = 0, capability: float = 9.0, arithmetic: bo
         found["NULL_GPU_BYTES"] = str(int(gibibytes * 2**30))
     if arithmetic:
         found["NULL_GPU_ARITHMETIC"] = "1"
-        paths = [str(HERE / "site"), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+        paths = [str(HERE / "site"), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
         found["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     return found
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from null_gpu import absent, environment
+from chaos.null_gpu import absent, environment
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CHILD = Path(__file__).with_name("child.py")
 
 pytestmark = pytest.mark.skipif(bool(absent()), reason=absent() or "there is one")
