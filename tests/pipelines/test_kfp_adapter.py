@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from full_disk import no_file_above
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kfp import dsl
+from processes import no_file_above
 from tiny_stages.count import STAGE as COUNT
 
 from yanmo.options.command_line import load

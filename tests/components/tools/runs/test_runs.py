@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from full_disk import no_file_above
 from lab import Lab, folder_of, named, raw
+from processes import no_file_above
 
 from yanmo.common.errors import ExitCode
 from yanmo.store.file_store import FileStore

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nameless import NAMELESS, cannot_be_nameless
+from processes import NAMELESS, cannot_be_nameless
 
 from yanmo.options.fields import flag
 from yanmo.store.opening import open_store
