@@ -48,11 +48,8 @@ _LEFT_OUT = (
 _MANY, _OF_A_SORT = 12, 2
 _CONTENT = ("empty", "an error page", "half", "a bit", "zeros after it")
 """What is done to files whose bytes are covered by a sha256: it is the same to it how they differ."""
-_FOUND_BY = {
-    "store-verify": ("manifest", "content", "pointer", "champion"),
-    "store-gc": ("manifest", "pointer"),
-}
-"""Command -> sorts of files of which it finds each other byte; gc removes nothing then."""
+_VERIFIED = ("manifest", "content", "pointer", "champion")
+"""Sorts of files of which `yanmo store verify` finds each other byte."""
 _HEX = re.compile(r"[0-9a-f]{12,64}")
 JSON: dict[str, bytes] = {
     "no keys": b"{}",
@@ -211,7 +208,7 @@ def _case(
         return [f"another {n}, and no word" for n, d in reader.digests.items() if found.get(n) != d]
 
     codes = {"memory": (0, DATA, RETRY), "a loop": (0, DATA, ENVIRONMENT)}.get(label, (0, DATA))
-    if isinstance(put, bytes) and put != whole and _sort(kind) in _FOUND_BY.get(reader.name, ()):
+    if reader.name == "store-verify" and isinstance(put, bytes) and put != whole and _sort(kind) in _VERIFIED:
         codes = (DATA,)
     commits = reader.command.commits
     if name.startswith("pointers/") and reader.command.is_stage:
