@@ -75,13 +75,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """8,700 tests and what they import are never garbage.
+    never_garbage()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
+    made = yield
+    if fixturedef.scope != "function":
+        never_garbage()
+    return made
+
+
+def never_garbage() -> None:
+    """Thousands of tests, what they import and what they share are never garbage.
 
     The stages collect garbage between their phases (yanmo.common.freed_memory), and each time looked through
     all of them: three quarters of the CPU time of the tests of curate and tokenize.
     """
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # what libraries find at the end they call leaked
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -18,7 +18,6 @@ _APT = {
 }
 """Beginning of a reason -> Debian packages that end it."""
 _PIP = {
-    "lm-evaluation-harness is not installed": "-e '.[harness]'",
     "uv is not installed": "uv",
     "kubectl is not installed": "-e '.[manifests]'",
     "kubernetes-validate is not installed": "-e '.[manifests]'",

@@ -33,14 +33,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "chinese": {"common"},
     "model": {"common"},
     "formats": {"common", "store"},
-    "nights": {"common", "store"},
-    "stage": {"common", "options", "store", "nights"},
-    "resolve": GROUND - {"chinese", "formats"},
-    "curate": GROUND,
-    "balance": GROUND,
-    "tokenize": GROUND - {"chinese"},
-    "train": GROUND - {"chinese"} | {"model"},
-    "evaluate": GROUND | {"model"},
+    "nights": {"common", "options", "store"},
+    "stage": {"common", "options", "store"},
+    "resolve": GROUND - {"chinese", "formats"} | {"nights"},
+    "curate": GROUND | {"nights"},
+    "balance": GROUND | {"nights"},
+    "tokenize": GROUND - {"chinese"} | {"nights"},
+    "train": GROUND - {"chinese"} | {"model", "nights"},
+    "evaluate": GROUND | {"model", "nights"},
     "promote": GROUND - {"chinese"} | {"nights"},
     # `tools tokenizer` builds vocabularies with the stage's own code and trains proxies with the model's;
     # `tools documents` cleans a document with curate's.
@@ -238,7 +238,7 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
 
 EXTRA = {"data": ("resolve", "curate", "balance", "tokenize"), "train": ("train", "evaluate", "promote")}
 """Extra, which an image installs -> the stages that run in it."""
-NOT_EVERYWHERE = {"transformers", "lm_eval", "tensorboard", "mlflow", "wandb"}
+NOT_EVERYWHERE = {"transformers", "tensorboard", "mlflow", "wandb"}
 """Another extra brings these; the code that asks for them does without, or says so."""
 
 

@@ -114,7 +114,10 @@ def test_raw_text_becomes_a_champion_that_is_measured_and_shown(road: Path) -> N
 
 def check_that_curate_keeps_latin_digits_and_code_and_filters_nearly_nothing(road: Path) -> None:
     curated = output(road, "curate")
-    assert curated.manifest.metadata["text_form"] == "modern-1"
+    for name in ("curate", "evaluation_set", "balance", "tokenizer", "tokenize", "train", "evaluate"):
+        assert output(road, name).manifest.metadata["text_form"] == "modern-1", name
+    balanced = output(road, "balance").paths("train-*.parquet")[0]
+    assert pq.read_schema(balanced).metadata[b"yanmo.text_form"] == b"modern-1"
     documents = [row for rows in texts(road).values() for row in rows]
     notes = [row["text"] for row in documents if row["genre"] == "笔记"]
     assert len(notes) == 60

@@ -50,16 +50,13 @@ def points(printed: str) -> list[str]:
     return sorted(re.findall(r"^point (\d+)$", printed, flags=re.MULTILINE))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_the_quick_ones_run_with_a_few_drawn_cases_and_the_rest_is_named(
-    tmp_path: Path, workers: int
-) -> None:
-    printed = run(tmp_path, "--quick", workers=workers)
+def test_the_quick_ones_run_with_a_few_drawn_cases_and_the_rest_is_named(tmp_path: Path) -> None:
+    printed = run(tmp_path, "--quick", workers=2)
     assert "9 passed" in printed, "in each file one quick test and two points"
     assert "left to make test-all: 57 tests (54 fault, 1 road, 1 process, 1 long); draw a1" in printed
     assert points(printed) == points(run(tmp_path, "--quick", workers=0)), "the same draw, the same points"
-    others = {tuple(points(run(tmp_path, "--quick", draw=f"b{n}", workers=0))) for n in range(3)}
-    assert others - {tuple(points(printed))}, "another draw, other points"
+    other = points(run(tmp_path, "--quick", draw="b1", workers=0))
+    assert other != points(printed), "another draw, other points"
 
 
 def test_a_draw_runs_what_the_quick_ones_leave_out_file_by_file(tmp_path: Path) -> None:

@@ -38,8 +38,7 @@ def opened(place: Place) -> Iterator[list[Group]]:
     import torch
 
     from yanmo.evaluate.bits.of_documents import LoadedModel, load_model
-    from yanmo.evaluate.documents.budget import first_of_each_genre
-    from yanmo.evaluate.documents.reading import read_split
+    from yanmo.evaluate.documents.reading import first_of_each_genre, read_split
     from yanmo.model.hf_export import load
     from yanmo.store.opening import open_store
     from yanmo.store.output import open_reference
@@ -108,9 +107,9 @@ def _rolling(loaded: LoadedModel, texts: list[str], threads: int, stride: int = 
 
 def _answers(loaded: LoadedModel, pairs: Pairs, threads: int) -> float:
     """Bits of all second halves."""
-    from yanmo.evaluate.tasks.harness import loglikelihoods
+    from yanmo.evaluate.tasks.asking import log_likelihoods
 
-    return -sum(nats for nats, _ in loglikelihoods(loaded, pairs, threads)) / math.log(2)
+    return -sum(log_likelihoods(loaded, pairs, threads)) / math.log(2)
 
 
 def _harness(folder: str, context: int, batch: str) -> tuple[Callable[..., float], Callable[..., float]]:

@@ -24,7 +24,7 @@ COMMANDS = {
     "channel": ("yanmo.tools.channel", "what a channel has begun and not finished"),
     "tokenizer": ("yanmo.tools.tokenizer", "compare tokenizers on your text, import an existing one"),
     "documents": ("yanmo.tools.documents", "show what curate dropped and changed, and why"),
-    "cache": ("yanmo.tools.cache", "show, check and compare token caches"),
+    "cache": ("yanmo.tools.cache", "show a token cache, and plan a training's rows from it"),
     "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
     "generate": ("yanmo.tools.generate", "let a model write, answer a file of prompts, or talk"),
@@ -34,8 +34,8 @@ COMMANDS = {
         "run a pipeline in a cluster's KFP, and follow it to its verdict",
     ),
     "schedule": (
-        "yanmo_pipelines.cluster.schedules",
-        "runs by the clock from a file: recurring runs of KFP, CronJobs",
+        "yanmo_pipelines.cluster.schedules.command",
+        "runs by the clock from a file: recurring runs of KFP",
     ),
     "launch": (
         "yanmo_pipelines.cluster.launch",
@@ -45,7 +45,10 @@ COMMANDS = {
         "yanmo_pipelines.cluster.rerun",
         "run one stage again in a cluster, as a Job",
     ),
-    "status": ("yanmo_pipelines.cluster.status", "channels, champions, what runs where, what waits and why"),
+    "status": (
+        "yanmo_pipelines.cluster.status.command",
+        "channels, champions, what runs where, what waits and why",
+    ),
     "doctor": (
         "yanmo_pipelines.cluster.doctor",
         "check an installation in a cluster; what to do about each finding",

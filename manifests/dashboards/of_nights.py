@@ -5,7 +5,7 @@ What a stage said last is looked for over a day, as its pod is long gone when so
 
 from __future__ import annotations
 
-from panels import ALERTS_NOW, CHANNEL, NAMESPACE, Dashboard, Panel, Row, one
+from panels import ALERTS_NOW, CHANNEL, GPU, NAMESPACE, Dashboard, Panel, Row, one
 
 _CHOSEN = '{namespace=~"$namespace",channel=~"$channel"}'
 _DAY = "[1d:15s]"
@@ -134,7 +134,7 @@ COST = Row(
             "{{device}}, {{stage}} · {{channel}}",
             kind="stack",
             unit="joule",
-            needs="needs a GPU, or a processor that counts its energy (RAPL)",
+            needs=GPU,
         ),
     ),
 )

@@ -18,7 +18,6 @@ each last value. lines, stack: over time. states:
 which of STATES, over time. table: the labels of the last values, a line each."""
 
 GPU = "needs a GPU: its driver is asked (NVML)"
-BUCKET = "needs a store that is a bucket: a folder holds its checkpoints itself"
 """Why a panel has nothing to show of a training on a laptop."""
 
 STATES = ("starting", "working", "handing over", "done", "paused", "failed")
@@ -87,7 +86,7 @@ class Panel:
     limits: tuple[tuple[float, str], ...] = ()
     """From which value on it has which color."""
     needs: str = ""
-    """What it needs to show anything, where a training on a laptop is not enough: GPU, BUCKET or another
+    """What it needs to show anything, where a training on a laptop is not enough: GPU or another
     reason."""
 
     @property

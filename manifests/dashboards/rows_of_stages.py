@@ -252,12 +252,9 @@ COST = Row(
             _of_each_stage("energy_joules"),
             "{{device}}, {{stage}} · {{run_id}}",
             unit="joule",
-            needs="needs a GPU, or a processor that counts its energy (RAPL)",
+            needs=GPU,
             kind="bars",
             height=9,
-        ),
-        one(
-            "Path of the attention", of_run("yanmo_train_attention_info"), "{{path}}", kind="table", height=9
         ),
         one(
             "Alerts that fire",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from panels import ALERTS_NOW, BUCKET, STATES, Panel, Query, Row, last, of_run, one, rate
+from panels import ALERTS_NOW, STATES, Panel, Query, Row, last, of_run, one, rate
 
 _OF_RANK = '{rank=~"$rank"}'
 _BY_RANK = "rank {{rank}} · {{run_id}}"
@@ -120,16 +120,13 @@ LEARNING = Row(
             least=None,
             about="The last interval of the training, and each validation by genre.",
         ),
-        one("Perplexity", of_run("yanmo_train_perplexity"), least=None),
         one("Gradient norm", of_run("yanmo_train_grad_norm"), about="Before clipping."),
         one("Learning rate", of_run("yanmo_train_learning_rate"), about="Of the matrices."),
         Panel(
             title="Steps thrown away",
             queries=(
                 Query(of_run("yanmo_train_skipped_steps_total"), "skipped · {{run_id}}"),
-                Query(of_run("yanmo_train_nonfinite_losses_total"), "loss not finite · {{run_id}}"),
                 Query(of_run("yanmo_train_rewinds_total"), "rewinds · {{run_id}}"),
-                Query(of_run("yanmo_train_rewound_steps_total"), "rewound steps · {{run_id}}"),
             ),
         ),
     ),
@@ -146,7 +143,6 @@ SPEED = Row(
             unit="suffix: tokens/s",
             about="By the clock: with what is no step, such as validations and checkpoints.",
         ),
-        one("Rows", of_run("yanmo_train_samples_per_second"), unit="suffix: rows/s"),
         Panel(
             title="MFU",
             queries=(
@@ -159,14 +155,6 @@ SPEED = Row(
             unit="percentunit",
             about="Share of the devices' peak; only where that is known or given (--peak-tflops). "
             "YanmoTrainMfuLow compares it with the median.",
-        ),
-        Panel(
-            title="Arithmetic",
-            queries=(
-                Query(of_run("yanmo_train_flops_per_second"), "{{run_id}}"),
-                Query(of_run("yanmo_train_peak_flops_per_second"), "peak · {{run_id}}"),
-            ),
-            unit="flops",
         ),
         one(
             "Where the time of a step goes",
@@ -199,13 +187,6 @@ SPEED = Row(
             ),
             unit="s",
             about="Age of the last one. YanmoTrainStalled and YanmoStageStalled watch it.",
-        ),
-        one(
-            "Steps of a rank",
-            of_run(f"deriv(yanmo_train_rank_step{_OF_RANK}[$__rate_interval])"),
-            _BY_RANK,
-            unit="suffix: steps/s",
-            about="A rank that falls behind holds up all others.",
         ),
     ),
 )
@@ -253,15 +234,6 @@ CHECKPOINTS = Row(
             of_run("yanmo_train_checkpoint_write_seconds"),
             unit="s",
             about="Beside the training.",
-        ),
-        one("Size", of_run("yanmo_train_checkpoint_bytes"), unit="bytes"),
-        Panel(
-            title="In the store",
-            queries=(
-                Query(of_run("yanmo_train_checkpoint_uploaded_step"), "step · {{run_id}}"),
-                Query(of_run("yanmo_train_checkpoint_upload_seconds"), "seconds it took · {{run_id}}"),
-            ),
-            needs=BUCKET,
         ),
         one("Failures", of_run("yanmo_train_checkpoint_failures_total"), "{{what}} · {{run_id}}"),
     ),

@@ -18,11 +18,9 @@ from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode, naming
 from yanmo.common.made_by import code
-from yanmo.common.whole_file import write_whole
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo_pipelines import resources
-from yanmo_pipelines.compiled_yaml import documents_of, text_of
 from yanmo_pipelines.pod_options import PodOptions
 
 PIPELINES = {
@@ -76,48 +74,11 @@ def version_name(path: Path, column: str) -> str:
     return f"{code()}-{column}-{digest[:8]}".lower().replace("+", ".").lstrip("-")
 
 
-def as_manifests(path: Path, column: str) -> list[dict[str, Any]]:
-    """`Pipeline` and `PipelineVersion` for a KFP that keeps its pipelines in Kubernetes.
-
-    They are made from the compiled YAML, because the SDK's own writer leaves out what was put in later: the
-    drop-downs of the form, an image's prefix. A version cannot be changed once it is applied, so its name
-    changes with its bytes (`version_name`).
-    """
-    spec, platform = documents_of(path.read_text(encoding="utf-8"))
-    name, about = spec["pipelineInfo"]["name"], spec["pipelineInfo"]["description"]
-    version = version_name(path, column)
-    labels = {"app.kubernetes.io/name": "yanmo", "app.kubernetes.io/part-of": "yanmo"}
-
-    def manifest(kind: str, named: str, own: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "apiVersion": "pipelines.kubeflow.org/v2beta1",
-            "kind": kind,
-            "metadata": {"name": named, "labels": labels},
-            "spec": {"description": about, **own},
-        }
-
-    content = {"pipelineName": name, "pipelineSpec": spec, "platformSpec": platform}
-    return [
-        manifest("Pipeline", name, {"displayName": name}),
-        manifest("PipelineVersion", f"{name}-{version}", {"displayName": version, **content}),
-    ]
-
-
-def write_manifests(path: Path, column: str) -> None:
-    """Write `as_manifests` in the place of the compiled YAML, whole or not at all."""
-    write_whole(path, text_of(as_manifests(path, column)))
-
-
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions(PodOptions, group="compile"):
     """Compile the pipelines to YAML for KFP."""
 
     out: str = opt(str(COMPILED), "folder to write to", metavar="FOLDER")
-    manifests: bool = opt(
-        False,
-        "write manifests Pipeline and PipelineVersion, for `kubectl apply` where KFP keeps its pipelines in "
-        "Kubernetes; else what the UI and the API take",
-    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -130,8 +91,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             with only_answers():
                 pipeline = load_pipeline(name, options.resources, options.store_secret)
                 compile_pipeline(pipeline, path, options.image_prefix)
-            if options.manifests:
-                write_manifests(path, options.resources)
             answer(str(path))
         return ExitCode.DONE
 

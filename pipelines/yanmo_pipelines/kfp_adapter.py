@@ -151,7 +151,7 @@ def _check_wiring(stage: Stage, inputs: Iterable[str]) -> None:
 
 
 def input_name(stage: Stage, name: str) -> str:
-    """What KFP calls the input `name`; in a signature no output may have the same name."""
+    """Return what KFP calls the input `name`; in a signature no output may have the same name."""
     return f"given_{name}" if name in stage.outputs else name
 
 

@@ -63,7 +63,7 @@ class NodesOptions(Options, group="nodes"):
     )
 
     def contradictions(self) -> list[str]:
-        """What only a queue can do, and names that nothing in a cluster can have."""
+        """Return what only a queue can do, and names that nothing in a cluster can have."""
         if self.preemptible and not self.queue:
             return ["--preemptible needs --queue: Kueue alone lets a training give way and go on"]
         if self.queue and not _NAME.fullmatch(self.queue):

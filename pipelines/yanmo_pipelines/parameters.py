@@ -14,7 +14,6 @@ from yanmo.options.whole_run import read_run
 from yanmo.options.yaml_file import yaml_problem
 from yanmo.stage.declaration import Stage
 from yanmo.stage.options_line import options_line, with_settings
-from yanmo_pipelines.compiled_yaml import documents_of
 from yanmo_pipelines.run_form import fields_of
 
 MAX_PARAMETER_BYTES = 8000
@@ -79,6 +78,17 @@ def pipeline_parameters(path: Path, settings: dict[str, str]) -> dict[str, Any]:
             "its name: --set options=FILE"
         )
     return result
+
+
+def documents_of(text: str) -> list[Any]:
+    """The YAML's documents: the pipeline, and what is Kubernetes' own of it.
+
+    Raises:
+        yaml.YAMLError: it is not YAML.
+    """
+    import yaml
+
+    return list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
 def form_of(path: Path) -> dict[str, dict[str, Any]]:

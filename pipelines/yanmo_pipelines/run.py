@@ -32,7 +32,6 @@ from yanmo.store.pause import PausedOutput
 from yanmo.store.runs.in_use import LEASE
 from yanmo.store.runs.lease import Lease
 from yanmo_pipelines.compile import COMPILED, PIPELINES
-from yanmo_pipelines.kfp_alone import without_client
 from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
 from yanmo_pipelines.processes import Stopped
 from yanmo_pipelines.task_run import TaskFailed, TaskRun
@@ -67,12 +66,6 @@ class PipelineRunOptions(ToolOptions, group="pipeline"):
         metavar="NAME=VALUE",
     )
 
-    go_on: bool = opt(
-        False,
-        "where the run only finished an earlier training of the channel, run again at once: for the new data "
-        "and changed options that waited",
-    )
-
     def contradictions(self) -> list[str]:
         return name_problems("--channel", self.channel) if self.channel else []
 
@@ -86,7 +79,6 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
     began = time.monotonic() if started is None else started
 
     def serve() -> int:
-        nonlocal began
         options = load(PipelineRunOptions, default_argv(argv), "yanmo run")
         setup(options.log_level, "run", options.log_format)
         store, of_store = store_of(options), store_flags(options)
@@ -95,20 +87,15 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
         defaults = {name: field.get("defaultValue", "") for name, field in form_of(path).items()}
         values |= {"store": store.uri, "channel": options.channel or _channel_here(defaults)}
         check_stage_options(stages, {**defaults, **values}, of_store)
-        with without_client():  # after all that may be refused: kfp takes 0.4 s
-            from yanmo_pipelines.local_runner import run_pipeline
+        from yanmo_pipelines.local_runner import run_pipeline  # after all that may be refused: kfp takes 1 s
 
         environment = {**_shown_here(stages), VARIABLE: options.log_format}
 
         try:
-            while True:
-                with _kfp_folder(store) as folder:
-                    tasks = run_pipeline(path, values, folder, of_store, environment)
-                    _show(store, tasks, time.monotonic() - began)
-                    if not (options.go_on and _has_finished_another(tasks)):
-                        return ExitCode.DONE
-                log.info("that training is finished and judged; running again, for what waited")
-                began = time.monotonic()
+            with _kfp_folder(store) as folder:
+                tasks = run_pipeline(path, values, folder, of_store, environment)
+                _show(store, tasks, time.monotonic() - began)
+            return ExitCode.DONE
         except TaskFailed as failure:
             code = failure.task.exit_code or ExitCode.BUG
             log.error("%s; its own message is above. %s", failure, _advice(code))
@@ -159,12 +146,12 @@ _OR_LEAVE = "(to train something else instead: --set train_unfinished=leave)\n"
 
 
 def _shown_here(stages: Any) -> dict[str, str]:
-    """What tells the stages that their results are printed here, at the end."""
+    """Return what tells the stages that their results are printed here, at the end."""
     return {RESULTS_LATER: "1"} if any(stage.name == "promote" for stage in stages) else {}
 
 
 def _own_folder(store: ObjectStore) -> Path:
-    """Where a run writes what is no output: the store, where it is a folder."""
+    """Return where a run writes what is no output: the store, where it is a folder."""
     return Path(store.root if isinstance(store, FileStore) else "runs")
 
 
@@ -207,11 +194,6 @@ def _show_cost(tasks: list[TaskRun], seconds: float) -> None:
     for name, wall, cpu in rows:
         shown = f"   ({human_seconds(seconds)})" if name == "all" else ""
         print(f"{name:<20}{wall:>9.1f}{cpu:>9.1f}{shown}")
-
-
-def _has_finished_another(tasks: Sequence[TaskRun]) -> bool:
-    """Whether the run finished, to its verdict, a training that an earlier one began."""
-    return not _paused(tasks) and any(task.parameter("training").startswith("finish") for task in tasks)
 
 
 def _paused(tasks: Sequence[TaskRun]) -> PausedOutput | None:

@@ -30,11 +30,6 @@ class TaskRun:
         """The id that KFP gave this run."""
         return value_of(self.command, "--run-id")
 
-    def parameter(self, name: str) -> str:
-        """The text that the task wrote as its output parameter `name`; empty where it has none."""
-        path = self.outputs and self.outputs.parameters.get(name)
-        return Path(path).read_text(encoding="utf-8") if path and Path(path).is_file() else ""
-
     def artifact(self, name: str) -> str:
         """The body of its output artifact `name`: a reference, or `none`."""
         if not self.outputs or name not in self.outputs.artifacts:

@@ -24,7 +24,7 @@ schedules:
 def schedule(what: str, path: Path, cron: str = "0 3 1 1 *") -> tuple[int, str]:
     """Exit code and answer of a subcommand; the environment names the cluster."""
     path.write_text(FILE.format(name=NAME, cron=cron), encoding="utf-8")
-    command = [sys.executable, "-m", "yanmo_pipelines.cluster.schedules", what, str(path)]
+    command = [sys.executable, "-m", "yanmo_pipelines.cluster.schedules.command", what, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 

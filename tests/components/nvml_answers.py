@@ -25,6 +25,7 @@ NUMBERS = {
 
 def bindings_of(driver: Driver) -> ModuleType:
     """A copy of `pynvml` of its own, which loads no library."""
+    importlib.import_module("pynvml")  # it looks itself up in sys.modules
     spec = importlib.util.find_spec("pynvml")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

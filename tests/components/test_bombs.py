@@ -107,11 +107,14 @@ def test_the_border_lets_pass_what_no_library_means(error: BaseException) -> Non
 @pytest.mark.parametrize(
     "template",
     [
-        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        pytest.param(
+            "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+            marks=pytest.mark.long,
+        ),
         "{{ 'a' * 10 ** 11 }}",
         "{% set n = namespace(s='aa') %}{% for i in range(99) %}{% set n.s = n.s * 2 %}{% endfor %}{{ n.s }}",
         "{{ '%0999999999d' % 1 }}",
-        "{{ 10 ** (10 ** 10) }}",
+        pytest.param("{{ 10 ** (10 ** 10) }}", marks=pytest.mark.long),
         "{{ 'a' * 3000000 }}",
     ],
 )

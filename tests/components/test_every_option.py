@@ -6,15 +6,17 @@ import importlib
 import logging
 
 import pytest
+from config_file import written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from selection import few
 
 from yanmo.common.errors import DataError, ExitCode, UsageError, report
 from yanmo.curate.sources.entries import read_entries
 from yanmo.curate.text.record_rules import check_record_rules
 from yanmo.options.command_line import load
 from yanmo.options.fields import flag, values_of
-from yanmo.options.groups import groups_of
+from yanmo.options.help import groups_of
 from yanmo.options.values import WrongValue
 from yanmo.options.yaml_file import dump_yaml
 
@@ -41,7 +43,7 @@ def check(stage: str, name: str, text: str, by_file: bool) -> None:
     """What `load` makes of it, and curate's second look before any file is opened."""
     cls, base = config_of(stage), [f"{flag(n)}={v}" for n, v in BASE.get(stage, {}).items() if n != name]
     try:
-        texts = ["--config", dump_yaml({name: text})] if by_file else [f"{flag(name)}={text}"]
+        texts = ["--config", written(dump_yaml({name: text}))] if by_file else [f"{flag(name)}={text}"]
         options = load(cls, [*base, *texts], f"yanmo {stage}")
         if stage == "curate":
             check_record_rules(options)
@@ -66,12 +68,11 @@ def check(stage: str, name: str, text: str, by_file: bool) -> None:
     assert values_of(cls)[name].fits(value), (name, value)
 
 
-@pytest.mark.long(few=2)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_nasty_text_for_any_option_is_a_value_or_a_usage_error(stage: str) -> None:
     """On the command line each text, in a file every third: there it is read once more, and then alike."""
     for number, name in enumerate(values_of(config_of(stage))):
-        for turn, text in enumerate(NASTY, number):
+        for turn, text in enumerate(few(NASTY, f"{stage} {name}", 8), number):
             check(stage, name, text, by_file=False)
             if turn % 3 == 0 and text.isprintable() and len(text) < 900:
                 check(stage, name, text, by_file=True)

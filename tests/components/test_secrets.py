@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import toy_stage
+from config_file import written
 
 from yanmo.common.errors import UsageError, advice
 from yanmo.common.shell_words import BARE
@@ -105,8 +106,7 @@ def test_nor_does_a_line_of_options_a_file_a_wrong_option_or_word(cls: type[Opti
         assert MARK not in refusal(cls, argv), argv
     if cls is toy_stage.ToyOptions:
         for argv in (
-            [f"--config={dump_yaml({'text': text})}"],
-            [f"--config=text: {text}"],
+            [f"--config={written(dump_yaml({'text': text}))}"],
             [f"--config={text}"],
         ):
             assert MARK not in refusal(cls, argv), argv

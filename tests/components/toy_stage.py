@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.nights.observer import NightObserver
 from yanmo.options.fields import input_ref, opt
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
@@ -109,7 +110,7 @@ def finish(run: StageRun, output: Output) -> Finish:
     )
 
 
-STEPS = Steps(work, prepare=prepare, finish=finish)
+STEPS = Steps(work, prepare=prepare, finish=finish, observer=NightObserver)
 
 if __name__ == "__main__":
     run(STAGE, STEPS)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from yanmo_pipelines.compiled_yaml import documents_of
+from yanmo_pipelines.parameters import documents_of
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"

@@ -40,12 +40,8 @@ FAMILIES: dict[str, Metric] = {
 }
 OF_PROMETHEUS = {"job", "instance", "namespace", "pod", "__name__", "alertname", "alertstate", "severity"}
 LEFT_OUT = {
-    "yanmo_train_node": "which node a pod is; panels have its address",
-    "yanmo_train_nodes": "an option of the run",
     "yanmo_stage_exit_code": "the state says whether it failed, the card why",
     "yanmo_stage_end_timestamp_seconds": "for a Pushgateway: a pod that has ended is not asked again",
-    "yanmo_train_last_step_timestamp_seconds": "its age is shown",
-    "yanmo_train_checkpoint_timestamp_seconds": "its age is shown",
     "yanmo_gpu_info": "to join DCGM's figures by the GPU's id",
     "yanmo_evaluate_documents_total": "the page has it",
 }

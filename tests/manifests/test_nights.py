@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,6 @@ from yanmo.options.one_line import read_line
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo_pipelines.chat import OPTIONS
 from yanmo_pipelines.cluster.schedules.command import COMMANDS
-from yanmo_pipelines.cluster.schedules.cron_job import manifest
-from yanmo_pipelines.cluster.schedules.file import schedules_in
-from yanmo_pipelines.cluster.submit import SubmitOptions
 from yanmo_pipelines.stages import LANGUAGE_MODEL
 
 validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
@@ -50,10 +46,9 @@ def test_the_nights_pod_is_the_compiled_pipeline(night: Path) -> None:
 
 @pytest.mark.parametrize("version", ["1.30", "1.34"])
 def test_every_object_is_known_field_by_field(version: str) -> None:
-    (schedule,) = schedules_in("schedules: {a: {cron: 0 21 * * *, by: cronjob}}", "x").values()
-    found = [*(each for night in NIGHTS for each in documents(night)), manifest(schedule, "team-a")]
+    found = [each for night in NIGHTS for each in documents(night)]
     found += [each for name in ("rights", "cron-jobs") for each in documents(WINDOW / f"{name}.yaml")]
-    assert len(found) == 9
+    assert len(found) == 8
     for each in found:
         validate.validate(each, version, strict=True)
 
@@ -106,18 +101,3 @@ def test_the_window_is_held_and_released_by_a_right_to_one_queue() -> None:
     (role,) = [each for each in documents(WINDOW / "rights.yaml") if each["kind"] == "Role"]
     (rule,) = role["rules"]
     assert rule["resourceNames"] == ["yanmo-night"] and set(rule["verbs"]) == {"get", "patch"}
-
-
-def test_a_cron_job_submits_with_what_the_schedule_says() -> None:
-    text = (
-        "schedules: {a: {cron: '0 0 21 * * *', timezone: Europe/Berlin, by: cronjob, night: 21:00-08:00, "
-        "set: {train_steps: 20, data_quotas: 'ci=200%'}}}"
-    )
-    (schedule,) = schedules_in(text, "x").values()
-    found = manifest(schedule, "team-a")
-    assert found["spec"]["schedule"] == "0 21 * * *" and found["spec"]["timeZone"] == "Europe/Berlin"
-    verb, *flags = pod_of(found)["containers"][0]["args"]
-    options = load(SubmitOptions, flags, "yanmo submit")
-    assert verb == "submit" and options.detach and options.once and options.name == "$(YANMO_JOB)"
-    assert "train.night=21:00-08:00" in options.set and "data_quotas=ci=200%" in options.set
-    assert options.namespace == "team-a" and json.dumps(found)

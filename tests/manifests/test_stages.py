@@ -95,7 +95,7 @@ def test_care_of_the_store_reads_its_command_line(overlay: str) -> None:
         assert f"store-{found}" == name and options.store == ""
         if found == "gc":
             values: Any = options
-            assert values.delete and values.keep_nights == 30 and str(values.older_than) == "7d"
+            assert values.delete and values.keep_runs == 30 and str(values.older_than) == "7d"
 
 
 @pytest.mark.parametrize("overlay", ALL)

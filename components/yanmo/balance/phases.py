@@ -43,6 +43,7 @@ from yanmo.common.freed_memory import hand_back
 from yanmo.common.words import plural
 from yanmo.formats.documents import shard_bounds, text_form, write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
+from yanmo.nights.observer import NightObserver
 from yanmo.options.nearest import did_you_mean
 from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun, Steps
 from yanmo.store.commit import Result
@@ -328,4 +329,4 @@ def finish(run: BalanceRun, output: Output) -> Finish:
     return Finish(metadata={"documents": shown})
 
 
-STEPS = Steps(work, prepare=prepare, finish=finish)
+STEPS = Steps(work, prepare=prepare, finish=finish, observer=NightObserver)

@@ -38,7 +38,7 @@ def as_process(main: Callable[[], int]) -> NoReturn:
 
 
 def stacks_on_request() -> None:
-    """Let SIGUSR1 write the stacks of all threads to stderr; what a training does: train/health/stacks.py."""
+    """Let SIGUSR1 write the stacks of all threads to stderr; the ranks of a training: into workers.log."""
     with contextlib.suppress(OSError, ValueError):  # stderr is closed
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # what is left where it is unregistered
         faulthandler.register(signal.SIGUSR1, _STDERR, all_threads=True)

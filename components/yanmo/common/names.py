@@ -1,4 +1,4 @@
-"""Names that people give and that become parts of objects' names in a store."""
+"""Names of stages, and names that people give: both become parts of objects' names in a store."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 
 NONE = "none"
 """Body of a reference file, or value of an option that names an output, for "there is none"."""
+STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote")
+"""The stages of the road from text to champion, in their order. Each is a room of its name below `yanmo`."""
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 
 

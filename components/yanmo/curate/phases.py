@@ -34,6 +34,7 @@ from yanmo.curate.split.pinned_set import (
 from yanmo.curate.split.train_split import write_documents
 from yanmo.curate.text.record_rules import check_record_rules
 from yanmo.formats.licenses import Allowed
+from yanmo.nights.observer import NightObserver
 from yanmo.stage.excluded import digest_of, excluded_ids
 from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Steps
 from yanmo.store.commit import Result
@@ -142,4 +143,4 @@ def finish(run: CurateRun, output: Output) -> Finish:
     return Finish(metadata={"documents": shown}, artifacts={"report": output.path(PAGE)})
 
 
-STEPS = Steps(work, settle=settle, prepare=prepare, finish=finish)
+STEPS = Steps(work, settle=settle, prepare=prepare, finish=finish, observer=NightObserver)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.evaluate.metrics import METRICS
 from yanmo.options.fields import input_ref, opt
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import MOST_EXACT
 from yanmo.stage.declaration import Stage
+from yanmo.stage.gpu_metrics import GPU_METRICS
+from yanmo.stage.metric import GENRE, Metric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +32,6 @@ class EvaluateConfig(StageOptions, group="evaluate"):
     split: str = opt("test", "split of the evaluation set", choices=("test", "valid"), often=True)
     stride: int = opt(0, "tokens by which windows over long documents advance; 0 is half the context")
     budget_documents: int = opt(0, "documents scored of each genre, at most; 0 scores all", often=True)
-    budget_minutes: float = opt(
-        0.0,
-        "minutes of one core that scoring may take, counted by operations and not by a clock; 0 is no limit",
-        often=True,
-    )
     with_tag: bool = opt(
         True,
         "score each document a second time with its genre tag (a column, not the headline)",
@@ -50,12 +46,6 @@ class EvaluateConfig(StageOptions, group="evaluate"):
         often=True,
     )
     task_documents: int = opt(50, "documents per genre that tasks are made from", least=1)
-    harness_tasks: str = opt(
-        "",
-        "folder with tasks of lm-evaluation-harness: YAML files and their local data; empty runs none",
-        kind="execution",  # its files' digest is in the key
-    )
-    harness_limit: int = opt(0, "examples of each task of the harness, at most; 0 takes all")
     plugin_metrics: str = opt(
         "",
         "metrics of installed packages, made from texts and their bits: names, separated by commas "
@@ -98,6 +88,25 @@ class EvaluateConfig(StageOptions, group="evaluate"):
         often=True,
     )
 
+
+METRICS = (
+    *GPU_METRICS,
+    Metric(
+        name="bits_per_character",
+        help="Bits per character of the model",
+        zh="模型的每字符比特数",
+        labels=(GENRE,),
+        final=True,
+    ),
+    Metric(
+        name="mean_bits_per_character",
+        help="Bits per character, mean over genres",
+        zh="每字符比特数，各体裁的平均",
+        final=True,
+    ),
+    Metric(name="documents", kind="counter", help="Documents scored", zh="评分的文档数", final=True),
+)
+"""What evaluate serves on /metrics."""
 
 STAGE = Stage(
     name="evaluate",

@@ -1,22 +1,17 @@
-"""All that an evaluation asks a model, piece by piece: scores, samples, tasks, questions of the harness.
-
-The pieces come in the same order in every rank (pieces.py); what they give is all that the output holds.
-"""
+"""All that an evaluation asks a model, piece by piece: scores, samples, tasks."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from yanmo.common.words import plural
-from yanmo.evaluate.bits.of_documents import LoadedModel, Scores, encode, load_model, operations, score
+from yanmo.evaluate.bits.of_documents import LoadedModel, Scores, load_model, score
 from yanmo.evaluate.bits.pieces import Pieces
-from yanmo.evaluate.documents.budget import OPERATIONS_PER_MINUTE, affordable, first_of_each_genre
 from yanmo.evaluate.documents.reading import (
     Document,
     check_same_form,
+    first_of_each_genre,
     genre_order,
     read_confirmation,
     read_split,
@@ -24,7 +19,6 @@ from yanmo.evaluate.documents.reading import (
 from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.plugins import plugin_answers
 from yanmo.evaluate.tasks.asking import measure_tasks
-from yanmo.evaluate.tasks.harness import run_harness
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
 from yanmo.formats.records import CONFIRM
 
@@ -39,7 +33,7 @@ class EvaluationResult(NamedTuple):
     per_genre: int
     """Documents of each genre that were scored; 0 for all."""
     answers: dict[str, Any]
-    """File -> its value: samples, tasks, harness."""
+    """File -> its value: samples, tasks, plugins."""
     confirmation: tuple[list[Document], Scores] | None
     """The same for the confirmation split; None where the set has none, or where another split than
     test is scored."""
@@ -52,7 +46,9 @@ def measure(run: EvaluateRun, pieces: Pieces) -> EvaluationResult:
     confirmation = read_confirmation(evaluation_set, options.split)
     check_same_form(evaluation_set, run.input("model"), "a model of")
     loaded = load_model(run.input("model"), options.device)
-    number = _documents_per_genre(loaded, documents, confirmation, options)
+    number = options.budget_documents
+    if len(first_of_each_genre(documents, number)) == len(documents):
+        number = 0
     documents = first_of_each_genre(documents, number)
     scores = score(
         loaded,
@@ -64,7 +60,17 @@ def measure(run: EvaluateRun, pieces: Pieces) -> EvaluationResult:
     )
     genres = sorted({d.genre for d in documents}, key=genre_order)
     answers = {"samples": _samples(run, loaded, genres, pieces)}
-    answers |= _answers(run, loaded, documents, pieces)
+    if options.tasks != "none":
+        answered = measure_tasks(
+            loaded,
+            documents,
+            options.tasks,
+            per_genre=options.task_documents,
+            seed=options.seed,
+            workers=options.workers,
+            pieces=pieces,
+        )
+        answers["tasks"] = {"schema": "yanmo.tasks/1", **answered}
     if given := plugin_answers(options, loaded, documents, scores, pieces):
         answers["plugins"] = given
     confirmation = first_of_each_genre(confirmation, number)
@@ -101,51 +107,3 @@ def _samples(run: EvaluateRun, loaded: LoadedModel, genres: list[str], pieces: P
         seed=options.seed,
     )
     return write_samples(loaded, genres, sampling, options.workers, pieces)
-
-
-def _answers(
-    run: EvaluateRun, loaded: LoadedModel, documents: Sequence[Document], pieces: Pieces
-) -> dict[str, Any]:
-    """The model's answers to our own tasks and to the harness's, where these are wanted."""
-    options, found = run.options, {}
-    if options.tasks != "none":
-        answered = measure_tasks(
-            loaded,
-            documents,
-            options.tasks,
-            per_genre=options.task_documents,
-            seed=options.seed,
-            workers=options.workers,
-            pieces=pieces,
-        )
-        found["tasks"] = {"schema": "yanmo.tasks/1", **answered}
-    if options.harness_tasks:
-        results = run_harness(
-            loaded,
-            options.harness_tasks,
-            limit=options.harness_limit,
-            workers=options.workers,
-            pieces=pieces,
-        )
-        found["harness"] = {"schema": "yanmo.harness/1", **results}
-    return found
-
-
-def _documents_per_genre(
-    loaded: LoadedModel, documents: Sequence[Document], confirmation: Sequence[Document], options: Any
-) -> int:
-    """How many documents of each genre the budget allows, in test and in confirm; 0 for all."""
-    largest = max(Counter(d.genre for d in documents).values())
-    number = options.budget_documents or largest
-    if options.budget_minutes:
-        cost, more = (
-            operations(loaded.model, [encode(loaded, d) for d in each], options.stride, with_tag=with_tag)
-            for each, with_tag in ((documents, options.with_tag), (confirmation, False))
-        )
-        own = cost.sum() / (cost.sum() + more.sum())
-        most = options.budget_minutes * OPERATIONS_PER_MINUTE * float(own)
-        number = min(number, affordable(documents, cost, most))
-    if number >= largest:
-        return 0
-    log.info("budget: %s of each genre, of %d in the largest", plural(number, "document"), largest)
-    return int(number)

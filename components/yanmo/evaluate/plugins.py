@@ -48,9 +48,9 @@ class AskedModel:
 
     def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """ln p of each second text behind its first."""
-        from yanmo.evaluate.tasks.harness import loglikelihoods
+        from yanmo.evaluate.tasks.asking import log_likelihoods
 
-        return [found for found, _ in loglikelihoods(self._loaded, pairs, self._workers)]
+        return log_likelihoods(self._loaded, pairs, self._workers)
 
     def write(self, prompts: Sequence[str], max_tokens: int = 64) -> list[str]:
         """The likeliest continuation of each prompt, without the prompt."""
@@ -90,7 +90,7 @@ def named_plugins(options: EvaluateConfig) -> list[Plugin]:
 
 
 def plugins_input(options: EvaluateConfig) -> dict[str, dict[str, str]]:
-    """What the key has of plugins: nothing where none is named."""
+    """Return what the key has of plugins: nothing where none is named."""
     found = named_plugins(options)
     if not found:
         return {}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from yanmo.common.answers import RESULTS_LATER
 from yanmo.common.control_group import workers_for
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError
 from yanmo.common.made_by import made_by
 from yanmo.common.words import plural
 from yanmo.evaluate.config import EvaluateConfig
@@ -18,14 +18,14 @@ from yanmo.evaluate.hand_over import EvaluateRun, Handed
 from yanmo.evaluate.plugins import plugins_input
 from yanmo.formats.documents import text_form
 from yanmo.formats.kfp_metrics import bits_metrics
+from yanmo.nights.observer import NightObserver
 from yanmo.options.fields import NONE
-from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Skip, Steps
+from yanmo.stage.stage_run import Finish, Prepared, Skip, Steps
 from yanmo.store.commit import Result
-from yanmo.store.output import Output, find_output, read_json
+from yanmo.store.output import Output, read_json
 from yanmo.store.runs.in_use import work_name
 
 if TYPE_CHECKING:
-    from yanmo.evaluate.bits.pieces import KeptPieces
     from yanmo.evaluate.measuring import EvaluationResult
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def settle(run: EvaluateRun) -> EvaluateConfig:
 
 
 def prepare(run: EvaluateRun) -> Prepared[Handed]:
-    """Adds plugins and the harness's tasks to the key; ends a run that was given `none` for its model.
+    """Add plugins to the key; end a run that was given `none` for its model.
 
     Raises:
         Skip: there is no champion yet.
@@ -53,28 +53,21 @@ def prepare(run: EvaluateRun) -> Prepared[Handed]:
             f"input model is missing: channel {run.options.channel!r} of {run.store.uri} has no output of "
             "train; run `yanmo train` first, or give --model"
         )
-    inputs: dict[str, KeyInput] = {**plugins_input(run.options)}
-    folder = run.options.harness_tasks
-    if not folder:
-        return Prepared(Handed(), inputs)
-    from yanmo.evaluate.tasks.harness import folder_digest
-
-    inputs["harness_tasks"] = {"content_digest": folder_digest(folder), "uri": folder}
-    return Prepared(Handed(), inputs)
+    return Prepared(Handed(), dict(plugins_input(run.options)))
 
 
 def work(run: EvaluateRun) -> Result:
     """Measure the model and commit the results."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
-    from yanmo.evaluate.bits.devices import ran_on
-    from yanmo.evaluate.bits.pieces import Ranks
+    from yanmo.evaluate.bits.of_documents import ran_on
+    from yanmo.evaluate.bits.pieces import KeptPieces
     from yanmo.evaluate.documents.table import evaluation_table, write_documents
     from yanmo.evaluate.measures import Bootstrap, summarize
     from yanmo.evaluate.measuring import measure
     from yanmo.evaluate.writing.contamination import NAME, committed_contamination
 
     options, evaluation_set = run.options, run.input("evaluation_set")
-    pieces = _pieces(run)
+    pieces = KeptPieces(run.store, work_name(run.stage.name, run.key), again=options.force)
     contaminated = committed_contamination(run)
     measured = measure(run, pieces)
     documents, scores = measured.documents, measured.scores
@@ -113,7 +106,7 @@ def work(run: EvaluateRun) -> Result:
             "made_by": made_by(),
             "text_form": text_form(evaluation_set),
             "split": options.split,
-            **ran_on(options.device, Ranks.of_environment().world_size),
+            **ran_on(options.device),
         },
         references={NAME: contaminated} if contaminated else {},
     )
@@ -135,32 +128,6 @@ def _keep_confirmation(run: EvaluateRun, measured: EvaluationResult) -> dict[str
     return {"confirmation_documents": len(documents)}
 
 
-def assist(run: EvaluateRun) -> None:
-    """Make a share of the pieces for rank 0, which alone commits."""
-    from yanmo.evaluate.bits.pieces import Committed
-    from yanmo.evaluate.measuring import measure
-
-    try:
-        measure(run, _pieces(run))
-    except Committed:
-        log.info("the output is committed; nothing is left to do")
-
-
-def _pieces(run: EvaluateRun) -> KeptPieces:
-    from yanmo.evaluate.bits.pieces import KeptPieces, Ranks
-
-    ranks, options = Ranks.of_environment(), run.options
-    if options.force and ranks.world_size > 1:
-        raise UsageError("--force with WORLD_SIZE > 1: make it again in one process, or raise --seed")
-    return KeptPieces(
-        run.store,
-        work_name(run.stage.name, run.key),
-        ranks,
-        again=options.force,
-        is_committed=lambda: ranks.rank > 0 and find_output(run.store, run.stage.name, run.key) is not None,
-    )
-
-
 def conditions(
     evaluation_set: Output,
     split: str,
@@ -169,7 +136,7 @@ def conditions(
     documents_per_genre: int = 0,
     has_chats: bool = False,
 ) -> dict[str, str]:
-    """What two evaluations must have in common to be compared."""
+    """Return what two evaluations must have in common to be compared."""
     found = {
         "evaluation_set": evaluation_set.content_digest,
         "split": split,
@@ -257,4 +224,4 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
-STEPS = Steps(work, settle=settle, prepare=prepare, finish=finish, assist=assist)
+STEPS = Steps(work, settle=settle, prepare=prepare, finish=finish, observer=NightObserver)

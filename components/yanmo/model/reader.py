@@ -19,7 +19,7 @@ speed. The price is a second copy of the layers' matrices in memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -164,34 +164,16 @@ class Reader:
             hidden: final hidden states, (N, D).
             targets: token ids, (N,).
         """
-        total, shift = self._summed(hidden, lambda first, logits: None)
+        total, shift = self._summed(hidden)
         return total.log_().add_(shift).sub_(torch.linalg.vecdot(hidden, self._head[targets]))
 
-    @torch.inference_mode()
-    def ranked_nats(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """As `nats`, and whether no other token is likelier than each target: (N,), bool."""
-        top, wanted = (torch.full((len(hidden),), -torch.inf) for _ in range(2))
-
-        def look(first: int, logits: Tensor) -> None:
-            torch.maximum(top, logits.amax(1), out=top)
-            here = ((targets >= first) & (targets < first + logits.shape[1])).nonzero().flatten()
-            wanted[here] = logits[here, targets[here] - first]
-
-        total, shift = self._summed(hidden, look)
-        return total.log_().add_(shift).sub_(wanted), wanted >= top
-
-    def _summed(self, hidden: Tensor, look: Callable[[int, Tensor], None]) -> tuple[Tensor, Tensor]:
-        """Sums of e^(logit - shift) over the vocabulary (float64), and the shifts.
-
-        Args:
-            look: called with each piece of logits, and the first id in it, before it is overwritten.
-        """
+    def _summed(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums of e^(logit - shift) over the vocabulary (float64), and the shifts."""
         longest = torch.linalg.vector_norm(hidden, dim=1).max() if len(hidden) else torch.zeros(())
         is_safe = bool(longest * self._longest_row < _SAFE)  # False where one of them is NaN
         total = torch.zeros(len(hidden), dtype=torch.float64)
         shift = torch.zeros(len(hidden)) if is_safe else torch.full((len(hidden),), -torch.inf)
-        for first, logits in self._logits(hidden):
-            look(first, logits)
+        for logits in self._logits(hidden):
             if not is_safe:
                 before, shift = shift, torch.maximum(shift, logits.amax(1))
                 total *= (before - shift).double().exp_()
@@ -199,8 +181,8 @@ class Reader:
             total += logits.exp_().sum(1)
         return total, shift
 
-    def _logits(self, hidden: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """The logits (N, ids) of one piece of the vocabulary after another, with the first id of each.
+    def _logits(self, hidden: Tensor) -> Iterator[Tensor]:
+        """The logits (N, ids) of one piece of the vocabulary after another.
 
         All pieces use the same memory.
         """
@@ -209,7 +191,7 @@ class Reader:
         for first in range(0, len(self._head), columns):
             weight = self._head[first : first + columns]
             logits = room[: len(hidden) * len(weight)].view(-1, len(weight))
-            yield first, torch.mm(hidden, weight.T, out=logits)
+            yield torch.mm(hidden, weight.T, out=logits)
 
 
 def _runs(lengths: Sequence[int], behind: Sequence[int]) -> list[_Run]:

@@ -77,41 +77,6 @@ def token_bits(
     return result
 
 
-def bits_and_is_greedy(
-    model: Decoder | Reader,
-    documents: Sequence[Tokens],
-    counted: Sequence[Counted],
-    *,
-    threads: int = 1,
-    batch_tokens: int = BATCH_TOKENS,
-) -> list[tuple[float, bool]]:
-    """For each document the bits of its counted tokens, and whether greedy decoding would choose all of them.
-
-    Args:
-        counted, threads, batch_tokens: as in `token_bits`.
-    """
-    found = [(0.0, True)] * len(documents)
-    length = model.config.max_position_embeddings
-    batches = _planned(model, documents, length, 0, batch_tokens, counted)
-
-    def score(batch: list[Window]) -> list[tuple[float, bool]]:
-        hidden, targets, ends = _read(model, documents, batch, counted)
-        nats, ranks = (
-            model.ranked_nats(hidden, targets)
-            if isinstance(model, Reader)
-            else _ranked_nats(hidden, model.lm_head.weight, targets)
-        )
-        bits, best = nats.cpu().numpy() / math.log(2), ranks.cpu().numpy()
-        return [(float(bits[a:b].sum()), bool(best[a:b].all())) for a, b in itertools.pairwise([0, *ends])]
-
-    at_once = threads if _device(model).type == "cpu" else 1
-    for batch, scores in zip(batches, _mapped(score, batches, at_once), strict=True):
-        for window, (bits, best) in zip(batch, scores, strict=True):
-            before = found[window.document]
-            found[window.document] = (before[0] + bits, before[1] and best)
-    return found
-
-
 def document_bits(
     model: Decoder | Reader,
     documents: Sequence[Tokens],
@@ -274,18 +239,6 @@ def _nats(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> 
         F.cross_entropy(logits, aims, reduction="none") for logits, aims in _logits(hidden, weight, targets)
     ]
     return torch.cat(parts)
-
-
-@torch.no_grad()
-def _ranked_nats(
-    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """-ln p of each target (float64), and whether no other token is likelier than it."""
-    nats, best = [targets.new_zeros(0, dtype=torch.float64)], [targets.new_zeros(0, dtype=torch.bool)]
-    for logits, aims in _logits(hidden, weight, targets):
-        nats.append(F.cross_entropy(logits, aims, reduction="none").double())
-        best.append(logits.gather(1, aims[:, None]).squeeze(1) >= logits.amax(1))
-    return torch.cat(nats), torch.cat(best)
 
 
 def _logits(

@@ -1,60 +1,84 @@
 """The newest runs of a channel: a document that every run enters itself into, and the page made of it.
 
 No stage lists a bucket: whoever has something to say of a run puts its row into the index, by
-compare-and-swap. Then the page is made; what a kill left behind is mended by the next writer.
+compare-and-swap, which counts the changes (`serial`). Then the page is made, and says of which change it is:
+a slow writer cannot bring an older page back. What a kill left behind is mended by the next writer.
 """
 
 from __future__ import annotations
 
-from yanmo.nights.changing import Values, change, page_serial, put_page, read_document
-from yanmo.nights.night import Row, newest_first
-from yanmo.nights.places import index_name, index_page
-from yanmo.nights.record import row_of
-from yanmo.store.objects import ObjectStore
+import dataclasses
+import re
+from dataclasses import dataclass
 
-SCHEMA = "yanmo.nights/1"
+from yanmo.nights.night import Row, newest_first
+from yanmo.nights.record import NightRecord
+from yanmo.store.objects import ObjectStore, amend
+from yanmo.store.record import Record
+
 NEWEST = 400
 """Runs on the index, about 0.7 kB each in the document; older ones keep their records."""
+_MARK = re.compile(rb"yanmo-serial[^0-9<>]{1,20}([0-9]{1,15})")
+"""In a page: `<meta name="yanmo-serial" content="17">`."""
+_HEAD = 2048
 
 
-def rows_in(values: Values | None) -> list[Row]:
-    """The runs in a document, the newest first; what is no row is left out."""
-    found: list[Row] = []
-    listed = (values or {}).get("nights")
-    for each in listed if isinstance(listed, list) else ():
-        try:
-            found.append(Row.of(each))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            continue
-    return newest_first(found)
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """The newest runs of a channel, the newest first."""
+
+    serial: int = 0
+    nights: tuple[Row, ...] = ()
 
 
-def read_index(store: ObjectStore, channel: str) -> Values | None:
-    """The document; None for none. Raises DataError where damaged."""
-    return read_document(store, index_name(channel), SCHEMA)
+INDEX = Record("yanmo.nights/1", Index, "restore it, or delete it: the next run begins it again")
+
+
+def index_name(channel: str) -> str:
+    """Where the document of the newest runs lies."""
+    return f"nights/{channel}/index.json"
+
+
+def index_page(channel: str) -> str:
+    """Where the page of that document lies."""
+    return f"nights/{channel}/index.html"
 
 
 def rows_shown(store: ObjectStore, channel: str) -> list[Row]:
-    """The newest runs of a channel; raises as `read_index`."""
-    return rows_in(read_index(store, channel))
+    """The newest runs of a channel. Raises DataError where the index is damaged."""
+    return list((INDEX.read(store, index_name(channel)) or Index()).nights)
 
 
-def publish(store: ObjectStore, record: Values) -> Row:
-    """Show a run as its record says; gives its row.
+def publish(store: ObjectStore, record: NightRecord) -> None:
+    """Show a run as its record says.
 
     Raises:
         StorageError, DataError: not all could be written; the same call goes on.
     """
     from yanmo.nights.pages.rendering import render_index
 
-    row, channel = row_of(record), str(record["channel"])
+    row, channel = record.row, record.channel
 
-    def with_row(values: Values) -> Values:
-        kept = newest_first([*(one for one in rows_in(values) if one.name != row.name), row])[:NEWEST]
-        return {**values, "channel": channel, "nights": [one.to_dict() for one in kept]}
+    def with_row(index: Index | None) -> Index:
+        index = index or Index(serial=_serial_of_page(store, channel))  # it was lost, or never there
+        kept = newest_first([*(one for one in index.nights if one.name != row.name), row])[:NEWEST]
+        changed = dataclasses.replace(index, nights=tuple(kept))
+        return changed if changed == index else dataclasses.replace(changed, serial=index.serial + 1)
 
-    name = index_page(channel)
-    values = change(store, index_name(channel), SCHEMA, with_row, lambda: page_serial(store, name))
-    serial = int(values["serial"])
-    put_page(store, name, serial, lambda: render_index(channel, rows_in(values), serial))
-    return row
+    index = INDEX.change(store, index_name(channel), with_row)
+    assert index is not None
+    page = render_index(channel, index.nights, index.serial).encode("utf-8", "replace")
+    amend(store, index_page(channel), lambda data: page if _serial(data or b"") < index.serial else None)
+
+
+def _serial_of_page(store: ObjectStore, channel: str) -> int:
+    try:
+        return max(0, _serial(store.read(index_page(channel))[0]))
+    except FileNotFoundError:
+        return 0
+
+
+def _serial(page: bytes) -> int:
+    """Of which change a page is; -1 where it does not say."""
+    found = _MARK.search(page[:_HEAD])
+    return int(found[1]) if found else -1

@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 
 from yanmo.common.errors import DataError
-from yanmo.nights.changing import Values
-from yanmo.nights.index import publish, read_index, rows_in
+from yanmo.nights.index import publish, rows_shown
 from yanmo.nights.night import BEGUN, Row, Words, seconds_of
-from yanmo.nights.record import FAILED, WORKING, StageEnd, read_record, record_end
+from yanmo.nights.record import FAILED, WORKING, NightRecord, StageEnd, read_record, record_end
 from yanmo.nights.telling import Run, never_failing
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.in_use import lease_name
@@ -48,7 +47,7 @@ def settle(store: ObjectStore, channel: str, *, but: str = "") -> int:
             is; then the other nights were looked at all the same.
     """
     changed, damaged = 0, None
-    for row in rows_in(read_index(store, channel)):
+    for row in rows_shown(store, channel):
         if row.state != BEGUN or row.run_id == but:
             continue
         try:
@@ -65,37 +64,35 @@ def _settled(store: ObjectStore, channel: str, row: Row) -> bool:
     record = read_record(store, channel, row.run_id)
     if record is None:
         return False
-    if record["state"] == BEGUN:
+    if record.state == BEGUN:
         dead = _death(store, record)
         if dead is None:
             return False
         log.warning("night of %s (run %s): %s", row.date, row.run_id, dead.sentence.en)
-        record = record_end(store, channel, row.run_id, row.date, str(record["timezone"]), dead)
+        record = record_end(store, channel, row.run_id, row.date, record.timezone, dead)
     publish(store, record)
     return True
 
 
-def _death(store: ObjectStore, record: Values) -> StageEnd | None:
+def _death(store: ObjectStore, record: NightRecord) -> StageEnd | None:
     """How a night that goes on has ended without saying so; None where it may go on."""
     now = store.clock()
-    last, heard = "", seconds_of(str(record["began"]))
-    for task, stage in record["stages"].items():
-        at = seconds_of(str(stage["at"]))
+    last, heard = None, seconds_of(record.began)
+    for stage in record.stages.values():
+        at = seconds_of(stage.at)
         heard = max(heard, at)
-        if stage["state"] != WORKING:
+        if stage.state != WORKING:
             continue
-        last = task
-        if stage["key"] and now - at > _GRACE_SECONDS and _is_silent(store, stage, now):
-            return _ended(task, stage, _KILLED)
+        last = stage
+        if stage.key and now - at > _GRACE_SECONDS and _is_silent(store, stage, now):
+            return _ended(stage, _KILLED)
     if now - heard <= SILENT_SECONDS:
         return None
-    task = last or "resolve"
-    stage = record["stages"].get(task, {})
-    return _ended(task, stage, _SILENT)
+    return _ended(last or StageEnd(task="resolve", state=WORKING), _SILENT)
 
 
-def _is_silent(store: ObjectStore, stage: Values, now: float) -> bool:
-    name = lease_name(str(stage["stage"]), str(stage["key"]))
+def _is_silent(store: ObjectStore, stage: StageEnd, now: float) -> bool:
+    name = lease_name(stage.stage, stage.key)
     info = store.stat(name)
     if info is None:
         return True
@@ -106,14 +103,9 @@ def _is_silent(store: ObjectStore, stage: Values, now: float) -> bool:
         return True
 
 
-def _ended(task: str, stage: Values, why: Words) -> StageEnd:
-    return StageEnd(
-        task=task,
-        stage=str(stage.get("stage", task)),
-        key=str(stage.get("key", "")),
-        state=FAILED,
-        sentence=Words(
-            f"{task} ended without a word: {why.en}. The next run goes on where it was saved.",
-            f"{task} 未留一言即告中断：{why.zh}。下一次运行从已保存处继续。",
-        ),
+def _ended(stage: StageEnd, why: Words) -> StageEnd:
+    sentence = Words(
+        f"{stage.task} ended without a word: {why.en}. The next run goes on where it was saved.",
+        f"{stage.task} 未留一言即告中断：{why.zh}。下一次运行从已保存处继续。",
     )
+    return StageEnd(task=stage.task, stage=stage.stage, key=stage.key, state=FAILED, sentence=sentence)

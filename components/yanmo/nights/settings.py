@@ -12,7 +12,7 @@ from datetime import UTC, tzinfo
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from yanmo.nights.places import index_page
+from yanmo.nights.index import index_page
 from yanmo.store.mounted import mounted
 from yanmo.store.objects import ObjectStore
 

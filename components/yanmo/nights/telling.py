@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from yanmo.common.errors import advice
 from yanmo.nights.index import publish
-from yanmo.nights.record import StageEnd, record_end, record_verdict
+from yanmo.nights.record import StageEnd, Verdict, record_end, record_verdict
 from yanmo.store.objects import ObjectStore
 from yanmo.store.recall import Recall, under
 
@@ -47,8 +46,8 @@ def tell_end(run: Run, end: StageEnd) -> None:
         publish(run.store, record_end(run.store, run.channel, run.run_id, run.date, run.timezone, end))
 
 
-def tell_verdict(run: Run, found: Mapping[str, Any]) -> None:
-    """The run has its verdict; `found` is as in `record_verdict`."""
+def tell_verdict(run: Run, found: Verdict) -> None:
+    """The run has its verdict."""
     with never_failing(run):
         publish(run.store, record_verdict(run.store, run.channel, run.run_id, run.date, run.timezone, found))
 

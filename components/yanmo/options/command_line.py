@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from yanmo.common.address import Address
 from yanmo.common.errors import UsageError
 from yanmo.common.given_file import given_text
 from yanmo.options.fields import AUTO, REQUIRED, Options, called, flag, names_of, spelled, values_of
@@ -20,7 +21,7 @@ from yanmo.options.nearest import did_you_mean
 from yanmo.options.one_line import STAGES, read_line
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import Values, WrongValue, brief, mistyped
-from yanmo.options.yaml_file import read_yaml, shown_source
+from yanmo.options.yaml_file import read_yaml
 
 C = TypeVar("C", bound=Options)
 
@@ -56,7 +57,7 @@ def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozens
     show_help(cls, argv, prog)
     texts = _texts(cls, argv, prog)
     source = (texts.pop("config", None) or [""])[-1]
-    from_file = _from_file(cls, source, prog) if source else {}
+    from_file = _from_file(cls, source) if source else {}
     stage, from_line = prog.rpartition(" ")[2], dict[str, Any]()
     known = [] if "executor_input" in texts else [*STAGES, stage]  # a pipeline's first task has looked
     for line in texts.pop("options", None) or ():
@@ -165,7 +166,7 @@ def _texts(cls: type, argv: Sequence[str], prog: str) -> dict[str, list[str]]:
 
 
 def _by_word(cls: type, words: Sequence[str], prog: str) -> dict[str, list[str]]:
-    """Which of the words is which."""
+    """Return which of the words is which."""
     found = {}
     for name in names_of(cls, kind="word") if words else ():
         count = len(words) if values_of(cls)[name].several else 1
@@ -199,12 +200,11 @@ def _can_read(values: Values, text: str) -> bool:
     return True
 
 
-def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "", prog: str = "") -> dict[str, Any]:
+def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "") -> dict[str, Any]:
     """The values of texts, the last one of each option; without those that are `auto`.
 
     Args:
         see: after what is wrong with a value.
-        prog: the command whose help names all options, where some may be unknown.
 
     Raises:
         UsageError: no such option, or no value that it can have; says what was expected.
@@ -214,8 +214,7 @@ def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "", prog: str 
         if name not in known:
             shown = name if len(name) <= 60 else brief(name)
             raise UsageError(
-                f"unknown option {shown!r}{did_you_mean(name, known) or f'; see {prog} --help all'}"
-                f"{mistyped(name)}"
+                f"unknown option {shown!r}{did_you_mean(name, known) or '; see --help all'}{mistyped(name)}"
             )
         try:
             value = known[name].read(text)
@@ -226,15 +225,13 @@ def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "", prog: str 
     return found
 
 
-def _from_file(cls: type, source: str, prog: str) -> dict[str, Any]:
+def _from_file(cls: type, source: str) -> dict[str, Any]:
     """The options of --config; its errors name the file."""
     texts = read_yaml(source)
-    if "config" in texts:
-        raise UsageError(f"{shown_source(source)}: one options file cannot name another (`config`)")
     try:
-        return _read(cls, texts.items(), prog=prog)
+        return _read(cls, texts.items())
     except UsageError as error:
-        raise UsageError(f"{shown_source(source)}: {error}") from None
+        raise UsageError(f"{Address(source)}: {error}") from None
 
 
 def _from_line(cls: type, line: str, stage: str, known: Iterable[str]) -> dict[str, Any]:
@@ -244,9 +241,7 @@ def _from_line(cls: type, line: str, stage: str, known: Iterable[str]) -> dict[s
         known: the stages that the line may name; empty for any.
     """
     try:
-        return (
-            _read(cls, read_line(line, known).get(stage, {}).items(), prog=f"yanmo {stage}") if line else {}
-        )
+        return _read(cls, read_line(line, known).get(stage, {}).items())
     except UsageError as error:
         raise UsageError(f"options of {stage}: {error}") from None
 

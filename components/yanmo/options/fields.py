@@ -186,7 +186,7 @@ def option_fields(cls: type, *kinds: Kind) -> Iterator[dataclasses.Field[Any]]:
 
 @functools.cache
 def values_of(cls: type) -> dict[str, Values]:
-    """What values each option of `cls` can have."""
+    """Return what values each option of `cls` can have."""
     hints, found = get_type_hints(cls), {}
     for field in dataclasses.fields(cls):
         hint, meta = hints[field.name], field.metadata
@@ -256,7 +256,7 @@ class Options:
 
     @classmethod
     def bundled_by(cls, values: dict[str, Any]) -> str:
-        """Which of `values` gave the bundles, as the beginning of a message about what is in them."""
+        """Return which of `values` gave the bundles, as the beginning of a message about what is in them."""
         return ""
 
     @classmethod
@@ -265,7 +265,7 @@ class Options:
         return {}
 
     def is_changed(self, name: str) -> bool:
-        """Whether an option has another value than its default."""
+        """Return whether an option has another value than its default."""
         return bool(getattr(self, name) != type(self).__dataclass_fields__[name].default)
 
 

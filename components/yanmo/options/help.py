@@ -24,7 +24,6 @@ from yanmo.options.fields import (
     shown,
     values_of,
 )
-from yanmo.options.groups import Group, groups_of
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import AUTO, MOST, MOST_EXACT, Bounds, brief
@@ -36,11 +35,42 @@ _LEGEND = (
     "part of it except those marked [not in the key] (how the output is made; recorded with it) and [not "
     "recorded]."
 )
-_PRECEDENCE = "A flag wins over --config (a YAML file, or YAML text), which wins over {bundles}the default. "
+_PRECEDENCE = "A flag wins over --config (a YAML file), which wins over {bundles}the default. "
 _EXIT_CODES = (
     "Exit codes: 0 done{paused}, 64 wrong options, 65 missing or damaged data, 70 a bug in Yanmo, 75 try "
     "again later, 78 something that this machine lacks."
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A few options that a reader expects together."""
+
+    name: str
+    about: str
+    options: list[dataclasses.Field[Any]]
+
+
+def groups_of(cls: type) -> list[Group]:
+    """The groups of a command's options: its words or inputs, its own, and those that others have too."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    words, inputs = (list(option_fields(cls, kind)) for kind in ("word", "input"))
+    found = {"words": Group("words", "what is given without an option", words)} if words else {}
+    about = "what it reads: a file with a reference, STAGE/KEY, latest or none"
+    found |= {"inputs": Group("inputs", about, inputs)} if inputs else {}
+    for part in cls.__mro__:
+        own = [
+            fields[n]
+            for n in inspect.get_annotations(part)
+            if n in fields and fields[n].metadata["kind"] not in ("input", "word")
+        ]
+        if own:
+            about = (part.__doc__ or "").partition("\n")[0]
+            if part is cls:
+                about = f"options of this {'stage' if issubclass(cls, StageOptions) else 'command'} alone"
+            name = getattr(part, "_group", "") or "other"
+            found.setdefault(name, Group(name, about, [])).options[:0] = own
+    return list(found.values())
 
 
 def show_help(cls: type, argv: Sequence[str], prog: str) -> None:
@@ -81,7 +111,7 @@ def show_commands(commands: Mapping[str, type[Options]], argv: Sequence[str], pr
 
 
 def _topic(argv: Sequence[str]) -> str | None:
-    """What `--help` is asked about, "" for nothing in particular; None where it is not asked.
+    """Return what `--help` is asked about, "" for nothing in particular; None where it is not asked.
 
     Raises:
         SystemExit: `--version` is asked for, and printed.
@@ -241,7 +271,7 @@ def _briefly(option: dataclasses.Field[Any]) -> str:
 
 
 def _has_default(option: dataclasses.Field[Any]) -> bool:
-    """Whether its default is worth showing."""
+    """Return whether its default is worth showing."""
     meta = option.metadata
     is_none = any(option.default is each for each in (False, REQUIRED)) or option.default in ("", ())
     return bool(meta["auto"]) or (meta["kind"] != "input" and not is_none)
@@ -254,7 +284,7 @@ def _default(option: dataclasses.Field[Any]) -> str:
 
 
 def _says_more(bounds: Bounds) -> bool:
-    """Whether the bounds are worth showing: not just counts from 0 or 1."""
+    """Return whether the bounds are worth showing: not just counts from 0 or 1."""
     return bounds.least not in (0, 1, -MOST) or bounds.above_least or bounds.most not in (MOST, MOST_EXACT)
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 
+from yanmo.common import names
 from yanmo.common.errors import UsageError
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import Values, WrongValue, brief, mistyped
 
-STAGES = ("resolve", "curate", "balance", "tokenize", "train", "launch", "evaluate", "promote")
-"""Those that a line may be meant for, in the order of a run; a test compares them with the pipelines'."""
+STAGES = ("resolve", *names.STAGES, "launch")
+"""Those that a line may be meant for; a test compares them with the pipelines'."""
 MOST_CHARACTERS = 4000
 """Of what stands on the form; KFP's server refuses 10,000 bytes of all parameters of a run together."""
 _MOST_OF_A_RUN = 40_000

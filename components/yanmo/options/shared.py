@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -208,7 +207,7 @@ class StageOptions(ChannelOptions, RunOptions):
     """Options that every stage takes; each stage's config derives from this."""
 
     def problems_beside(self, others: Mapping[str, StageOptions], settings: Settings) -> list[str]:
-        """What contradicts options of other stages of the run; checked before the first stage begins.
+        """Return what contradicts options of other stages of the run; checked before the first stage begins.
 
         Args:
             others: stage -> its options.
@@ -217,5 +216,5 @@ class StageOptions(ChannelOptions, RunOptions):
         return []
 
     def is_helper(self) -> bool:
-        """Whether this process is one of several that make an output, and not the one that commits it."""
-        return os.environ.get("RANK", "0") not in ("", "0")
+        """Return whether this process is one of several that make an output, and not the one that commits."""
+        return False

@@ -83,7 +83,7 @@ class Bounds:
     below_most: bool = False
 
     def hold(self, value: float) -> bool:
-        """Whether a number is within them; NaN is not."""
+        """Return whether a number is within them; NaN is not."""
         low = value > self.least if self.above_least else value >= self.least
         return low and (value < self.most if self.below_most else value <= self.most)
 
@@ -135,7 +135,7 @@ class Values:
             raise WrongValue(_NO_SECRETS, str(address))
 
     def fits(self, value: Any) -> bool:
-        """Whether an option can have this value."""
+        """Return whether an option can have this value."""
         if self.several:
             return isinstance(value, tuple) and all(map(self._fits, value))
         return self._fits(value)
@@ -206,7 +206,7 @@ class Values:
 
 
 def _is_text(text: str) -> bool:
-    """Whether it can be written; not commas alone, of which a list would silently make none."""
+    """Return whether it can be written; not commas alone, of which a list would silently make none."""
     if "," in text and not text.strip(" \t\n,"):
         return False
     try:

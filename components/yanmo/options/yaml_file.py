@@ -1,4 +1,4 @@
-"""Options as YAML: a file, or a short text given in its place.
+"""Options as YAML.
 
 Values are taken as they are written and read by the options' own reader, not by YAML: YAML 1.1 makes
 eight of `010`, a number of `21:00` and a text of `3e-4`. PyYAML is imported when YAML is read or written, so
@@ -8,7 +8,6 @@ that a `config.py` needs only the standard library.
 from __future__ import annotations
 
 import functools
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,69 +15,37 @@ from yanmo.common.address import Address
 from yanmo.common.errors import UsageError, in_words
 from yanmo.common.given_file import given_text
 
-_INLINE = re.compile(r"\s*\{|\s*[A-Za-z_][\w-]*\s*:(\s|$)")
-_MAX_INLINE = 1000
 _NOTHING = ("", "~", "null", "Null", "NULL")
 
 
-def _is_inline(source: str | Path) -> bool:
-    return isinstance(source, str) and _INLINE.match(source) is not None
-
-
-def shown_source(source: str | Path) -> str:
-    """How messages name an options file, or the text of one."""
-    text = str(Address(str(source)))
-    return f"--config {text[:40]!r}{'...' * (len(text) > 40)}" if _is_inline(source) else text
-
-
-def read_yaml(source: str | Path) -> dict[str, str]:
-    """The options in a YAML file, or in at most 1,000 characters of YAML itself: names and texts.
-
-    Names may be written with `-` or `_`.
+def read_yaml(path: str | Path) -> dict[str, str]:
+    """Return the options in a YAML file: names and texts; names may be written with `-` or `_`.
 
     Raises:
         UsageError: no such file, not YAML, not a flat mapping, or a name that is given twice.
     """
     import yaml
 
-    path = shown_source(source)
+    shown = str(Address(str(path)))
     try:
-        if _is_inline(source):
-            text = str(source)
-            if len(text) > _MAX_INLINE:
-                raise UsageError(f"{path}: {len(text)} characters; put more than {_MAX_INLINE} in a file")
-        else:
-            text = given_text(source, "a YAML file of options", wrong=UsageError)
-        tree = plain_yaml(text)
+        tree = plain_yaml(given_text(path, "a YAML file of options", wrong=UsageError))
     except UsageError:
         raise
     except FileNotFoundError:
-        raise UsageError(f"cannot read options from {path}: no such file{_meant(str(source))}") from None
+        raise UsageError(f"cannot read options from {shown}: no such file; look at its path") from None
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UsageError(f"{path}: expected lines of `name: value`; {yaml_problem(error)}") from error
+        raise UsageError(f"{shown}: expected lines of `name: value`; {yaml_problem(error)}") from error
     if not isinstance(tree, dict | None):
-        raise UsageError(f"{path}: expected lines of `name: value`, found {_found(tree)}")
+        raise UsageError(f"{shown}: expected lines of `name: value`, found {_found(tree)}")
     result: dict[str, str] = {}
     for key, value in (tree or {}).items():
         name = key.replace("-", "_")
         if name in result:
-            raise UsageError(f"{path}: option {name!r} is named twice, with - and with _: keep one")
+            raise UsageError(f"{shown}: option {name!r} is named twice, with - and with _: keep one")
         if not isinstance(value, str):
-            raise UsageError(f"{path}: option {name!r}: expected a single value, found {_found(value)}")
+            raise UsageError(f"{shown}: option {name!r}: expected a single value, found {_found(value)}")
         result[name] = value
     return result
-
-
-def _meant(source: str) -> str:
-    """What the name of a file that is not there should have been: `steps:7`, `steps=7`, `"steps: 7"`."""
-    text = str(Address(source.strip()))
-    if text[:1] in ("'", '"') and text[-1:] == text[:1] and _is_inline(text[1:-1]):
-        return f"; as YAML text it needs no quotation marks around all of it: {text[1:-1]}"
-    option = re.fullmatch(r"([A-Za-z_][\w-]*)([:=])(.+)", text, re.DOTALL)
-    if option:
-        space = "a space after the colon" if option[2] == ":" else "a colon and a space"
-        return f"; as YAML text it needs {space}: `{option[1]}: {option[3]}`"
-    return "; expected the name of a file, or YAML text such as `log_level: info`"
 
 
 def _found(value: Any) -> str:
@@ -87,7 +54,7 @@ def _found(value: Any) -> str:
 
 
 def yaml_problem(error: Exception) -> str:
-    """What is wrong with a YAML document, in one line: PyYAML's own words take five, with a drawing."""
+    """Return what is wrong with a YAML document, in one line: PyYAML's own words take five."""
     problem, mark = getattr(error, "problem", None), getattr(error, "problem_mark", None)
     if problem and mark:
         return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
@@ -97,7 +64,7 @@ def yaml_problem(error: Exception) -> str:
 
 
 def plain_yaml(text: str) -> Any:
-    """A YAML document as it is written: mappings, lists and texts, also of numbers; None for nothing.
+    """Return a YAML document as it is written: mappings, lists and texts, also of numbers; None for nothing.
 
     Raises:
         ValueError: a name is given twice in a mapping, or is not text.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import functools
 import sys
 from collections.abc import Sequence
 
@@ -10,30 +10,24 @@ from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.common.user import user
+from yanmo.nights.observer import NightObserver
 from yanmo.options.command_line import load_command
 from yanmo.options.fields import default_argv
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import brief
 from yanmo.promote.config import STAGE
-from yanmo.promote.hand_over import PromoteRun
-from yanmo.promote.history.champion import CHAMPION, ChampionChanged, named
-from yanmo.promote.history.champion_records import ChampionRecord
-from yanmo.promote.history.options import COMMANDS, HistoryOptions, RollbackOptions, SetOptions
+from yanmo.promote.history.champion import CHAMPION, named
+from yanmo.promote.history.options import COMMANDS, ByHandOptions, HistoryOptions, RollbackOptions, SetOptions
 from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.promote.history.setting import plan_set, set_champion
 from yanmo.promote.history.shown import show_history
 from yanmo.promote.preparing import prepare
 from yanmo.promote.work import finish, show_pause, work
 from yanmo.stage.run import main as stage_main
-from yanmo.stage.stage_run import Finish, Steps
+from yanmo.stage.stage_run import Steps
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import default_store, store_of
-from yanmo.store.output import Output
 from yanmo.store.pointers import pointer_name
-
-log = logging.getLogger(__name__)
-_RACES = 5
-"""How often one run compares, each time with another new champion, before it gives up."""
 
 
 def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> int:
@@ -51,23 +45,10 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
 
 
 def judge_and_promote(argv: Sequence[str], *, started: float | None = None) -> int:
-    """The stage. Where another run promoted its model meanwhile, this one compares again, with that model."""
-    for _ in range(_RACES):
-        races: list[ChampionChanged] = []
-
-        def finish_or_note(run: PromoteRun, output: Output, races: list[ChampionChanged] = races) -> Finish:
-            try:
-                return finish(run, output)
-            except ChampionChanged as error:
-                races.append(error)
-                raise
-
-        steps = Steps(work, prepare=prepare, finish=finish_or_note, show_pause=show_pause)
-        code = stage_main(STAGE, steps, argv, started=started)
-        if not races:
-            return code
-        log.warning("comparing again, with the new champion")
-    return code
+    """Run the stage; where another run promoted its model meanwhile, it ends with 75, and the same again
+    compares with that model."""
+    steps = Steps(work, prepare=prepare, finish=finish, show_pause=show_pause, observer=NightObserver)
+    return stage_main(STAGE, steps, argv, started=started)
 
 
 def _refuse(word: str) -> int:
@@ -81,51 +62,33 @@ def _tool(argv: Sequence[str]) -> int:
         _, options = load_command(COMMANDS, argv, "yanmo promote", "")
         setup(options.log_level, STAGE.name, options.log_format)
         store = store_of(options, options.store or default_store())
-        match options:
-            case HistoryOptions():
-                pointer_name(options.channel, CHAMPION)
-                return show_history(store, options.channel, as_json=options.json)
-            case RollbackOptions():
-                pointer_name(options.channel, CHAMPION)
-                return _rollback(store, options)
-            case SetOptions():
-                pointer_name(options.channel, CHAMPION)
-                return _set(store, options)
-        raise AssertionError(options)
+        pointer_name(options.channel, CHAMPION)
+        if isinstance(options, HistoryOptions):
+            return show_history(store, options.channel, as_json=options.json)
+        return _by_hand(store, options)
 
     return ended(STAGE.name, serve, "nothing half-written is visible; run the same command again to go on")
 
 
-def _rollback(store: ObjectStore, options: RollbackOptions) -> int:
-    plan = plan_rollback(store, options.channel, options.to)
-    if _is_asked(plan, options):
-        record = roll_back(store, plan, who=options.who or user(), why=options.why.strip())
-        _say_champion(options.channel, record)
-    return ExitCode.DONE
-
-
-def _set(store: ObjectStore, options: SetOptions) -> int:
-    plan = plan_set(store, options.channel, options.what)
-    if _is_asked(plan, options):
-        record = set_champion(store, plan, who=options.who.strip() or user(), why=options.why.strip())
-        _say_champion(options.channel, record)
-    return ExitCode.DONE
-
-
-def _is_asked(plan: object, options: RollbackOptions | SetOptions) -> bool:
-    """Whether it shall be done, once it was shown."""
-    print(plan)
+def _by_hand(store: ObjectStore, options: ByHandOptions) -> int:
+    """Show what would move, ask, and move it."""
+    who, why = options.who.strip() or user(), options.why.strip()
+    if isinstance(options, RollbackOptions):
+        back = plan_rollback(store, options.channel, options.to)
+        shown, move = str(back), functools.partial(roll_back, store, back, who=who, why=why)
+    else:
+        assert isinstance(options, SetOptions)
+        plan = plan_set(store, options.channel, options.what)
+        shown, move = str(plan), functools.partial(set_champion, store, plan, who=who, why=why)
+    print(shown)
     if options.dry_run:
         print("dry run, nothing moved")
-        return False
-    if not options.yes and not _agreed():
+    elif not options.yes and not _agreed():
         print("nothing moved")
-        return False
-    return True
-
-
-def _say_champion(channel: str, record: ChampionRecord) -> None:
-    print(f"{named(record.model)} is champion of channel {channel!r} (number {record.number})")
+    else:
+        record = move()
+        print(f"{named(record.model)} is champion of channel {options.channel!r} (number {record.number})")
+    return ExitCode.DONE
 
 
 def _agreed() -> bool:

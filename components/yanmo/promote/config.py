@@ -125,7 +125,7 @@ class PromoteConfig(StageOptions, group="promote"):
 STAGE = Stage(
     name="promote",
     image="train",
-    revision=9,
+    revision=10,
     config=PromoteConfig,
     outputs={
         "verdict": "Dataset",

@@ -134,7 +134,7 @@ def _compared(run: PromoteRun, made: Handed) -> dict[str, KeyInput]:
     reference, champion = found
     made.previous = reference
     if champion.content_digest == challenger.model.content_digest:
-        return _compare_as_promoted(run, made, last, challenger.output, champion)
+        return _compare_as_promoted(run, last, challenger.output, champion)
     measured = _measured_champion(run, champion, challenger.summary["conditions"])
     return _compare_with(run, measured) | _rolled_back(run, made, last, challenger.model)
 
@@ -166,7 +166,7 @@ def _without_champion(run: PromoteRun, last: ChampionRecord | None) -> dict[str,
 
 
 def _compare_as_promoted(
-    run: PromoteRun, made: Handed, record: ChampionRecord | None, challenger: Output, champion: Output
+    run: PromoteRun, record: ChampionRecord | None, challenger: Output, champion: Output
 ) -> dict[str, KeyInput]:
     """The challenger is champion: the comparison that promoted it, if it was measured as it is now."""
     if record is None or record.model.content_digest != champion.content_digest:

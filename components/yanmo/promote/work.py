@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault
 from yanmo.formats.stage_cost import Span
-from yanmo.nights.verdicts import found_of
+from yanmo.nights.night import Words as NightWords
+from yanmo.nights.record import Verdict as NightVerdict
 from yanmo.options.fields import by_kind
 from yanmo.promote.config import PromoteConfig
 from yanmo.promote.gate.base import BASE, with_base
@@ -41,7 +42,6 @@ from yanmo.promote.history.champion import (
     settle,
 )
 from yanmo.promote.history.champion_records import shown_time
-from yanmo.promote.page.ancestors import verdict_command
 from yanmo.promote.page.cost import Judging
 from yanmo.promote.run_metrics import run_metrics, show_metrics
 from yanmo.stage.cost import cpu_seconds
@@ -81,7 +81,6 @@ def work(run: PromoteRun) -> Result:
         base=base,
         channel=run.options.channel,
         options=by_kind(run.options, "semantic"),
-        command=verdict_command(run),
         parts=_parts(run, champion),
         judging=_judging(run),
     )
@@ -103,7 +102,7 @@ def _parts(run: PromoteRun, champion: Evaluation | None) -> list[Output]:
 
 
 def _judging(run: PromoteRun) -> Judging:
-    """What this run used until now."""
+    """Return what this run used until now."""
     seconds = time.monotonic() - run.started
     return Judging(
         key=run.key,
@@ -223,8 +222,8 @@ def _held(run: PromoteRun, model: Output) -> Words:
 
 def _night(
     run: PromoteRun, output: Output, report: dict[str, Any], held: Words | None, about: Words | None
-) -> dict[str, Any]:
-    """What the channel's index of nights says of this verdict.
+) -> NightVerdict:
+    """Return what the channel's index of nights says of this verdict.
 
     Args:
         held: that the model waits for a person.
@@ -232,19 +231,17 @@ def _night(
     """
     from yanmo.promote.page.summary import chosen_verses
 
-    row = found_of(report, chosen_verses(report["samples"], run.options.seed))
-    row["page"] = f"cas/promote/{output.manifest.key}/{output.manifest.attempt}/report.html"
-    before = held or about
+    page = f"cas/promote/{output.manifest.key}/{output.manifest.attempt}/report.html"
+    found = NightVerdict.of(report, chosen_verses(report["samples"], run.options.seed), page)
+    state, before = found.state, held or about
     if held is not None:
-        row["state"] = "held"
+        state = "held"
     elif output.manifest.run_id not in ("", run.options.run_id):
-        at = shown_time(output.manifest.created_at)
-        row["state"] = "nothing new"
+        state, at = "nothing new", shown_time(output.manifest.created_at)
         before = about or Words(f"Nothing new to judge since {at}.", f"自 {at} 起没有新的可判。")
-    if before is not None:
-        said = row["sentence"]
-        row["sentence"] = {"en": f"{before.en} {said['en']}", "zh": f"{before.zh}{said['zh']}"}
-    return row
+    said = found.sentence
+    sentence = NightWords(f"{before.en} {said.en}", f"{before.zh}{said.zh}") if before else said
+    return replace(found, state=state, sentence=sentence)
 
 
 def _no_longer_unfinished(run: PromoteRun, model: Output) -> None:
@@ -254,7 +251,7 @@ def _no_longer_unfinished(run: PromoteRun, model: Output) -> None:
 
 
 def show_pause(options: PromoteConfig, store: ObjectStore, paused: PausedOutput) -> Finish:
-    """What a run shows that has no model to judge yet: the champion stays."""
+    """Return what a run shows that has no model to judge yet: the champion stays."""
     from yanmo.promote.page.paused import pause_sentence, render_pause
 
     champion = read_pointer(store, options.channel, CHAMPION)

@@ -12,6 +12,7 @@ from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
+from yanmo.nights.observer import NightObserver
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv
 from yanmo.options.whole_run import WholeRun
@@ -23,10 +24,9 @@ from yanmo.stage.form import read_form
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.options_line import options_line
 from yanmo.stage.rerun import rerun_command
+from yanmo.stage.retries import until_it_ends
 from yanmo.stage.run import tell_children, with_store
 from yanmo.stage.run_telemetry import telemetry_of
-from yanmo.stage.telling import Teller
-from yanmo.stage.trying import until_it_ends
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 
@@ -79,14 +79,16 @@ def _begin_night(store: ObjectStore, options: ResolveOptions, run: WholeRun, sta
     """Show that a night has begun, and what became of those before it that never said so."""
     train = run.options.get("train")
     hours = str(getattr(train, "night", ""))
-    teller = Teller(STAGE.name, options, started, hours, str(getattr(train, "timezone", "")) if hours else "")
-    teller.opens(store)
+    observer = NightObserver(
+        STAGE.name, options, started, hours, str(getattr(train, "timezone", "")) if hours else ""
+    )
+    observer.opens(store)
 
 
 def _tell_failure(options: ResolveOptions, started: float, error: Exception) -> None:
     """Show that a night has failed at its begin."""
     with contextlib.suppress(UsageError):
-        Teller(STAGE.name, with_store(options, _outputs(options)), started).failed(error, "")
+        NightObserver(STAGE.name, with_store(options, _outputs(options)), started).failed(error, "")
 
 
 def _with_channel(options: ResolveOptions) -> ResolveOptions:

@@ -105,7 +105,7 @@ class ResolveOptions(PodOptions, StageOptions, group="resolve"):
     )
 
     def contradictions(self) -> list[str]:
-        """What `unfinished` cannot be."""
+        """Return what `unfinished` cannot be."""
         if re.fullmatch(r"finish|leave|train/[0-9a-f]{4,64}", self.unfinished):
             return []
         return [f"--unfinished {brief(self.unfinished)}: expected finish, leave or train/KEY"]

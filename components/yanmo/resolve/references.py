@@ -61,7 +61,7 @@ def resolve(
 
 
 def _pointed(store: ObjectStore, channel: str, name: str) -> Output | None:
-    """What a pointer of the channel names, opened; None where there is none."""
+    """Return what a pointer of the channel names, opened; None where there is none."""
     reference = read_pointer(store, channel, name)
     return open_named(store, reference, pointer_name(channel, name)) if reference else None
 
@@ -110,7 +110,7 @@ def _tokenizer(
 
 
 def body(reference: Reference | None) -> str:
-    """What is passed on as an artifact: the reference as JSON, or the word `none`."""
+    """Return what is passed on as an artifact: the reference as JSON, or the word `none`."""
     return reference.to_json() if reference else NONE + "\n"
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from yanmo.common.address import redacted
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.names import STAGES
 from yanmo.common.words import plural
 from yanmo.options.fields import by_kind, names_of, spelled, values_of
 from yanmo.options.one_line import read_line
@@ -48,7 +49,7 @@ from yanmo.store.runs.unfinished import (
 
 log = logging.getLogger(__name__)
 TRAIN = "train"
-_DATA_STAGES = ("tokenize", "balance", "curate")
+_DATA_STAGES = STAGES[STAGES.index(TRAIN) - 1 :: -1]
 """Those before the training, the last first."""
 
 
@@ -115,7 +116,7 @@ def _leave_all(store: ObjectStore, options: ResolveOptions, record: Unfinished) 
 def _named(store: ObjectStore, options: ResolveOptions, record: Unfinished) -> Training | None:
     """The training that --unfinished names; None where that is finished.
 
-    Whoever fills in a form once may run it often, as a schedule and `yanmo run --go-on` do.
+    Whoever fills in a form once may run it often, as a schedule does.
     """
     found = record.named(options.unfinished)
     if found is not None:
@@ -131,7 +132,7 @@ def _named(store: ObjectStore, options: ResolveOptions, record: Unfinished) -> T
 
 
 def _taken_up(store: ObjectStore, options: ResolveOptions, run: WholeRun, training: Training) -> Finishing:
-    """How the training is finished that --unfinished names; it is the channel's again.
+    """Return how the training is finished that --unfinished names; it is the channel's again.
 
     Raises:
         Outdated: it may not be, or cannot be; it stays as it was.
@@ -147,7 +148,7 @@ def _taken_up(store: ObjectStore, options: ResolveOptions, run: WholeRun, traini
 
 
 def _finishing(store: ObjectStore, options: ResolveOptions, run: WholeRun, training: Training) -> Finishing:
-    """How the training is finished.
+    """Return how the training is finished.
 
     Raises:
         Outdated: it may not be, or cannot be.
@@ -183,7 +184,7 @@ def _made_from(store: ObjectStore, training: Training) -> tuple[Output, Output |
 
 
 def _asked_before(store: ObjectStore, channel: str, training: Training) -> Settings:
-    """What the form of the run said that began it; nothing where that record is gone."""
+    """Return what the form of the run said that began it; nothing where that record is gone."""
     try:
         return read_line(str(read_night(store, channel, training.run_id).get("asked", "")))
     except (DataError, UsageError) as error:
@@ -192,7 +193,7 @@ def _asked_before(store: ObjectStore, channel: str, training: Training) -> Setti
 
 
 def _curated_by(store: ObjectStore, channel: str, training: Training, made: Output) -> Output:
-    """What the run that began it curated; `made` where that is not known.
+    """Return what the run that began it curated; `made` where that is not known.
 
     An earlier run with other options may have curated the same texts: balance finds its output again then,
     and what the training was made from leads to that run's.
@@ -248,7 +249,7 @@ def _check_texts(
 
 
 def _asked(run: WholeRun) -> str:
-    """What the form of a run says, in one line, without passwords: it is kept in the store."""
+    """Return what the form of a run says, in one line, without passwords: it is kept in the store."""
     return redacted(run.line(but="resolve"))
 
 
@@ -300,11 +301,11 @@ def _check_key(
 
 
 def _differing(run: WholeRun, asked: Settings, asks: Settings) -> list[str]:
-    """What this run's form says otherwise than that of the run which began the training, in words."""
+    """Return what this run's form says otherwise than that of the run which began the training, in words."""
     if not asked:
         return []
     found = []
-    for stage in ("curate", "balance", "tokenize", TRAIN):
+    for stage in (*reversed(_DATA_STAGES), TRAIN):
         then, now = asked.get(stage, {}), asks.get(stage, {})
         counts = {*names_of(type(run.options[stage]), kind="semantic"), "sources", "size", "preset"}
         for name in sorted({*then, *now} & counts):

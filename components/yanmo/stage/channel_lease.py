@@ -91,9 +91,9 @@ def _check_patience(wait: waiting.Wait, what: str, who: str) -> None:
 
 
 def _held_by(lease: Lease) -> tuple[str, str]:
-    """The version of the lease as another run holds it, and who that is; "" where it has just gone."""
+    """Return the version of the lease as another run holds it, and who that is; "" where it has just gone."""
     try:
         data, version = lease.store.read(lease.name)
     except FileNotFoundError:
         return "", ""
-    return version, holder_in(data)
+    return version, str(holder_in(data))

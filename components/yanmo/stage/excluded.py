@@ -20,7 +20,7 @@ _ID = re.compile(r"[0-9a-f]{64}")
 
 
 def excluded_ids(place: str, options: StoreOptions) -> frozenset[str]:
-    """The ids in a file of this machine, or in the object at a URI; none where `place` is empty.
+    """Return the ids in a file of this machine, or in the object at a URI; none where `place` is empty.
 
     Args:
         options: say where an object's server is.
@@ -43,7 +43,7 @@ def excluded_ids(place: str, options: StoreOptions) -> frozenset[str]:
 
 
 def digest_of(ids: frozenset[str]) -> str:
-    """What stands for the list in a key; "" for an empty one."""
+    """Return what stands for the list in a key; "" for an empty one."""
     return digest(sorted(ids)) if ids else ""
 
 

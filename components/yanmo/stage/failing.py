@@ -87,7 +87,7 @@ def show_earlier(cards: list[Card]) -> None:
 
 
 def fatal_of_this_run(store: ObjectStore, stage: Stage, options: StageOptions) -> Ended | None:
-    """How an earlier try of this same run ended, where no retry can mend that."""
+    """Return how an earlier try of this same run ended, where no retry can mend that."""
     if not options.run_id or options.force:
         return None
     this_run = functools.partial(_fatal_record, stage, options)

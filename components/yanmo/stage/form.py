@@ -17,7 +17,7 @@ from yanmo.stage.declaration import Stage
 
 
 def read_form(first: Stage, stages: Sequence[str], form: Sequence[str], defaults: str, line: str) -> WholeRun:
-    """What the form of a run says together with the line of other options.
+    """Return what the form of a run says together with the line of other options.
 
     Args:
         first: the stage that reads it, whose own options may be in it as well.
@@ -44,7 +44,7 @@ def _by_stage(form: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def declared(modules: Sequence[str]) -> list[Stage]:
-    """The stages that modules declare: no stage knows another.
+    """Return the stages that modules declare: no stage knows another.
 
     Such a `config.py` needs the standard library alone.
 

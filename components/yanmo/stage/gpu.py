@@ -12,9 +12,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from yanmo.stage.exporter import Telemetry
+from yanmo.stage.exporter import Figure, Telemetry
 from yanmo.stage.gpu_metrics import DIRECTIONS, GPU_METRICS, THROTTLES
-from yanmo.stage.measured import Figure
 from yanmo.stage.nvml import Gpu, Nvml
 from yanmo.stage.sampling import Sampler
 

@@ -30,7 +30,7 @@ class Inputs(NamedTuple):
 
 
 def resolve_inputs(store: ObjectStore, options: StageOptions) -> Inputs:
-    """Every input of a stage, opened: its own flag first, else what `--inputs` says.
+    """Return every input of a stage, opened: its own flag first, else what `--inputs` says.
 
     Raises:
         PausedInput: the stage that makes one of them paused.

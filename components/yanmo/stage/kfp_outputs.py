@@ -91,7 +91,7 @@ class ExecutorOutputs:
 
 
 def local_path(uri: str) -> Path:
-    """Where KFP's launcher (or its local orchestrator) expects the bytes of an artifact."""
+    """Return where KFP's launcher (or its local orchestrator) expects the bytes of an artifact."""
     for scheme, mount in _MOUNTS.items():
         if uri.startswith(scheme):
             return Path(mount + uri.removeprefix(scheme))

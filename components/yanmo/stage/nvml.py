@@ -11,6 +11,7 @@ import ctypes
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +27,11 @@ class Gpu:
     handle: Any
 
     def ask(self, function: str, *arguments: Any) -> Any:
-        """What `nvmlDevice<function>` answers; None where the card or the driver does not support it."""
+        """Return what `nvmlDevice<function>` answers; None where card or driver do not support it."""
         return _asked(self.bindings, f"nvmlDevice{function}", self.handle, *arguments)
 
     def number(self, function: str, *arguments: Any, unit: float) -> float | None:
-        """The same for a number, in base units: `unit` is what it counts in."""
+        """Return what `ask` says of a number, in base units: `unit` is what it counts in."""
         found = self.ask(function, *arguments)
         return None if found is None else found * unit
 
@@ -51,7 +52,7 @@ class Nvml:
 
     @classmethod
     def open(cls) -> Nvml | None:
-        """The driver's own; None on a machine without it."""
+        """Return the driver's own library; None on a machine without it."""
         try:
             ctypes.CDLL(LIBRARY)
         except OSError:
@@ -66,7 +67,7 @@ class Nvml:
         return cls(pynvml)
 
     def gpus(self) -> list[Gpu]:
-        """The GPUs that this process may use (CUDA_VISIBLE_DEVICES), in its order."""
+        """Return the GPUs that this process may use (CUDA_VISIBLE_DEVICES), in its order."""
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         if visible is None:
             names = list(map(str, range(_asked(self.bindings, "nvmlDeviceGetCount") or 0)))
@@ -81,7 +82,7 @@ class Nvml:
         return [Gpu(self.bindings, handle) for handle in found if handle is not None]
 
     def driver(self) -> str:
-        """The driver's version."""
+        """Return the driver's version."""
         return _asked(self.bindings, "nvmlSystemGetDriverVersion") or ""
 
     def xids(self, gpus: list[Gpu], seconds: float) -> Iterator[tuple[int, int] | None]:
@@ -110,3 +111,32 @@ class Nvml:
 
 def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
+
+
+@contextmanager
+def power_limit(watts: int, nvml: Nvml | None = None) -> Iterator[None]:
+    """While inside, ask every GPU of this process to draw at most `watts`; 0 asks nothing.
+
+    It needs administrator rights, which few pods have: where the driver refuses, a warning says so and the
+    training goes on at the present limit. The old limit is restored at the end.
+    """
+    nvml = nvml or (Nvml.open() if watts else None)
+    gpus = nvml.gpus() if watts and nvml else []
+    before = [(gpu, old) for gpu in gpus if (old := gpu.ask("GetPowerManagementLimit")) is not None]
+    if watts and not before:
+        log.warning("a power limit of %d W was asked for, and no GPU here has one; no effect", watts)
+    changed = [(gpu, old) for gpu, old in before if _set_power(gpu, 1000 * watts)]
+    try:
+        yield
+    finally:
+        for gpu, old in changed:
+            _set_power(gpu, old)
+
+
+def _set_power(gpu: Gpu, milliwatts: int) -> bool:
+    try:
+        gpu.bindings.nvmlDeviceSetPowerManagementLimit(gpu.handle, milliwatts)
+    except gpu.bindings.NVMLError as error:
+        log.warning("a GPU keeps its power limit: %s", error)
+        return False
+    return True

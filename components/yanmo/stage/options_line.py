@@ -13,7 +13,7 @@ from yanmo.store.opening import open_store
 
 
 def options_line(text: str) -> str:
-    """The options off the form: the line itself, or what the file or URI that it names holds.
+    """Return the options off the form: the line itself, or what the file or URI that it names holds.
 
     After a file or URI settings may follow, which win over it: `night.txt train.layers=4`.
 
@@ -47,7 +47,7 @@ def _settings_in(line: str) -> dict[str, str]:
 
 
 def _parted(text: str) -> tuple[str, str]:
-    """The file or URI that `text` begins with, "" without one, and the line that follows."""
+    """Return the file or URI that `text` begins with, "" without one, and the line that follows."""
     try:
         words = shlex.split(text)
     except ValueError:  # whoever reads the line says so
@@ -62,7 +62,7 @@ def _is_place(word: str) -> bool:
 
 
 def _held_by(place: str) -> str:
-    """The line of options in a file or at a URI."""
+    """Return the line of options in a file or at a URI."""
     try:
         if "://" in place:
             folder, _, name = place.rpartition("/")
@@ -78,7 +78,7 @@ def _held_by(place: str) -> str:
 
 
 def _one_line_in(text: str) -> str:
-    """A file of options as one line: lines that begin with `#` are left out.
+    """Return a file of options as one line: lines that begin with `#` are left out.
 
     Raises:
         UsageError: it is not such a file.

@@ -73,7 +73,7 @@ def pushed(telemetry: Telemetry, options: StageOptions) -> Iterator[None]:
 
 
 def _gateway_of(stage: str, options: StageOptions) -> dict[str, Any] | None:
-    """How prometheus_client is called, as the options say.
+    """Return how prometheus_client is called, as the options say.
 
     None for no Pushgateway, and for all ranks and nodes but the first.
     """
@@ -128,7 +128,7 @@ def ending_of(telemetry: Telemetry) -> list[Family]:
 
 
 def final_figures(telemetry: Telemetry) -> list[Family]:
-    """What is true of the run now that it has ended.
+    """Return what is true of the run now that it has ended.
 
     What an output says of itself (documents, bits) comes from its record where this run found it.
     """

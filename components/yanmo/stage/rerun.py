@@ -12,7 +12,7 @@ from yanmo.stage.declaration import Stage
 
 
 def rerun_command(stage: Stage, argv: Sequence[str], options: StageOptions | None = None) -> str:
-    """The command; empty where `yanmo run` or a launch started the stage, which says its own.
+    """Return the command; empty where `yanmo run` or a launch started the stage, which says its own.
 
     Args:
         argv: the arguments that the stage was given.
@@ -37,5 +37,5 @@ def rerun_command(stage: Stage, argv: Sequence[str], options: StageOptions | Non
 
 
 def in_a_pod() -> bool:
-    """Whether this process runs in a cluster, where nobody sees the command that began it."""
+    """Return whether this process runs in a cluster, where nobody sees the command that began it."""
     return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))

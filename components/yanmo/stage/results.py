@@ -145,5 +145,5 @@ def write_results(
 
 
 def _part_pointer(pointer: str, part: str) -> str:
-    """The pointer of an output other than the main one: not the channel's own where another was asked for."""
+    """Return the pointer of an output other than the main one: not the channel's own if another was asked."""
     return f"{pointer}_{part}" if pointer else part

@@ -51,10 +51,9 @@ from yanmo.stage.results import (
     pass_on,
     write_results,
 )
+from yanmo.stage.retries import until_it_ends
 from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.stage.stage_run import Finish, KeyInput, Made, Options, Skip, StageRun, Steps
-from yanmo.stage.telling import Teller
-from yanmo.stage.trying import until_it_ends
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
 from yanmo.store.manifest import digest
 from yanmo.store.named import PausedInput
@@ -106,7 +105,7 @@ def _ended(
     telemetry: Telemetry,
     again: str,
 ) -> int:
-    """All of `main` once the options are read: the exit code, with its last words said."""
+    """Do all of `main` once the options are read; return the exit code, with its last words said."""
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
         options = with_store(options, outputs)
@@ -124,11 +123,13 @@ def _ended(
         return ending
     except KeyboardInterrupt:
         log.warning("interrupted; the same command starts it again")
-        Teller(stage.name, options, started).stopped()
+        if steps.observer:
+            steps.observer(stage.name, options, started).stopped()
         return 128 + signal.SIGINT
     except SystemExit as error:  # SIGTERM
         last_words(stage, int(error.code or 0), "asked to stop", again)
-        Teller(stage.name, options, started).stopped()
+        if steps.observer:
+            steps.observer(stage.name, options, started).stopped()
         raise
     except Exception as error:
         ending = failed(stage, error, again, options.run_id)
@@ -138,7 +139,8 @@ def _ended(
         record_fatal(stage, options, ending, error)
         if steps.failed:
             said = steps.failed(options, error)
-        Teller(stage.name, options, started).failed(said or error, again)
+        if steps.observer:
+            steps.observer(stage.name, options, started).failed(said or error, again)
         return ending
 
 
@@ -160,7 +162,7 @@ def _serve(
     telemetry: Telemetry,
     again: str,
 ) -> Ended:
-    """One try of what `main` does once the options are read: the exit code, and why it is not 0."""
+    """Try once what `main` does when the options are read; return the exit code, and why it is not 0."""
     store = store_of(options)
     check_pointers(stage, options, store)
     check_reference_out(options.reference_out)
@@ -186,13 +188,14 @@ def _serve(
         given=given,
         started=started,
         again=again,
+        observer=steps.observer(stage.name, options, started) if steps.observer else None,
     )
     with contextlib.closing(run.session):
         return _run(run, steps, outputs)
 
 
 def with_store(options: Options, outputs: ExecutorOutputs | None) -> Options:
-    """The options with a store: in a pipeline it may be left out.
+    """Return the options with a store: in a pipeline it may be left out.
 
     Raises:
         UsageError: nothing says where the store is.
@@ -203,7 +206,7 @@ def with_store(options: Options, outputs: ExecutorOutputs | None) -> Options:
 
 
 def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: ExecutorOutputs | None) -> Ended:
-    """Options and inputs -> key -> committed output -> pointers and references."""
+    """Go from options and inputs by the key and the committed output to pointers and references."""
     helps = steps.assist if run.options.is_helper() else None
     try:
         if steps.settle:
@@ -230,13 +233,15 @@ def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: Exe
         run.telemetry.state("handing_over")
         shown = steps.finish(run, output) if steps.finish else Finish()
         hand_over(run, output, shown, outputs)
-        run.teller.done(run.store, output, shown.night)
+        if run.observer:
+            run.observer.done(run.store, output, shown.night)
     else:
         run.telemetry.state("paused")
         if not run.pause.is_planned:  # asked to stop: whoever asked waits
             run.telemetry.wait_seconds = 0.0
         paused = PausedOutput.of(run.stage.name, run.key, run.pause)
-        run.teller.paused(run.store, paused)
+        if run.observer:
+            run.observer.paused(run.store, paused)
         shown = steps.show_pause(run.options, run.store, paused) if steps.show_pause else Finish()
         write_results(run.stage, run.options, paused.to_json(), shown, outputs, status="paused")
     forget_fatal(run.store, run.stage, run.options)
@@ -279,7 +284,7 @@ def _model_of(run: StageRun[Options, Made]) -> str:
 
 
 def _output_of(run: StageRun[Options, Made], recipe: Recipe, steps: Steps[Options, Made]) -> Output | None:
-    """The output of the key: the committed one, else what `steps.work` makes; None where it paused."""
+    """Return the output of the key: the committed one, else what `steps.work` makes; None where it paused."""
     if not run.options.force:
         found = find_whole(run.store, run.stage.name, recipe.key)
         if found is not None:
@@ -317,10 +322,11 @@ def _record_of(output: Output) -> str:
 def _build(
     run: StageRun[Options, Made], work: Callable[[StageRun[Options, Made]], Result], attempt: Attempt
 ) -> Result:
-    """What the work gives back; its options, cost and metrics are recorded beside it."""
+    """Return what the work gives back; its options, cost and metrics are recorded beside it."""
     run.attempt = attempt
     run.telemetry.state("working")
-    run.teller.begins(run.store, run.key)
+    if run.observer:
+        run.observer.begins(run.store, run.key)
     resolved = by_kind(run.options, "semantic", "execution")
     attempt.write("config.yaml", dump_yaml(resolved), role="record")
     earlier = read_cards(run.store, run.stage.name, run.key)
@@ -332,8 +338,6 @@ def _build(
         card = Card.of(run.stage.name, error, run.again, run.options.run_id)
         keep_card(run.store, run.key, card, error)
         raise
-    finally:
-        cost.close()
     if result.pause:
         run.pause = result.pause
     run.counted = cost.show(run.telemetry)

@@ -19,7 +19,7 @@ from yanmo.store.settings import StoreSettings
 
 
 def telemetry_of(stage: Stage, options: StageOptions) -> Telemetry:
-    """The metrics of `stage`; as a context, served from now on as its options say: once in a pod."""
+    """Return the metrics of `stage`; as a context, served from now on as its options say: once in a pod."""
     is_first = os.environ.get("LOCAL_RANK", "0") in ("", "0")
     telemetry = Telemetry(
         stage.name,

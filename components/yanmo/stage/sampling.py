@@ -35,7 +35,7 @@ class Sampler(Generic[T]):
         self._busy, self._told = False, ""
 
     def latest(self) -> T | None:
-        """The result; None where it is too old, as `measure` hangs or fails."""
+        """Return the result; None where it is too old, as `measure` hangs or fails."""
         with self._lock:
             if not self._busy and time.monotonic() - self._at > self._fresh:
                 self._busy = True

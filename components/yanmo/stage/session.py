@@ -21,9 +21,10 @@ import threading
 from collections.abc import Sequence
 
 from yanmo.common.errors import EnvironmentFault
+from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.store.runs.in_use import INPUTS, check_present, inputs_document, lease_name, work_name
+from yanmo.store.runs.in_use import INPUTS, INPUTS_RECORD, Inputs, check_present, lease_name, work_name
 from yanmo.store.runs.lease import Lease
 
 log = logging.getLogger(__name__)
@@ -77,18 +78,18 @@ class _Page:
         self._store, self._name = store, f"{work_name(stage, key)}/{INPUTS}"
         self._lease = Lease(store, lease_name(stage, key), key[:12])
         self._version = ""
-        self.used: dict[str, object] = {}
+        self.used: dict[str, Reference] = {}
         self.checked: set[str] = set()
         taken = self._lease.acquire()
         assert taken, "nobody else knows this name"
 
     def names(self, output: Output) -> bool:
-        """Whether it is named here, and was there when it was: no gc takes it while the lease is held."""
+        """Return whether it is named here, and was there then: no gc takes it while the lease is held."""
         return _name(output) in self.checked and not self._lease.is_lost
 
     def add(self, outputs: Sequence[Output]) -> None:
-        self.used |= {_name(one): vars(one.reference) for one in outputs}
-        data = inputs_document(self.used)
+        self.used |= {_name(one): one.reference for one in outputs}
+        data = INPUTS_RECORD.to_json(Inputs(self.used))
         if self._version:
             self._version = self._store.replace(self._name, data, self._version)
         else:

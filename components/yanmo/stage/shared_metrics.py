@@ -147,9 +147,9 @@ EVERY_STAGE: tuple[Metric, ...] = (
     ),
     Metric(
         name="energy_joules",
-        help="Energy used by the machine's devices meanwhile, once the work has ended",
-        zh="工作结束后：其间机器各设备所用的能量",
-        labels=(Label(name="device", values=("cpu", "gpu")),),
+        help="Energy used by the GPUs meanwhile, once the work has ended",
+        zh="工作结束后：其间 GPU 所用的能量",
+        labels=(Label(name="device", values=("gpu",)),),
         final=True,
     ),
     Metric(
@@ -208,6 +208,6 @@ EVERY_STAGE: tuple[Metric, ...] = (
 
 
 def declared(stage: str, own: Iterable[Metric]) -> Iterator[tuple[str, Metric]]:
-    """Name on /metrics -> metric, of a stage with these metrics of its own."""
+    """Return name on /metrics -> metric, of a stage with these metrics of its own."""
     for metric in (*EVERY_STAGE, *own):
         yield metric.family(stage), metric

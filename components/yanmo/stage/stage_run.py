@@ -15,8 +15,8 @@ from yanmo.options.shared import StageOptions
 from yanmo.stage.cost import CostMeter, Counted
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
+from yanmo.stage.observer import Observer
 from yanmo.stage.session import Session
-from yanmo.stage.telling import Teller
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
@@ -64,8 +64,8 @@ class StageRun(Generic[Options, Made]):
     """Outputs that this run rests on: inputs, and parts as they are made."""
     session: Session = dataclasses.field(init=False, repr=False)
     """What this process uses besides, while it lives."""
-    teller: Teller = dataclasses.field(init=False, repr=False)
-    """Says how this stage stands, for the pages of nights."""
+    observer: Observer | None = dataclasses.field(default=None, repr=False)
+    """Hears how this stage stands; by default nobody does."""
     _pinning: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
     pause: Pause = dataclasses.field(init=False)
     """Where and why the work stopped; set where it gave no output."""
@@ -75,10 +75,9 @@ class StageRun(Generic[Options, Made]):
     def __post_init__(self) -> None:
         self.session = Session(self.store, self.stage.name)
         self.counted = Counted(self.started)
-        self.teller = Teller(self.stage.name, self.options, self.started)
 
     def input(self, name: str) -> Output:
-        """The required input `name`."""
+        """Return the required input `name`."""
         found = self.inputs[name]
         assert found is not None, name
         return found
@@ -140,12 +139,9 @@ class StageRun(Generic[Options, Made]):
 
 
 def _with_cost(run: StageRun[Any, Any], build: Callable[[Attempt], Result], attempt: Attempt) -> Result:
-    """What `build` gives back; its cost is recorded beside it."""
+    """Return what `build` gives back; its cost is recorded beside it."""
     cost, telemetry = CostMeter(run.counted), Telemetry(attempt.stage)
-    try:
-        result = build(attempt)
-    finally:
-        cost.close()
+    result = build(attempt)
     run.counted = cost.show(telemetry)
     attempt.write("metrics.prom", telemetry.text(), role="record")
     return result
@@ -177,7 +173,7 @@ class Finish:
     """Parts made along with the output that are not in its manifest (baselines)."""
     metadata: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """Output name -> scalars for KFP's UI (Metrics)."""
-    night: Mapping[str, Any] | None = None
+    night: Any = None
     """What a verdict says of the night."""
 
 
@@ -202,6 +198,8 @@ class Steps(Generic[Options, Made]):
     failed: Callable[[Options, Exception], Exception | None] | None = None
     """Called where the last try ended with an error: what is to be noted of that; raises nothing. Gives what
     is to be said of the night in its place, if anything is."""
+    observer: Callable[[str, StageOptions, float], Observer] | None = None
+    """Makes who hears how a process of the stage stands: of its name, options, and when it was started."""
     assist: Callable[[StageRun[Options, Made]], Ended | None] | None = None
     """Does a share of the work where the options say so (`is_helper`): without lease, output, or pointer.
     Gives how the process ends; None for well."""

@@ -172,22 +172,13 @@ def overwrite(
     Raises:
         StorageError: it changed under every try.
     """
-    for _ in range(_TRIES):
-        try:
-            current, version = store.read(name)
-            if current != data:
-                check(current)
-                store.replace(name, data, version)
-            return
-        except Changed:
-            continue
-        except FileNotFoundError:
-            try:
-                store.create(name, data)
-                return
-            except AlreadyExists:
-                continue
-    raise StorageError(f"{store.uri}/{name}: changed under {_TRIES} tries to replace it; try again")
+
+    def write(current: bytes | None) -> bytes:
+        if current is not None and current != data:
+            check(current)
+        return data
+
+    amend(store, name, write)
 
 
 def amend(store: ObjectStore, name: str, change: Callable[[bytes | None], bytes | None]) -> None:

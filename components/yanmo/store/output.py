@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-import logging
 import re
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from yanmo.common.plain_json import json_value
 from yanmo.store.manifest import MAKE_AGAIN, FileEntry, Manifest, Reference, content_digest
 from yanmo.store.objects import Damaged, ObjectStore, Wanted, is_name
 
-log = logging.getLogger(__name__)
 KEY = re.compile(r"[0-9a-f]{64}")
 SHORTEST_KEY = 4
 """Digits that are enough to name an output, where no other begins with them."""
@@ -212,7 +210,6 @@ def open_reference(store: ObjectStore, reference: Reference) -> Output:
     for name in (reference.manifest_uri, kept_name, reference.manifest_uri):
         found = _read_output(store, stage, key, name) or found
         if found is not None and found.content_digest == reference.content_digest:
-            _note_other_manifest(store, found, reference)
             return found
     where = f"{store.uri}/{reference.manifest_uri}"
     if found is None:
@@ -220,20 +217,6 @@ def open_reference(store: ObjectStore, reference: Reference) -> Output:
     raise DataError(
         f"{where}: holds content {found.content_digest[:16]}..., the reference pins "
         f"{reference.content_digest[:16]}...; run the {MADE_BY.get(stage, stage)} stage again"
-    )
-
-
-def _note_other_manifest(store: ObjectStore, found: Output, reference: Reference) -> None:
-    """Say so where a reference pins a manifest that neither lies in its place nor was replaced by --force."""
-    pinned, there = reference.manifest_sha256, found.reference.manifest_sha256
-    if pinned == there or store.stat(superseded_name(reference.stage, reference.key, pinned)) is not None:
-        return
-    log.warning(
-        "%s: a reference pins its manifest with sha256 %s..., found %s...; the content is the same and is "
-        "used. Either was changed by hand, or restored: see `yanmo store verify`",
-        found,
-        pinned[:16],
-        there[:16],
     )
 
 

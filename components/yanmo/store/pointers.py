@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.names import name_problems
+from yanmo.common.names import STAGES, name_problems
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Reference
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, overwrite
 from yanmo.store.output import MADE_BY as MADE_BY
@@ -14,7 +14,7 @@ from yanmo.store.output import Output, open_reference
 from yanmo.store.schema import OtherSchema, parse
 
 POINTED = {
-    **{stage: stage for stage in ("curate", "balance", "tokenize", "train", "evaluate", "promote")},
+    **{stage: stage for stage in STAGES},
     **{
         part: part
         for part in ("evaluation_set", "tokenizer", "baselines", "writing", "contamination", "seed_noise")
@@ -46,15 +46,6 @@ _MEND = {
     "champion": (
         "restore it, or delete the file: `yanmo promote rollback --why damaged`, with --store and --channel "
         "of this file, then brings back the last of the history"
-    ),
-    **dict.fromkeys(
-        ("champion_evaluation", "champion_evaluation_writing", "champion_evaluation_contamination"),
-        "restore it, or delete the file: `yanmo evaluate` of the champion with --pointer champion_evaluation "
-        "sets it again",
-    ),
-    **dict.fromkeys(
-        ("base_evaluation", "base_evaluation_writing", "base_evaluation_contamination"),
-        "restore it, or delete the file: the next run of the pipeline chat sets it again",
     ),
 }
 """What to do about a damaged pointer that is read before its stage would set it again, or by others only."""
@@ -103,7 +94,8 @@ def _mend(name: str) -> str:
     """What to do where the pointer `name` is damaged or exchanged."""
     if name in _MEND:
         return _MEND[name]
-    made_by = MADE_BY.get(name, name) if name in POINTED else ""
+    stage = POINTED.get(name, "")
+    made_by = MADE_BY.get(stage, stage)
     return f"restore it, or run `yanmo {made_by}` again" if made_by else "restore it, or delete the file"
 
 

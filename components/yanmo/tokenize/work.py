@@ -25,6 +25,7 @@ from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.round_trip import check_round_trip, probe_texts
 from yanmo.formats.texts_at_hand import training_sample
 from yanmo.formats.token_cache import GENRES_FILE, TOKENIZER, SpecialIds
+from yanmo.nights.observer import NightObserver
 from yanmo.stage.stage_run import KeyInput, Prepared, Steps
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.manifest import MAKE_AGAIN, FileEntry, file_sha256
@@ -259,7 +260,7 @@ def _made(
 
 
 def _described_shards(shards: list[Shard], parts: list[Output]) -> list[dict[str, Any]]:
-    """The result of each input file, for `yanmo cache diff`."""
+    """The result of each input file."""
     return [
         {
             "documents": shard.entry.path,
@@ -339,4 +340,4 @@ def _report(run: TokenizeRun, counts: dict[str, Any], metadata: dict[str, Any], 
         )
 
 
-STEPS = Steps(work, prepare=prepare)
+STEPS = Steps(work, prepare=prepare, observer=NightObserver)

@@ -6,14 +6,14 @@ from yanmo.train.config import STAGE
 if __name__ == "__main__":
     answer_help(STAGE)
 
+    from yanmo.nights.observer import NightObserver
     from yanmo.stage.run import run
     from yanmo.stage.stage_run import Steps
     from yanmo.train.nodes.follower import follow
     from yanmo.train.supervision.automatic import settle
-    from yanmo.train.supervision.busy import alone
-    from yanmo.train.supervision.grid import prepare
-    from yanmo.train.supervision.of_channel import failed
-    from yanmo.train.supervision.supervisor import forget, work
+    from yanmo.train.supervision.benchmark import prepare
+    from yanmo.train.supervision.supervisor import alone, forget, work
+    from yanmo.train.supervision.unfinished import failed
 
     run(
         STAGE,
@@ -25,5 +25,6 @@ if __name__ == "__main__":
             finish=forget,
             failed=failed,
             assist=follow,
+            observer=NightObserver,
         ),
     )

@@ -26,7 +26,7 @@ class Collectives:
             self._group = dist.new_group(backend="gloo")
 
     def sums(self, numbers: Tensor) -> list[float]:
-        """The sum over ranks of each of the numbers.
+        """Return the sum over ranks of each of the numbers.
 
         Args:
             numbers: float64 (count), on the CPU; the same count on every rank.
@@ -41,7 +41,7 @@ class Collectives:
         return list(total.tolist())
 
     def any(self, *flags: bool) -> list[bool]:
-        """For each flag, whether it is set on any rank."""
+        """Return for each flag whether it is set on any rank."""
         if self._ranks == 1:
             return list(flags)
         return [count > 0 for count in self.sums(torch.tensor(flags, dtype=torch.float64))]
@@ -52,5 +52,5 @@ class Collectives:
             dist.broadcast(numbers, 0, group=self._group)
 
     def from_first(self, value: Any) -> Any:
-        """Rank 0's value, on every rank; of JSON's kinds."""
+        """Return rank 0's value, on every rank; of JSON's kinds."""
         return value if self._ranks == 1 else process_group.from_first(value, self._group)

@@ -12,7 +12,6 @@ from yanmo.options.fields import flag, input_ref
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.train.metrics.declared import METRICS
-from yanmo.train.options.continued_options import ContinuedOptions
 from yanmo.train.options.data_options import DataOptions
 from yanmo.train.options.head_options import FrequentPlan, HeadOptions
 from yanmo.train.options.lora_options import LoraOptions, left_to_lora
@@ -22,7 +21,7 @@ from yanmo.train.options.model_options import ModelOptions, StartOptions, num_pa
 from yanmo.train.options.nodes_options import NodesOptions, left_to_the_launcher
 from yanmo.train.options.optimizer_options import OptimizerOptions
 from yanmo.train.options.sizes import SizeOptions
-from yanmo.train.schedule import ScheduleOptions
+from yanmo.train.schedule import ContinuedOptions, ScheduleOptions
 from yanmo.train.time_window import HoursOptions
 
 
@@ -54,12 +53,12 @@ class TrainConfig(
 
     @classmethod
     def left_open(cls, values: dict[str, object]) -> dict[str, str | int | float | bool]:
-        """Options that nobody gave, on a CPU (automatic.py adapts to GPUs)."""
+        """Return the options that nobody gave, on a CPU (automatic.py adapts to GPUs)."""
         others = left_backend(values) | left_to_the_launcher(values) | left_to_lora(values)
         return {**super().left_open(values), **others}
 
     def contradictions(self) -> list[str]:
-        """Options of different groups that contradict each other."""
+        """Return the options of different groups that contradict each other."""
         return [*self._wrong_nodes(), *self._wrong_rows(), *self._wrong_start(), *self._unvalidated()]
 
     def _wrong_nodes(self) -> list[str]:
@@ -118,11 +117,11 @@ class TrainConfig(
         ]
 
     def by_night(self) -> TrainConfig:
-        """These options with those of the night."""
+        """Return these options with those of the night."""
         return dataclasses.replace(self, **self.by_night_only())
 
     def num_parameters(self, vocab_size: int) -> int:
-        """Parameters of a new model with so many tokens."""
+        """Return the number of parameters of a new model with so many tokens."""
         return num_parameters(shape_of(self), vocab_size)
 
     @property
@@ -141,7 +140,7 @@ class TrainConfig(
         return FrequentPlan(self.frequent_tokens, self.frequent_share) if self.frequent_tokens else None
 
     def is_helper(self) -> bool:
-        """Whether another node commits what this one helps to make."""
+        """Return whether another node commits what this one helps to make."""
         return self.node_rank > 0
 
     @property

@@ -57,7 +57,7 @@ class Batch:
     """With `kinds_BT`: the frequent tokens."""
 
     def rows(self, begin: int, end: int) -> Batch:
-        """The rows from `begin` to before `end`."""
+        """Return the rows from `begin` to before `end`."""
         width = self.ids_BT.shape[1]
         if self.is_padded:
             longest = int((self.segments_BT[begin:end] > 0).sum(1).max(initial=1))
@@ -129,7 +129,7 @@ class Samples:
         return predicted / max(int(self.index.characters.astype(np.int64).sum()), 1)
 
     def plan(self, epoch: int) -> PackingPlan:
-        """The plan of an epoch; keeps it and that of the epoch before."""
+        """Return the plan of an epoch; keeps it and that of the epoch before."""
         with self._planning:
             if epoch not in self._plans:
                 tagged = tagged_documents(self._numbers, self._seed, epoch, self._tag_share)
@@ -139,7 +139,7 @@ class Samples:
             return self._plans[epoch]
 
     def locate(self, sample: int) -> tuple[int, int]:
-        """Epoch and row of a global sample number."""
+        """Return the epoch and row of a global sample number."""
         with self._planning:
             while sample >= self._starts[-1]:
                 epoch = len(self._starts) - 1
@@ -160,7 +160,7 @@ class Samples:
         return batch
 
     def document_ids(self, first: int, count: int) -> list[str]:
-        """The id of the document of each piece in these samples, in order."""
+        """Return the id of the document of each piece in these samples, in order."""
         found: list[str] = []
         for epoch, row in (self.locate(first + i) for i in range(count)):
             plan = self.plan(epoch)
@@ -249,7 +249,7 @@ class LossSpans:
         """Tokens after `<|bos|>` that carry no loss."""
 
     def hold(self, document: Ints, place: Ints) -> NDArray[np.bool_]:
-        """Whether each token, at `place` of `document`, carries loss."""
+        """Return whether each token, at `place` of `document`, carries loss."""
         if not self.has_spans.any():
             return np.ones(len(place), bool)
         inside = np.searchsorted(self._borders, (document << 32) + place, side="right") % 2 == 1
@@ -264,7 +264,7 @@ def _runs(lengths: Ints) -> tuple[Ints, Ints]:
 
 
 def cut_chats(index: DocumentIndex, context: int) -> str:
-    """What is lost where chats do not fit a row of `context` positions, in words; "" where all do."""
+    """Return what is lost where chats do not fit a row of `context` positions, in words; "" where all do."""
     longest = max((int(index.length[i]) for i in index.loss_spans), default=0) - 1
     number = sum(int(index.length[i]) - 1 > context for i in index.loss_spans)
     if not number:

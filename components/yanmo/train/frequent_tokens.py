@@ -43,7 +43,7 @@ class FrequentTokens:
         self._is_frequent[frequent] = True
 
     def kinds(self, targets_T: NDArray[np.int64], sample: int) -> NDArray[np.uint8]:
-        """What each position of a row computes: NEAR, WHOLE or DRAWN; positions without a target are NEAR."""
+        """Return what each position of a row computes: NEAR (also without a target), WHOLE or DRAWN."""
         drawn = keyed_random(len(targets_T), self._seed, sample, _PURPOSE)
         is_drawn = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53 < self.plan.share
         kinds = np.where(self._is_frequent[targets_T], np.where(is_drawn, DRAWN, NEAR), WHOLE)

@@ -5,7 +5,6 @@
     heartbeats/          touched while a rank makes progress                  workers -> supervisor
     metrics.jsonl        one line per interval, validation and event          workers -> supervisor
     trace.json.gz        the profiler's trace (--profile)                     workers -> supervisor
-    flops.json           FLOPs by module (--flops)                            workers -> supervisor
     micro_batch.json     rows that fitted into memory, after some did not     supervisor
     workers.log          stdout and stderr of the workers                     supervisor
     export/              the finished model and result.json; appears whole    workers -> supervisor
@@ -40,7 +39,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import forget_heartbeats
 
 STOP, METRICS, EXPORT, CHECKPOINTS, RESULT = "stop", "metrics.jsonl", "export", "checkpoints", "result.json"
-MICRO_BATCH, TRACE, FLOPS = "micro_batch.json", "trace.json.gz", "flops.json"
+MICRO_BATCH, TRACE = "micro_batch.json", "trace.json.gz"
 NODES = "nodes"
 MEETING = "YANMO_RANKS"
 """The variable that names the file in which the ranks of one node meet."""
@@ -140,7 +139,7 @@ class WorkerJob:
         )
 
     def open(self, reference: Reference) -> Output:
-        """The output that a reference of this job names."""
+        """Return the output that a reference of this job names."""
         return open_reference(store_of(self.options, self.store), reference)
 
 
@@ -186,7 +185,7 @@ class Status:
 
 
 def parse_status(line: bytes) -> Status | None:
-    """The status in a line of the workers' log; None if it is an ordinary line."""
+    """Return the status in a line of the workers' log; None if it is an ordinary line."""
     _, mark, text = line.partition(_MARK)  # after output of another process that has no line end
     if not mark:
         return None
@@ -199,7 +198,7 @@ def parse_status(line: bytes) -> Status | None:
 def failure(
     rank: int, error: BaseException, *, follows: bool = False, waits: bool = False, doing: str = ""
 ) -> Status:
-    """The status of a rank that ends with `error`.
+    """Return the status of a rank that ends with `error`.
 
     Args:
         follows: whether it failed only because another rank had failed.
@@ -241,7 +240,7 @@ def _shortened(error: BaseException) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the error says that the device or the machine had no memory left."""
+    """Return whether the error says that the device or the machine had no memory left."""
     words = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
     by_words = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
     return by_words or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
@@ -261,7 +260,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def parse_lines(data: bytes) -> list[dict[str, Any]]:
-    """The complete lines in a part of metrics.jsonl; damaged ones are skipped and end no training."""
+    """Return the complete lines in a part of metrics.jsonl; damaged ones are skipped and end no training."""
     lines = []
     for line in data[: data.rfind(b"\n") + 1].splitlines():
         try:

@@ -17,7 +17,6 @@ from yanmo.train.backends.accelerator import release_cached
 from yanmo.train.backends.engine import WEIGHT
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.resumable import Resumable
-from yanmo.train.curve import Curve
 from yanmo.train.health.monitor import Monitor
 from yanmo.train.health.setbacks import Skipped
 from yanmo.train.health.watchdog import TRAINING
@@ -25,7 +24,7 @@ from yanmo.train.metrics.interval import PendingStep
 from yanmo.train.metrics.trace import Trace
 from yanmo.train.schedule import Schedule
 from yanmo.train.time_window import Clock
-from yanmo.train.validate import Validation
+from yanmo.train.validate import Curve, Validation
 from yanmo.train.validation_policy import mean_of
 
 log = logging.getLogger(__name__)
@@ -63,12 +62,34 @@ class Loop(Resumable):
 
     def run(self) -> Ending:
         """Train to an ending; after `done` the engine holds the finished model."""
-        while self.step < self.options.steps and not self.validation_policy.is_over:
-            ending = self._advance()
-            if ending:
-                return ending
+        options, policy = self.options, self.validation_policy
+        while self.step < options.steps and not policy.is_over:
+            self._train_step()
+            if self.step % options.log_every == 0 or self.step == options.steps:
+                if self._read():
+                    continue  # rewound
+                self.metrics_log.line(self.step, self.interval, self.watch, self.figures)
+            stop, over, due = self._agree()
+            if self.step == options.steps:
+                break
+            validate = options.valid_every and self.step % options.valid_every == 0
+            if (stop or over or due or validate) and self._read():
+                continue
+            if validate:  # before a checkpoint, so that its state includes the result
+                self._validate()
+                if policy.is_over:
+                    break
+            self._draw()
+            if stop or over or due:
+                self._save()
+            if stop or over:
+                self.beat("waiting for the checkpoint")
+                self.writer.finish()
+                if over and not stop:
+                    log.info("%s: saved at step %d", self.reason, self.step)
+                return "changed" if over and not stop and self.then == "changed" else "paused"
         self._check_weights()
-        if not self.validation_policy.is_over and self._validated_step != self.step:
+        if not policy.is_over and self._validated_step != self.step:
             self._validate()
         self._draw()
         self.writer.finish()
@@ -76,40 +97,13 @@ class Loop(Resumable):
         self._go_back_to_the_best()
         return "done"
 
-    def _advance(self) -> Ending | None:
-        """Train one step and do what is due after it; returns how the training ends, None if it goes on."""
-        self._one_step()
-        if self._line_due():
-            if self._read():
-                return None
-            self.metrics_log.line(self.step, self.interval, self.watch, self.figures)
-        stop, over, due = self._agree()
-        if self.step == self.options.steps:
-            return None
-        validate = self.options.valid_every and self.step % self.options.valid_every == 0
-        if (stop or over or due or validate) and self._read():
-            return None
-        if validate:  # before a checkpoint, so that its state includes the result
-            self._validate()
-            if self.validation_policy.is_over:
-                return None
-        self._draw()
-        if stop or over or due:
-            self._save()
-        if stop or over:
-            self.beat("waiting for the checkpoint")
-            self.writer.finish()
-            if over and not stop:
-                log.info("%s: saved at step %d", self.reason, self.step)
-            return "changed" if over and not stop and self.then == "changed" else "paused"
-        return None
-
-    def _one_step(self) -> None:
+    def _train_step(self) -> None:
+        """Forward and backward passes over this rank's rows, one update; reads nothing from the device."""
         options, engine = self.options, self.engine
         began, cpu_began = time.monotonic(), time.process_time()
         self.beat(f"{TRAINING} {self.step + 1}")
         self.trace.begin_step(self.step + 1)
-        engine.set_learning_rate(self._learning_rate())
+        engine.set_learning_rate(self.schedule.at(self.step) * self.validation_policy.multiplier)
         first = self._first_sample()
         batch = self.samples.batch(first, options.batch_rows)
         num_targets = batch.num_targets
@@ -136,18 +130,15 @@ class Loop(Resumable):
             self.watch.add("monitor", end)
 
     def _without_update(self, loss: torch.Tensor) -> torch.Tensor:
-        """A batch of nothing but questions teaches nothing: no momentum moves the weights, either."""
+        """Drop the gradient: a batch of nothing but questions teaches nothing: no momentum moves weights."""
         self.engine.skip()
         return torch.zeros_like(loss, dtype=torch.bool)
 
     def _forwarded(self) -> None:
         self._at = self.watch.add("forward", self._at)
 
-    def _learning_rate(self) -> float:
-        return self.schedule.at(self.step) * self.validation_policy.multiplier
-
     def _agree(self) -> tuple[bool, bool, bool]:
-        """Whether a stop was asked for, the time window is over, a checkpoint is due; equal on all ranks."""
+        """Return whether a stop was asked for, the time is over, a checkpoint is due; equal on all ranks."""
         first, writer = self.engine.rank == 0, self.writer
         stop = self.stop_asked or (self.stop_file is not None and self.stop_file.exists())
         over = first and self.ends_at is not None and self.clock() >= self.ends_at
@@ -156,11 +147,8 @@ class Loop(Resumable):
         writer.settle(writing=flags[3], failed=flags[4])
         return flags[0], flags[1], flags[2]
 
-    def _line_due(self) -> bool:
-        return self.step % self.options.log_every == 0 or self.step == self.options.steps
-
     def _read(self) -> bool:
-        """Read the losses since the last call; returns whether the training was rewound."""
+        """Read the losses since the last call; return whether the training was rewound."""
         trouble, before = None, len(self.skipped)
         for result in self.ledger.read():
             if not result.good:

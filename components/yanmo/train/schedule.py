@@ -1,19 +1,29 @@
 """The learning rate as a function of the step, so that a resumed run needs no scheduler state.
 
 The exception is `plateau`, which depends on validations: `Plateau` has a state, which checkpoints hold.
+
+The form of a channel that trains every night is the same on its first night, which begins with a new model,
+and on all others, which go on from the champion. A model that goes on needs fewer steps, and its learning
+rate is warmed up again to a lower peak and decayed again: re-warming and re-decaying (Gupta et al.,
+"Continual Pre-Training of Large Language Models: How to (re)warm your model?", 2023; Ibrahim et al.,
+"Simple and Scalable Strategies to Continually Pre-train Large Language Models", 2024).
+
+`ContinuedOptions` are no part of a key. What they make of the others is: steps, warm-up and learning rates
+are in the key, and are recorded, as the training has them.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, assert_never, cast, get_args
 
 from yanmo.options.fields import Options, Scalar, opt
 from yanmo.train.options.sizes import BUNDLED
 
 _WARMUP, _WARMUP_SHARE = 30, 15
-SCHEDULES = ("linear", "cosine", "constant", "wsd", "sgdr", "plateau")
+ScheduleName = Literal["linear", "cosine", "constant", "wsd", "sgdr", "plateau"]
+SCHEDULES: tuple[str, ...] = get_args(ScheduleName)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +93,11 @@ class ScheduleOptions(Options, group="schedule"):
 
     @classmethod
     def left_open(cls, values: dict[str, Any]) -> dict[str, Scalar]:
-        """A warm-up that fits a short training; the `contradictions` below speak of a given one."""
+        """Return a warm-up that fits a short training; the `contradictions` below speak of a given one."""
         return {"warmup_steps": min(_WARMUP, max(1, values["steps"] // _WARMUP_SHARE))}
 
     def contradictions(self) -> list[str]:
-        """Options that contradict each other."""
+        """Return the options that contradict each other."""
         if self.warmup_steps >= self.steps > 1 and self.schedule not in ("constant", "plateau"):
             fewer = self.steps // _WARMUP_SHARE
             return [
@@ -99,10 +109,31 @@ class ScheduleOptions(Options, group="schedule"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ContinuedOptions(Options, group="continued"):
+    """What differs where the training goes on from a model (docs/nights.md)"""
+
+    continued_steps: int = opt(
+        0, "--steps of a training that goes on from a model; 0 is the same", kind="environment"
+    )
+    continued_warmup_steps: int = opt(
+        0,
+        "--warmup-steps of a training that goes on from a model (re-warming); 0 is the same",
+        kind="environment",
+    )
+    continued_peak: float = opt(
+        1.0,
+        "peak learning rates of a training that goes on from a model, as a share of those of a new one",
+        kind="environment",
+        above=0,
+        most=10,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
     """The learning rate at each step, as a factor of its peak; step 0 is the first."""
 
-    name: str
+    name: ScheduleName
     """linear, cosine, constant; wsd: constant, then linear over the last `decay_share` of the steps (Hu et
     al., MiniCPM, 2024); sgdr: cosines with restarts (Loshchilov and Hutter, 2017); plateau: constant, times
     the multiplier of `Plateau`."""
@@ -118,9 +149,9 @@ class Schedule:
 
     @classmethod
     def of(cls, options: ScheduleOptions, batch_tokens: int) -> Schedule:
-        """The schedule of a training whose steps read `batch_tokens` each."""
+        """Return the schedule of a training whose steps read `batch_tokens` each."""
         return cls(
-            name=options.schedule,
+            name=cast(ScheduleName, options.schedule),
             steps=options.steps,
             warmup_steps=options.warmup_steps,
             floor=options.floor,
@@ -131,26 +162,31 @@ class Schedule:
         )
 
     def at(self, step: int) -> float:
-        """The factor of the peak learning rate at a step."""
+        """Return the factor of the peak learning rate at a step."""
         if step < self.warmup_steps:
             return self.scale * (step + 1) / (self.warmup_steps + 1)
         return self.scale * (self.floor + (1 - self.floor) * self._share(step))
 
     def _share(self, step: int) -> float:
-        """Where the step lies after the warm-up, from 1 (the peak) to 0 (the floor)."""
+        """Return where the step lies after the warm-up, from 1 (the peak) to 0 (the floor)."""
         after, length = step - self.warmup_steps, max(self.steps - self.warmup_steps, 1)
-        if self.name in ("constant", "plateau"):
-            return 1.0
-        if self.name == "wsd":
-            decay = max(round(self.decay_share * self.steps), 1)
-            return min(1.0, (self.steps - step) / decay)
-        if self.name == "sgdr":
-            after, length = self._cycle(after, length)
-        done = after / length
-        return 1 - done if self.name == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+        match self.name:
+            case "constant" | "plateau":
+                return 1.0
+            case "linear":
+                return 1 - after / length
+            case "cosine":
+                return _cosine(after / length)
+            case "wsd":
+                return min(1.0, (self.steps - step) / max(round(self.decay_share * self.steps), 1))
+            case "sgdr":
+                after, length = self._cycle(after, length)
+                return _cosine(after / length)
+            case _:
+                assert_never(self.name)
 
     def _cycle(self, after: int, length: int) -> tuple[int, int]:
-        """Steps since the last restart, and the length of this cosine.
+        """Return the steps since the last restart, and the length of this cosine.
 
         Args:
             after: steps since the end of the warm-up.
@@ -163,8 +199,12 @@ class Schedule:
         return after, cycle
 
 
+def _cosine(done: float) -> float:
+    return 0.5 * (1 + math.cos(math.pi * done))
+
+
 def batch_scale(rule: str, batch_tokens: int, reference_tokens: int) -> float:
-    """The factor of all learning rates for a batch of another size than the reference.
+    """Return the factor of all learning rates for a batch of another size than the reference.
 
     Args:
         rule: none; linear (Goyal et al., 2017, for SGD); sqrt (Malladi et al., 2022, for Adam).
@@ -232,8 +272,3 @@ class Plateau:
         """Restore what `state_dict` returned."""
         self.patience.load_state_dict(state["patience"])
         self.multiplier = float(state["multiplier"])
-
-
-def multiplier(step: int, *, steps: int, warmup_steps: int, schedule: str, floor: float) -> float:
-    """`Schedule.at` for schedules without further settings."""
-    return Schedule(name=schedule, steps=steps, warmup_steps=warmup_steps, floor=floor).at(step)

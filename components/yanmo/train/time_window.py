@@ -107,7 +107,7 @@ class HoursOptions(Options, group="hours"):
         )
 
     def contradictions(self) -> list[str]:
-        """Options that contradict each other."""
+        """Return the options that contradict each other."""
         self.hours()  # raises by itself
         given = next(iter(self.by_night_only()), "")
         if given and not self.night:
@@ -143,7 +143,7 @@ class TimeWindows:
         self._zone = zone_of(hours.timezone)
 
     def current(self) -> TimeWindow:
-        """The current time window."""
+        """Return the current time window."""
         ends = [*self._stops()]
         is_night = False
         if self._hours.night:
@@ -180,7 +180,7 @@ class TimeWindows:
 
 
 def next_time(wall: WallTime, zone: tzinfo, after: float) -> float:
-    """The first time after `after` at which clocks in `zone` show `wall`, in Unix seconds.
+    """Return the first time after `after` at which clocks in `zone` show `wall`, in Unix seconds.
 
     A time that clocks skip in spring is read as if they had not gone forward yet; of a time that they show
     twice in autumn, the first counts.

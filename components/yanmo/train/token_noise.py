@@ -44,7 +44,7 @@ class TokenNoise:
             ids_T[chosen] = self._tokens(drawn[count:][chosen] % np.uint64(self._ends[-1]))
 
     def _tokens(self, place: NDArray[Any]) -> NDArray[np.int64]:
-        """The tokens of the training text at these positions, counted over all documents."""
+        """Return the tokens of the training text at these positions, counted over all documents."""
         document = np.searchsorted(self._ends, place, side="right")
         inside = place.astype(np.int64) - self._ends[document] + self._index.length[document] - 1
         at = self._index.offset[document] + inside

@@ -14,7 +14,13 @@ from yanmo.common.errors import DataError
 from yanmo.formats.token_cache import TokenCache
 from yanmo.model.scoring import BATCH_TOKENS, token_bits
 from yanmo.train.backends.engine import Engine
+from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import SCORED_TOKENS
+
+_SHARE = 0.01
+_PASSES = 3
+"""What a step costs, in forward passes: one forward, two backward."""
+_LEAST_CHARACTERS = 250
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Validation:
 
     @classmethod
     def choose(cls, cache: TokenCache, most_characters: int, on: str = "all") -> Validation:
-        """The first documents of each genre in the cache, until they hold `most_characters` or more.
+        """Return the first documents of each genre in the cache, until they hold `most_characters` or more.
 
         Args:
             on: `all`, or `answers` for those with silent tokens alone: chats.
@@ -99,7 +105,39 @@ class Validation:
 
 
 def counted_bits(bits: NDArray[np.float64], spans: list[list[int]] | None) -> float:
-    """The bits of the tokens that carry loss; `bits[k]` is of token `k + 1` of the document."""
+    """Return the bits of the tokens that carry loss; `bits[k]` is of token `k + 1` of the document."""
     if spans is None:
         return float(bits.sum())
     return float(sum(bits[begin - 1 : end - 1].sum() for begin, end in spans))
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The validation curve of a training: which steps are measured, and on what.
+
+    Nothing rests on them: no checkpoint is kept for one, no learning rate follows, and the model is the
+    same without them (--valid-every is for that). So they may be made on less text, and together they take
+    1 % of the training's operations at most, a forward pass being a third of a step. A training too short
+    for two points has no curve.
+    """
+
+    validation: Validation
+    steps: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, options: TrainConfig, cache: TokenCache) -> Curve:
+        """Return the curve that --valid-points asks for, within its budget; no steps where there is none."""
+        points = min(options.valid_points, options.steps)
+        if options.valid_every or not options.valid_characters or not points:
+            return cls(Validation.choose(cache, 0))
+        budget = _SHARE * _PASSES * options.steps * options.batch_rows * options.context
+        characters = options.valid_characters
+        validation = Validation.choose(cache, characters)
+        while validation.num_tokens * points > budget and characters // 2 >= _LEAST_CHARACTERS:
+            characters //= 2
+            validation = Validation.choose(cache, characters)
+        if validation.documents:
+            points = min(points, int(budget / validation.num_tokens))
+        if points < 2 or not validation.documents:
+            return cls(Validation.choose(cache, 0))
+        return cls(validation, frozenset(round(options.steps * i / points) for i in range(1, points + 1)))

@@ -22,7 +22,7 @@ class ValidationPolicy:
 
     @classmethod
     def of(cls, options: TrainConfig) -> ValidationPolicy:
-        """The policy that the options ask for."""
+        """Return the policy that the options ask for."""
         delta = options.early_min_delta
         plateau = None
         if options.schedule == "plateau":
@@ -64,6 +64,6 @@ class ValidationPolicy:
 
 
 def mean_of(found: dict[str, float]) -> float:
-    """The mean over genres, on which decisions rest; inf if a validation has no finite one."""
+    """Return the mean over genres, on which decisions rest; inf if a validation has no finite one."""
     mean = found.get("mean", math.inf)
     return mean if math.isfinite(mean) else math.inf

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from yanmo.common.command_end import stacks_on_request
 from yanmo.common.freed_memory import keep_freed_memory
 from yanmo.common.logs import setup
 from yanmo.common.parent import end_with_parent
@@ -19,7 +20,6 @@ from yanmo.common.words import plural
 from yanmo.train import job
 from yanmo.train.backends.accelerator import before_torch, check_compiler, find_device, prepare
 from yanmo.train.config import TrainConfig
-from yanmo.train.health.stacks import answer_requests
 from yanmo.train.health.watchdog import FIRST_WEIGHTS, IMPORTING, JOINING, OPENING, Watchdog, waits_for_others
 from yanmo.train.job import PeerFailed, Place, Status, WorkerJob, failure
 from yanmo.train.metrics.rank_figures import RankFigures
@@ -46,7 +46,7 @@ def main(path: Path) -> int:
         failure(rank, TimeoutError(what), waits=waits_for_others(), doing=watchdog.doing).send()
 
     figures = RankFigures()
-    answer_requests(work.own, rank)
+    stacks_on_request()
     limits = work.options.hang_seconds, work.place.step_seconds if work.place else 0.0
     watchdog = Watchdog(work.own, rank, limits[0], hanging, figures.write, limits[1])
     watchdog.start()
@@ -62,7 +62,7 @@ def main(path: Path) -> int:
 
 
 def _follows(error: BaseException) -> bool:
-    """Whether a rank failed only because another one did: it lost the connection, or was told so."""
+    """Return whether a rank failed only because another one did: it lost the connection, or was told so."""
     text = str(error)
     lost = any(word in text for word in _LOST) or "gloo" in text.lower()
     return isinstance(error, PeerFailed) or (isinstance(error, RuntimeError) and lost)
@@ -87,9 +87,8 @@ def train_rank(
     from yanmo.train.backends.open_engine import open_engine
     from yanmo.train.checkpoints.resumable import identity_of
     from yanmo.train.collectives import Collectives
-    from yanmo.train.curve import Curve
     from yanmo.train.loop import Loop
-    from yanmo.train.validate import Validation
+    from yanmo.train.validate import Curve, Validation
 
     beat(OPENING)
     cache = TokenCache.open(work.open(work.token_cache))
@@ -107,10 +106,6 @@ def train_rank(
     engine = open_engine(decoder, options, device)
     if rank == 0:
         _describe(engine, samples, parameters, attention)
-        if options.flops:
-            from yanmo.train.metrics.flops import write_flops
-
-            write_flops(work.folder, decoder.config, options.context)
     loop = Loop(
         options=options,
         engine=engine,
@@ -144,7 +139,7 @@ def _frozen_base(work: WorkerJob) -> str:
 
 
 def _far_parts(work: WorkerJob) -> Any:
-    """How checkpoints come together where several nodes share no folder; None where they do."""
+    """Return how checkpoints come together where several nodes share no folder; None where they do."""
     from yanmo.store.file_store import FileStore
     from yanmo.store.opening import store_of
     from yanmo.train.checkpoints.far_parts import FarParts
@@ -158,7 +153,7 @@ def _far_parts(work: WorkerJob) -> Any:
 
 
 def _is_first_here() -> bool:
-    """Whether this rank is the first of its node."""
+    """Return whether this rank is the first of its node."""
     return int(os.environ.get("LOCAL_RANK", 0)) == 0
 
 
@@ -194,7 +189,7 @@ def _import_torch(options: TrainConfig, rank: int) -> str:
 
 
 def samples_of(options: TrainConfig, cache: Any, is_new: bool = True) -> Any:
-    """The rows of the training split.
+    """Return the rows of the training split.
 
     Args:
         is_new: whether a new model is trained: what --frequent-tokens does to a given one was not measured.

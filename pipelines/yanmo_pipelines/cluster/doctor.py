@@ -27,7 +27,6 @@ log = logging.getLogger(__name__)
 CHECKS: dict[str, Check] = {
     "kfp": servers.kfp,
     "auth": servers.auth,
-    "text": servers.text,
     "kubernetes": servers.kubernetes,
     "rights": servers.rights,
     "secrets": storage.secrets,
@@ -96,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _findings(options: DoctorOptions) -> Iterator[Finding]:
-    """What each check finds; one that cannot be made says why."""
+    """Yield what each check finds; one that cannot be made says why."""
     asked = Asked(options, lambda: KubernetesApi.of(options), lambda: _kfp(options))
     for name in options.only or CHECKS:
         try:

@@ -1,20 +1,64 @@
 """Whether a node could ever hold a pod, by what its whole size and its taints say, and if not, why not.
 
-Kubernetes leaves such a pod Pending without end, and KFP's graph shows nothing red. Other pods on the node
-are left out here: they end some day. So are volumes and topology: what is said to fit may still wait.
+Other pods on the node are left out here: they end some day. So are volumes and topology: what is said to fit
+may still wait.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from yanmo.common.words import plural
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
-from yanmo_pipelines.cluster.needs import PodNeeds
-from yanmo_pipelines.cluster.quantities import quantity, shown
 
 _KEEPS_OFF = ("NoSchedule", "NoExecute")
+_UNITS = {
+    **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)},
+    **{unit: Decimal(1000) ** (n + 1) for n, unit in enumerate("kMGTPE")},
+    **{f"{unit}i": Decimal(1024) ** (n + 1) for n, unit in enumerate("KMGTPE")},
+}
+_QUANTITY = re.compile(r"([+-]?\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d+|[numkMGTPE]i?|Ki)?\Z")
+
+
+def quantity(text: str) -> Decimal:
+    """The number that a quantity says: 0.5 of `500m`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _QUANTITY.match(text.strip())
+    unit = (found[2] or "") if found else ""
+    if found and unit in _UNITS:
+        return Decimal(found[1]) * _UNITS[unit]
+    if found and unit[:1] in "eE":
+        return Decimal(found[1] + unit)
+    raise ValueError(f"{text!r} is no quantity of Kubernetes; expected such as 500m, 2 or 3Gi")
+
+
+def shown(resource: str, amount: Decimal) -> str:
+    """As a person reads it: `2 CPU`, `3 GiB of memory`, `1 nvidia.com/gpu`."""
+    if resource == "cpu":
+        return f"{amount.normalize():f} CPU"
+    if resource in ("memory", "ephemeral-storage"):
+        gib = (amount / Decimal(1024) ** 3).quantize(Decimal("0.01")).normalize()
+        return f"{gib:f} GiB of {'memory' if resource == 'memory' else 'disk'}"
+    return f"{amount.normalize():f} {resource}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodNeeds:
+    """What a pod asks of a node."""
+
+    task: str
+    image: str
+    requests: Mapping[str, Decimal]
+    """Resource -> amount: cpu in cores, memory in bytes, GPUs."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
 
 
 def nodes_of(kubernetes: KubernetesApi) -> list[dict[str, Any]]:
@@ -23,7 +67,7 @@ def nodes_of(kubernetes: KubernetesApi) -> list[dict[str, Any]]:
 
 
 def no_node_holds(needs: PodNeeds, nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Why no node could ever hold this pod; "" where one could."""
+    """Return why no node could ever hold this pod; "" where one could."""
     reasons: dict[str, list[str]] = {}
     for node in nodes:
         why = _why_not(needs, node)
@@ -89,6 +133,6 @@ def over_quota(needs: Iterable[PodNeeds], quotas: Iterable[Mapping[str, Any]]) -
 
 
 def _keys(resource: str) -> tuple[str, ...]:
-    """What a quota calls it; requests equal limits here."""
+    """Return what a quota calls it; requests equal limits here."""
     plain = (resource,) if resource in ("cpu", "memory") else ()
     return (*plain, f"requests.{resource}", f"limits.{resource}")

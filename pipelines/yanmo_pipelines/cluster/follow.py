@@ -13,7 +13,7 @@ from yanmo.common.logs import human_seconds
 from yanmo_pipelines.cluster import unmade
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
-from yanmo_pipelines.cluster.refusals import NoAnswer
+from yanmo_pipelines.cluster.left_running import patiently
 from yanmo_pipelines.cluster.run_tasks import ENDED, Said, Task, said_by, task_names, tasks_of, time_of
 from yanmo_pipelines.cluster.waiting import waiting_pods
 
@@ -21,8 +21,6 @@ log = logging.getLogger(__name__)
 
 _LOOKS = 5
 """So often is looked again at a run that has ended while its tasks are said to go on."""
-_AWAY_SECONDS = 900.0
-"""How long KFP may be away while a run is followed: a restart of its server is no reason to leave."""
 
 
 def follow(api: KfpApi, run_id: str, kubernetes: KubernetesApi | None, look_seconds: float) -> int:
@@ -50,23 +48,7 @@ def follow(api: KfpApi, run_id: str, kubernetes: KubernetesApi | None, look_seco
             return _ended(api, run, tasks, kubernetes)
         waits.show()
         time.sleep(look_seconds)
-        run = _patiently(api, run_id, look_seconds)
-
-
-def _patiently(api: KfpApi, run_id: str, look_seconds: float) -> dict[str, Any]:
-    """The run; a server that is away is waited for."""
-    began = time.monotonic()
-    said = False
-    while True:
-        try:
-            return api.run(run_id)
-        except NoAnswer as error:
-            if time.monotonic() - began > _AWAY_SECONDS:
-                raise
-            if not said:
-                log.warning("%s; the run goes on without us, waiting for it", error)
-            said = True
-            time.sleep(look_seconds)
+        run = patiently(lambda: api.run(run_id), "the run", look_seconds)
 
 
 def _result(api: KfpApi, run: Mapping[str, Any], task: Task) -> str:
@@ -147,7 +129,7 @@ def _show_verdict(api: KfpApi, run: Mapping[str, Any], tasks: Mapping[str, Task]
 
 
 def was_terminated(run: Mapping[str, Any]) -> bool:
-    """Whether somebody ended the run; KFP 2.17 then calls it FAILED."""
+    """Return whether somebody ended the run; KFP 2.17 then calls it FAILED."""
     return any(one.get("state") == "CANCELING" for one in run.get("state_history") or [])
 
 

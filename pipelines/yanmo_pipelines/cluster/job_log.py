@@ -14,12 +14,12 @@ from yanmo.common.errors import ExitCode
 from yanmo_pipelines.cluster import unmade
 from yanmo_pipelines.cluster.jobs import ended_state, how_job_ended, pods_of_job, started
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
-from yanmo_pipelines.cluster.refusals import NoAnswer, NotFound
+from yanmo_pipelines.cluster.left_running import patiently
+from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.cluster.waiting import waiting
 
 log = logging.getLogger(__name__)
 
-_AWAY_SECONDS = 900.0
 _TOLD = re.compile(r"failed with exit code (\d+) matching")
 _DOCUMENTED = {int(code) for code in ExitCode}
 
@@ -31,24 +31,19 @@ def follow_job(api: KubernetesApi, name: str, look_seconds: float) -> int:
         NoAnswer: Kubernetes was away for too long.
         NotFound: the Job is gone.
     """
-    shown, said, away_since = dict[str, str](), set[str](), 0.0
+    shown, said = dict[str, str](), set[str]()
     path = api.in_namespace("jobs", name, group="apis/batch/v1")
+
+    def look() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        job, pods = api.get(path, f"read Job {name}"), pods_of_job(api, name)
+        for pod in pods:
+            _show(api, pod, shown, said)
+        for why in unmade.of_job(api, name) if not pods else ():
+            _once(said, f"no pod is made: {why}")
+        return job, pods
+
     while True:
-        try:
-            job = api.get(path, f"read Job {name}")
-            pods = pods_of_job(api, name)
-            for pod in pods:
-                _show(api, pod, shown, said)
-            for why in unmade.of_job(api, name) if not pods else ():
-                _once(said, f"no pod is made: {why}")
-            away_since = 0.0
-        except NoAnswer as error:
-            away_since = away_since or time.monotonic()
-            if time.monotonic() - away_since > _AWAY_SECONDS:
-                raise
-            log.warning("%s; the Job goes on without us, waiting for it", error)
-            time.sleep(look_seconds)
-            continue
+        job, pods = patiently(look, "the Job", look_seconds)
         state, message = how_job_ended(job)
         if state == "Complete":
             log.info("Job %s is complete", name)

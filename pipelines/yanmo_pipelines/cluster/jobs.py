@@ -16,7 +16,7 @@ def pods_of_job(api: KubernetesApi, name: str) -> list[dict[str, Any]]:
 
 
 def started(pod: Mapping[str, Any]) -> bool:
-    """Whether its container began, so that it has a log."""
+    """Return whether its container began, so that it has a log."""
     return any(
         state in (container.get("state") or {})
         for container in (pod.get("status") or {}).get("containerStatuses") or []
@@ -25,7 +25,7 @@ def started(pod: Mapping[str, Any]) -> bool:
 
 
 def ended_state(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """How its container ended: exitCode, reason, message; None while it runs."""
+    """Return how its container ended: exitCode, reason, message; None while it runs."""
     for container in (pod.get("status") or {}).get("containerStatuses") or []:
         found = (container.get("state") or {}).get("terminated")
         if found:

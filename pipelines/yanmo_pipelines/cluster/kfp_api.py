@@ -159,18 +159,6 @@ class KfpApi:
         """A run as it is now, with its tasks."""
         return self._get(f"/runs/{quote(run_id, safe='')}", f"read run {run_id}")
 
-    def run_called(self, name: str) -> dict[str, Any] | None:
-        """The newest run called `name`, which several may be."""
-        found = self._get(
-            "/runs",
-            f"find run {name}",
-            page_size=1,
-            sort_by="created_at desc",
-            filter=_equals("display_name", name),
-            namespace=self.namespace,
-        )
-        return next(iter(found.get("runs") or []), None)
-
     def runs(self, most: int) -> list[dict[str, Any]]:
         """The newest runs, newest first."""
         found = self._get(
@@ -322,7 +310,7 @@ def _of_the_wire(error: HTTPError, asked: str, where: str) -> Exception:
 
 
 def _reason(error: HTTPError) -> str:
-    """What went wrong on the wire, without the pool's name before it."""
+    """Return what went wrong on the wire, without the pool's name before it."""
     inner = getattr(error, "reason", None)
     words = in_words(inner if isinstance(inner, Exception) else error)
     return re.sub(r"\[(Errno -?\d+|SSL[^]]*)\] | \(_ssl\.c:\d+\)", "", words.rpartition(": ")[2])

@@ -19,7 +19,6 @@ from yanmo_pipelines.cluster.refusals import KUBERNETES, NotThatServer, refusal,
 _SECONDS = (5.0, 60.0)
 _PAGE = 500
 _JSON, _MERGE = "application/json", "application/merge-patch+json"
-_APPLY = "application/apply-patch+yaml"
 
 
 class NoCluster(EnvironmentFault):
@@ -90,36 +89,21 @@ class KubernetesApi:
     def create(self, path: str, asked: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._object(self._ask("POST", path, asked, body=body), asked)
 
-    def delete(self, path: str, asked: str, *, dependents: str = "Background") -> None:
-        """
-        Args:
-            dependents: what becomes of what it owns: Background deletes it, Orphan leaves it.
-        """
-        self._ask("DELETE", path, asked, {"propagationPolicy": dependents})
-
-    def apply(
-        self, path: str, asked: str, body: Mapping[str, Any], manager: str, *, only_try: bool = False
-    ) -> dict[str, Any]:
-        """Make an object so, or change it where it is there: server-side apply; the object as it then is.
-
-        Args:
-            manager: whose fields these are.
-            only_try: change nothing.
-        """
-        query = {"fieldManager": manager, "force": "true", "dryRun": "All" if only_try else ""}
-        return self._object(self._ask("PATCH", path, asked, query, body, _APPLY), asked)
+    def delete(self, path: str, asked: str) -> None:
+        """Delete an object and what it owns."""
+        self._ask("DELETE", path, asked, {"propagationPolicy": "Background"})
 
     def merge(self, path: str, asked: str, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change these fields of an object."""
         return self._object(self._ask("PATCH", path, asked, None, changes, _MERGE), asked)
 
     def log(self, pod: str, container: str = "", since: str = "") -> bytes:
-        """What a container has said so far."""
+        """Return what a container has said so far."""
         query = {"container": container, "sinceTime": since, "timestamps": "true"}
         return self._ask("GET", self.in_namespace("pods", f"{pod}/log"), f"read the log of pod {pod}", query)
 
     def may(self, verb: str, resource: str, *, group: str = "", namespace: str | None = None) -> bool:
-        """Whether we may do it; a name after a slash is a subresource: `pods/log`."""
+        """Return whether we may do it; a name after a slash is a subresource: `pods/log`."""
         name, _, sub = resource.partition("/")
         where = self.namespace if namespace is None else namespace
         wanted = {"verb": verb, "resource": name, "subresource": sub, "group": group, "namespace": where}

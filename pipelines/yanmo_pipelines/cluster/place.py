@@ -58,7 +58,7 @@ class PlaceOptions(LogOptions, group="cluster"):
 
 
 def api_address(options: PlaceOptions) -> str:
-    """Where KFP's API is.
+    """Return where KFP's API is.
 
     Raises:
         UsageError: nothing says it, or it is no address.
@@ -74,7 +74,7 @@ def api_address(options: PlaceOptions) -> str:
 
 
 def ui_address(options: PlaceOptions) -> str:
-    """Where KFP's UI is, as far as we are told; raises as `api_address`."""
+    """Return where KFP's UI is, as far as we are told; raises as `api_address`."""
     return _address("--ui", options.ui) if options.ui else api_address(options)
 
 

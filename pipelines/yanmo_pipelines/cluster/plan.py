@@ -16,10 +16,14 @@ from yanmo.common.given_file import MIB, given_text
 from yanmo.options.fields import flag, names_of
 from yanmo.options.nearest import did_you_mean
 from yanmo.stage.options_line import options_line
-from yanmo_pipelines.cluster.needs import PodNeeds, pods_of
 from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, version_name
-from yanmo_pipelines.compiled_yaml import documents_of
-from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
+from yanmo_pipelines.parameters import (
+    check_stage_options,
+    documents_of,
+    form_of,
+    pipeline_parameters,
+    read_settings,
+)
 from yanmo_pipelines.pod_options import PodOptions
 
 log = logging.getLogger(__name__)
@@ -57,11 +61,6 @@ class Plan:
     def channel(self) -> str:
         form = self.documents[0]["root"].get("inputDefinitions", {}).get("parameters", {})
         return str(self.values.get("channel") or form.get("channel", {}).get("defaultValue", ""))
-
-    @property
-    def pods(self) -> list[PodNeeds]:
-        """What each task's pod asks of a node."""
-        return pods_of(self.documents, self.values)
 
 
 def planned(

@@ -114,7 +114,7 @@ def _right_advice(server: str) -> str:
 
 
 def said_in(body: bytes, kind: str) -> str:
-    """What an answer says, in one line of at most 300 characters."""
+    """Return what an answer says, in one line of at most 300 characters."""
     text = body[:65536].decode("utf-8", "replace").strip()
     if "html" in kind:
         title = re.search(r"<title[^>]*>([^<]*)", text, re.IGNORECASE)
@@ -137,7 +137,7 @@ def _message(found: dict[str, Any]) -> str:
 
 
 def _is_said(line: str) -> bool:
-    """Whether a line of a stack trace is no place in Go's sources."""
+    """Return whether a line of a stack trace is no place in Go's sources."""
     return bool(line.strip()) and not line.startswith("\t") and not re.match(r"[\w./()*-]+\.\S+$", line)
 
 

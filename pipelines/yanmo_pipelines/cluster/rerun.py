@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from yanmo.common import names
 from yanmo.common.answers import answer
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import EnvironmentFault, ExitCode, UsageError
@@ -16,7 +17,6 @@ from yanmo.common.names import name_problems
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt, word
 from yanmo.options.nearest import did_you_mean
-from yanmo.options.one_line import STAGES as OF_A_RUN
 from yanmo.options.one_line import as_line
 from yanmo_pipelines.cluster.job_log import follow_job
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
@@ -28,7 +28,7 @@ from yanmo_pipelines.parameters import read_settings
 
 log = logging.getLogger(__name__)
 
-STAGES = tuple(name for name in OF_A_RUN if name != "resolve")
+STAGES = (*names.STAGES, "launch")
 TAKES_ALSO = {"launch": "train"}
 """Stage -> another one whose options its Job takes as well."""
 _RUN = re.compile(r"run:[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _variables(options: RerunOptions) -> dict[str, str]:
-    """What the Job's environment says that the CronJob's does not; refused by the stage's own words.
+    """Return what the Job's environment says that the CronJob's does not; refused by the stage's own words.
 
     Raises:
         UsageError: an option that the stage does not have, or a value that it cannot have.

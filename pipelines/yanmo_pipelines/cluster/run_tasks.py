@@ -125,7 +125,7 @@ class Said:
 
 
 def said_by(api: KfpApi, run: Mapping[str, Any], task: Task) -> Said | None:
-    """What the task's stage said last; None where no log of it is to be had."""
+    """Return what the task's stage said last; None where no log of it is to be had."""
     for node in pods_beside(run, task):
         try:
             log = api.log(run["run_id"], node)

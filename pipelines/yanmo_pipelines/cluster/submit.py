@@ -9,20 +9,19 @@ from datetime import UTC, datetime
 
 from yanmo.common.answers import answer
 from yanmo.common.command_end import as_process, ended
-from yanmo.common.errors import EnvironmentFault, ExitCode, UsageError
+from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.common.names import name_problems
 from yanmo.common.words import plural
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
-from yanmo_pipelines.cluster.fitting import no_node_holds, nodes_of, over_quota
 from yanmo_pipelines.cluster.follow import follow
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi, NoCluster
 from yanmo_pipelines.cluster.left_running import left_running
 from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace, run_link
 from yanmo_pipelines.cluster.plan import Plan, planned
-from yanmo_pipelines.cluster.refusals import Exists, Forbidden, NoAnswer
+from yanmo_pipelines.cluster.refusals import Exists, NoAnswer
 from yanmo_pipelines.cluster.uploaded import upload
 from yanmo_pipelines.compile import PIPELINES
 from yanmo_pipelines.pod_options import PodOptions
@@ -69,10 +68,6 @@ class SubmitOptions(PlaceOptions, PodOptions, group="submit"):
     experiment: str = opt("Default", "experiment of KFP's that the run belongs to; made if it is not there")
     name: str = opt("", "the run's name in KFP; default: pipeline, channel and time")
     service_account: str = opt("", "service account of the run's pods; default: KFP's own")
-    wait_for_node: bool = opt(
-        False, "submit also where no node can hold a task: for a cluster that adds nodes by itself"
-    )
-    once: bool = opt(False, "follow the run that KFP has under --name, if there is one; else submit it")
     detach: bool = opt(False, "do not follow the run: end as soon as it is submitted", often=True)
     follow: str = opt(
         "", "follow a run that was submitted before, by its id, and submit nothing", metavar="ID", often=True
@@ -82,8 +77,6 @@ class SubmitOptions(PlaceOptions, PodOptions, group="submit"):
         found = []
         if self.follow and self.detach:
             found.append("--follow and --detach contradict: expected one of them")
-        if self.once and not self.name:
-            found.append("--once: needs --name, by which a run is known again")
         for flag, name in (("--name", self.name), ("--experiment", self.experiment)):
             if len(name) > _MOST_NAME:
                 found.append(f"{flag}: {plural(len(name), 'character')}; give at most {_MOST_NAME}")
@@ -109,13 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
             kubernetes = cluster_if_any(options)
             api = KfpApi.of(options, options.namespace or (kubernetes.namespace if kubernetes else ""))
-            earlier = api.run_called(options.name) if options.once else None
-            if earlier:
-                log.info("KFP has run %s already; nothing was submitted", options.name)
-                run_id = str(earlier["run_id"])
-            else:
-                _check_nodes(plan, kubernetes, options.wait_for_node)
-                run_id = _submitted(api, plan, options)
+            run_id = _submitted(api, plan, options)
         answer(f"run   {run_id}\nlink  {run_link(options, run_id)}")
         if options.detach:
             return ExitCode.DONE
@@ -134,38 +121,6 @@ def cluster_if_any(options: PlaceOptions) -> KubernetesApi | None:
             raise
         log.debug("%s", error)
         return None
-
-
-def _check_nodes(plan: Plan, kubernetes: KubernetesApi | None, waits: bool) -> None:
-    """Refuse tasks that would be Pending for ever.
-
-    Raises:
-        EnvironmentFault: no node can ever hold one, or a quota admit it.
-    """
-    if kubernetes is None:
-        log.info("whether a node can hold each task was not checked: no cluster is known here (KUBECONFIG)")
-        return
-    pods, problems = plan.pods, list[str]()
-    try:
-        nodes = nodes_of(kubernetes)
-        for pod in pods:
-            why = no_node_holds(pod, nodes)
-            problems += [f"{pod.task}: no node can hold its pod: {why}"] if why else []
-    except (Forbidden, NoAnswer) as error:
-        log.info("whether a node can hold each task was not checked: %s", error)
-    try:
-        path = kubernetes.in_namespace("resourcequotas")
-        problems += over_quota(pods, kubernetes.listed(path, "list quotas"))
-    except (Forbidden, NoAnswer) as error:
-        log.info("quotas were not checked: %s", error)
-    for problem in problems:
-        (log.warning if waits else log.error)("%s", problem)
-    if problems and not waits:
-        raise EnvironmentFault(
-            f"{len(problems)} of the run's tasks would wait for ever (above); give smaller requests "
-            "(training_pod_cpu, training_pod_memory, training_pod_gpus on the form), or --wait-for-node "
-            "where the cluster adds nodes by itself"
-        )
 
 
 def _submitted(api: KfpApi, plan: Plan, options: SubmitOptions) -> str:

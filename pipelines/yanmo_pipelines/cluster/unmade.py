@@ -21,7 +21,7 @@ _REFUSED = re.compile(r"forbidden|exceeded quota|not found|violates")
 
 
 def of_job(api: KubernetesApi, name: str) -> list[str]:
-    """Why Kubernetes does not make the pods of a Job; each reason once."""
+    """Return why Kubernetes does not make the pods of a Job; each reason once."""
     selector = f"involvedObject.kind=Job,involvedObject.name={name},reason=FailedCreate"
     try:
         path = api.in_namespace("events")
@@ -32,7 +32,7 @@ def of_job(api: KubernetesApi, name: str) -> list[str]:
 
 
 def of_run(api: KubernetesApi, run_id: str) -> list[str]:
-    """Why Argo cannot make a pod of a run of KFP's: `train: ...`; each reason once."""
+    """Return why Argo cannot make a pod of a run of KFP's: `train: ...`; each reason once."""
     said = _said_of_pods(api, run_id, ("Pending", "Error"))
     return _once(f"{task}: {message}" for task, message in said if _REFUSED.search(message))
 

@@ -1,8 +1,7 @@
-"""The version of a pipeline in KFP that a run names: uploaded when it is not there, and never another one.
+"""The version of a pipeline in KFP that a run names: uploaded when it is not there.
 
 A version is named by what is in it (commit, column of the table of resources, digits of the YAML's sha256),
-so that the same pipeline is found again, from whatever machine. A version of that name with other contents
-would be a lie: what KFP holds is compared, value by value, and refused.
+so that the same pipeline is found again, from whatever machine.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from yanmo.common.errors import DataError
 from yanmo.common.version import version
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.refusals import Exists
-from yanmo_pipelines.compiled_yaml import documents_of
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +36,6 @@ def upload(api: KfpApi, name: str, called: str, text: str, about: str = "") -> U
 
     Args:
         about: the pipeline's description, should it be new.
-
-    Raises:
-        DataError: KFP has other contents under that version's name.
     """
     pipeline = _pipeline(api, name, about)
     found = api.version(pipeline["pipeline_id"], called)
@@ -53,7 +47,6 @@ def upload(api: KfpApi, name: str, called: str, text: str, about: str = "") -> U
             found = api.version(pipeline["pipeline_id"], called)
             if found is None:
                 raise
-    _check_same(found, text, f"{api.address}: pipeline {name}, version {called}")
     return Uploaded(pipeline["pipeline_id"], found["pipeline_version_id"], called)
 
 
@@ -68,15 +61,3 @@ def _pipeline(api: KfpApi, name: str, about: str) -> dict[str, Any]:
         if found is None:
             raise
         return found
-
-
-def _check_same(found: dict[str, Any], text: str, where: str) -> None:
-    documents = documents_of(text)
-    held = found.get("pipeline_spec") or {}
-    spec, platform = held.get("pipeline_spec", held), held.get("platform_spec")
-    given = documents[1] if len(documents) > 1 else None
-    if spec != documents[0] or (platform or None) != given:
-        raise DataError(
-            f"{where}: what KFP holds under this name is another pipeline than the one here; delete that "
-            "version in KFP's UI"
-        )

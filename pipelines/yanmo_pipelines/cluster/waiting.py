@@ -38,7 +38,7 @@ def waiting_pods(kubernetes: KubernetesApi, selector: str) -> list[Waiting]:
 
 
 def waiting(pod: Mapping[str, Any]) -> Waiting | None:
-    """What a pod waits for; None where it does not, or is just being set up."""
+    """Return what a pod waits for; None where it does not, or is just being set up."""
     status, meta = pod.get("status") or {}, pod["metadata"]
     if status.get("phase") != "Pending":
         return None

@@ -63,6 +63,7 @@ READERS = (
 )
 
 
+@pytest.mark.process(few=2)
 @pytest.mark.parametrize("as_module", [False, True], ids=["console script", "python -m"])
 @pytest.mark.parametrize("command", READERS, ids=" ".join)
 def test_sigterm_ends_a_command_that_waits_for_its_store(command, as_module, tmp_path) -> None:

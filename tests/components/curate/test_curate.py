@@ -390,6 +390,7 @@ def test_contradicting_options_are_refused(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.fault(few=1)
 @pytest.mark.parametrize("seconds", [0.6, 1.2, 1.8])
 def test_a_killed_run_is_healed_by_the_next_one(curate: Run, tmp_path: Path, seconds: float) -> None:
     arguments = ["--sources", str(FIXTURE), "--store", str(tmp_path / "store"), "--batch-bytes", "2000"]

@@ -12,8 +12,7 @@ from yanmo.common.errors import DataError
 from yanmo.evaluate.bits.of_documents import encode, load_model, score
 from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.documents.reading import Document
-from yanmo.evaluate.tasks.asking import measure_tasks
-from yanmo.evaluate.tasks.harness import loglikelihoods
+from yanmo.evaluate.tasks.asking import log_likelihoods, measure_tasks
 from yanmo.evaluate.work import STEPS
 from yanmo.formats.chat_tokens import Turn, chat_ids, prompt_ids
 from yanmo.formats.round_trip import open_tokenizer
@@ -115,7 +114,7 @@ def test_no_path_takes_a_text_that_does_not_come_back(ground, tmp_path):
     with loses:
         encode(loaded, document)
     with loses:
-        loglikelihoods(loaded, [("明", "月")])
+        log_likelihoods(loaded, [("明", "月")])
     with loses:
         measure_tasks(
             loaded,

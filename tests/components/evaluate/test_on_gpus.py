@@ -15,12 +15,10 @@ import torch
 from yanmo.evaluate.bits import of_documents as scoring
 from yanmo.evaluate.bits.of_documents import load_model, score
 from yanmo.evaluate.documents.reading import read_split
-from yanmo.evaluate.tasks.asking import answer_all, measure_tasks
-from yanmo.evaluate.tasks.harness import _bits, _generated, loglikelihoods
+from yanmo.evaluate.tasks.asking import answer_all, log_likelihoods, measure_tasks
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
 from yanmo.formats.chat_tokens import Turn
 from yanmo.model.generation.choosing import nucleus
-from yanmo.model.scoring import bits_and_is_greedy
 
 SAMPLES = SampleOptions(number=3, most_tokens=24, temperature=0.9, top_p=0.9, seed=3)
 
@@ -65,37 +63,11 @@ def test_answers_in_words_come_from_the_copies(ground, chat_model, spoil):
     assert answers[0] == answers[1] and any(answers[0])
 
 
-def test_the_harness_is_answered_by_the_copies(ground, spoil):
+def test_likelihoods_come_from_the_copies(ground, spoil):
     there, here = spoil(ground.model, 1), load_model(ground.model)
-    pairs = [
-        ("明 ", "月青"),
-        ("", "天"),
-        ("把酒问青天", "不知"),
-        ("明月几时有", "把酒问青天不知天上宫阙今夕是何年"),
-    ]
-    found, expected = (loglikelihoods(m, pairs) for m in (there, here))
-    np.testing.assert_allclose([v for v, _ in found], [v for v, _ in expected], atol=1e-3)
-    assert [best for _, best in found] == [best for _, best in expected]
-    reads = [np.array(ids[:-1]) for ids in here.encode(["明月几时有把酒问青天", "不知"])]
-    for one, other in zip(_bits(there, reads, 1), _bits(here, reads, 1), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-3)
-    assert _generated(there, "明月", {"max_gen_toks": 9}) == _generated(here, "明月", {"max_gen_toks": 9})
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_decoder_ranks_tokens_as_its_reader_does(ground, seed):
-    loaded, draw = load_model(ground.model), np.random.default_rng(seed)
-    texts = [draw.integers(4, 40, n) for n in (2, 9, 16, 31, 40)]
-    with torch.no_grad():  # so that some tokens of each text are the likeliest
-        for text in texts:
-            for i in range(1, len(text)):
-                if draw.random() < 0.8:
-                    start = max(0, i - 16)
-                    text[i] = int(loaded.model(torch.tensor(text[None, start:i]))[0, -1].argmax())
-    counted = [draw.random(len(t) - 1) < 0.6 for t in texts]
-    found, expected = (bits_and_is_greedy(m, texts, counted) for m in (loaded.model, loaded.reader))
-    assert [best for _, best in found] == [best for _, best in expected]
-    np.testing.assert_allclose([b for b, _ in found], [b for b, _ in expected], atol=1e-4)
+    pairs = [("明 ", "月青"), ("", "天"), ("把酒问青天", "不知"), ("明月几时有", "把酒问青天不知天上宫阙")]
+    found, expected = (log_likelihoods(m, pairs) for m in (there, here))
+    np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("top_p", [1e-6, 0.3, 0.9, 0.999])

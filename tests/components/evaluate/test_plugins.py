@@ -62,6 +62,7 @@ def test_the_example_measures_and_asks_and_is_in_the_key(site: Path, ground: Gro
 _BOTH = (("metrics", "bits_by_line"), ("tasks", "line_order"))
 
 
+@pytest.mark.process
 def test_a_task_may_let_the_model_write(ground: Ground, tmp_path: Path):
     code = (
         "def planted(texts, model):\n"

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from yanmo.nights.night import Words
-from yanmo.nights.record import DONE, StageEnd
+from yanmo.nights.record import DONE, StageEnd, Verdict
 from yanmo.nights.settings import VARIABLES
 from yanmo.nights.telling import Run
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 
-VERDICT = {
-    "state": "promoted",
-    "sentence": {"en": "Promoted: 1.00 % fewer bits.", "zh": "晋升：少用 1.00 % 比特。"},
-    "bits": 8.102,
-    "gain": 0.01,
-    "verse": "同遊南北登城\n鳥居多應在",
-    "genre": "诗",
-}
+VERDICT = Verdict(
+    state="promoted",
+    sentence=Words("Promoted: 1.00 % fewer bits.", "晋升：少用 1.00 % 比特。"),
+    bits=8.102,
+    gain=0.01,
+    verse="同遊南北登城\n鳥居多應在",
+    genre="诗",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_a_run_is_one_row_from_its_begin_to_its_verdict(store: ObjectStore) -> N
     assert [row.state for row in rows_shown(store, "nightly")] == ["begun"]
     tell_begin(run_of(store), end_of("train", "working", seconds=0.0))
     tell_end(run_of(store), end_of("train"))
-    tell_verdict(run_of(store), {**VERDICT, "page": PAGE})
+    tell_verdict(run_of(store), replace(VERDICT, page=PAGE))
     [row] = rows_shown(store, "nightly")
     assert (row.state, row.bits, row.gain, row.page, row.seconds) == ("promoted", 8.102, 0.01, PAGE, 120.0)
     page = text_of(store, "nights/nightly/index.html")
@@ -56,9 +57,9 @@ def test_the_newest_runs_are_kept_and_the_records_of_all(
     assert len(list(store.list("nights/nightly/runs"))) == 5
 
 
-@pytest.mark.parametrize("page", ["javascript:alert(1)", "../../../etc/passwd", PAGE + "?x", 7, None])
-def test_only_the_page_of_a_verdict_becomes_a_link(store: ObjectStore, page: object) -> None:
-    tell_verdict(run_of(store), {**VERDICT, "page": page})
+@pytest.mark.parametrize("page", ["javascript:alert(1)", "../../../etc/passwd", PAGE + "?x"])
+def test_only_the_page_of_a_verdict_becomes_a_link(store: ObjectStore, page: str) -> None:
+    tell_verdict(run_of(store), replace(VERDICT, page=page))
     assert [row.page for row in rows_shown(store, "nightly")] == [""]
     assert "href=" not in text_of(store, "nights/nightly/index.html").partition('class="nights"')[2]
 
@@ -70,7 +71,21 @@ def test_what_a_run_says_is_text_on_the_page_and_no_markup(store: ObjectStore) -
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page and "&lt;i&gt;x" in page
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"\xff" * 100, b'{"schema": "yanmo.nights/9"}'])
+def test_a_page_of_an_earlier_change_never_takes_the_place_of_a_later_one(store: ObjectStore) -> None:
+    """Also where the index was lost meanwhile, and is begun again."""
+    tell_verdict(run_of(store, "run-1"), VERDICT)
+    tell_verdict(run_of(store, "run-2"), VERDICT)
+    page = text_of(store, "nights/nightly/index.html")
+    store.delete("nights/nightly/index.html")
+    store.create("nights/nightly/index.html", page.replace('content="2"', 'content="7"').encode())
+    tell_verdict(run_of(store, "slow-run"), VERDICT)
+    assert "slow-run" not in text_of(store, "nights/nightly/index.html")
+    store.delete("nights/nightly/index.json")
+    tell_verdict(run_of(store, "run-3"), VERDICT)
+    assert "run-3" in text_of(store, "nights/nightly/index.html")
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"\xff" * 100, b'{"schema": "yanmo.nights/9"}'])
 def test_a_damaged_index_is_named_and_fails_no_run(
     store: ObjectStore, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -13,11 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from conftest import VERDICT, end_of, run_of, text_of
 
-from yanmo.nights.changing import change
 from yanmo.nights.index import rows_shown
 from yanmo.nights.overdue import settle
-from yanmo.nights.places import record_name
-from yanmo.nights.record import SCHEMA, record_verdict
+from yanmo.nights.record import NIGHT, NightRecord, record_name, record_verdict
 from yanmo.nights.telling import tell_begin, tell_end
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.in_use import lease_name
@@ -39,11 +38,12 @@ def age(store: ObjectStore, hours: float, run_id: str = "run-1") -> None:
     """Let all that is known of a night be so much older."""
     before = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - hours * 3600))
 
-    def older(values: dict) -> dict:
-        stages = {task: {**stage, "at": before} for task, stage in values["stages"].items()}
-        return {**values, "began": before, "stages": stages}
+    def older(record: NightRecord | None) -> NightRecord:
+        assert record is not None
+        stages = {task: dataclasses.replace(stage, at=before) for task, stage in record.stages.items()}
+        return dataclasses.replace(record, began=before, stages=stages)
 
-    change(store, record_name("nightly", run_id), SCHEMA, older)
+    NIGHT.change(store, record_name("nightly", run_id), older)
 
 
 def state(store: ObjectStore) -> str:

@@ -1,4 +1,4 @@
-"""One dataclass, four doors: flags, file, text of a file, and what KFP prints."""
+"""One dataclass, three doors: flags, file, and what KFP prints."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from config_file import written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def test_a_variable_is_the_default_of_the_store_and_its_channel(monkeypatch: pyt
     monkeypatch.setenv("YANMO_STORE", "s3://b/a")
     monkeypatch.setenv("YANMO_CHANNEL", "nightly")
     assert (toy().store, toy().channel) == ("s3://b/a", "nightly")
-    assert toy("--channel=x").channel == toy("--config=channel: x").channel == "x"
+    assert toy("--channel=x").channel == toy(f"--config={written('channel: x')}").channel == "x"
     assert load_given(Toy, ["--steps=2"], "yanmo toy")[1] == {"steps"}, "it was not given to this run"
     monkeypatch.setenv("YANMO_STORE", "")
     assert toy().store == "runs/store"
@@ -67,13 +68,6 @@ def test_a_line_that_names_no_stage_is_refused_where_no_first_task_has_looked() 
     assert toy("--options=mine.steps=20", "--executor-input={}").steps == 100
 
 
-@pytest.mark.parametrize(
-    "text", ["steps: 7", "{steps: 7, fast: true}", "steps: 7\nfast: true\n", " steps: 7"]
-)
-def test_the_text_of_a_file_does_as_well_as_its_name(text: str) -> None:
-    assert toy("--config", text).steps == 7
-
-
 def test_no_config_is_an_empty_config() -> None:
     assert toy("--config=") == toy()
 
@@ -89,39 +83,25 @@ def test_no_config_is_an_empty_config() -> None:
         ("{run-id: a, run_id: b}", "option 'run_id' is named twice"),
         ("{[1, 2]: b}", "expected a name, found a sequence"),
         ("steps: 0x10", "--steps 0x10: expected a whole number"),
-        ("help: all", "unknown option 'help'; see .* --help all"),
-        (f"{{{'长' * 90}: 1}}", "unknown option '长{50}[.]{3} .90 characters.'; see .* --help all"),
+        ("help: all", "unknown option 'help'; see --help all"),
+        (f"{{{'长' * 90}: 1}}", "unknown option '长{50}[.]{3} .90 characters.'; see --help all"),
         ("{<<: {steps: 1}}", "found a mapping"),
         ("steps: 1\n---\nsteps: 2", "expected lines of `name: value`; "),
         ("steps:", "expected a single value, found nothing"),
-        ("name: " + "x" * 1000, "put more than 1000 in a file"),
         ("{steps: 7", "expected lines of `name: value`; "),
-        ("config: other.yaml", "cannot name another"),
+        ("config: other.yaml", "unknown option 'config'"),
         ("way: c", "--way c: expected one of a, b"),
     ],
 )
 def test_a_bad_options_file_is_refused_by_name(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as error:
-        toy("--config", text)
-    assert "--config '" in str(error.value)
+        toy("--config", path := written(text))
+    assert path in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("steps:7", "needs a space after the colon: `steps: 7`"),
-        ("steps=7", "needs a colon and a space: `steps: 7`"),
-        ('"steps: 7"', "needs no quotation marks around all of it: steps: 7"),
-        ("'{steps: 7}'", "needs no quotation marks around all of it: {steps: 7}"),
-        ("nothing.yaml", "expected the name of a file, or YAML text such as"),
-        ("- steps", "expected the name of a file, or YAML text such as"),
-    ],
-)
-def test_what_names_no_options_file_says_what_was_expected(text: str, hint: str) -> None:
-    with pytest.raises(UsageError) as error:
-        read_yaml(text)
-    assert f"{text}: no such file; " in str(error.value) and "Errno" not in str(error.value)
-    assert hint in str(error.value)
+def test_what_names_no_options_file_is_said() -> None:
+    with pytest.raises(UsageError, match=r"cannot read options from nothing\.yaml: no such file"):
+        toy("--config=nothing.yaml")
 
 
 def test_a_word_that_means_another_one_is_found_by_its_meaning() -> None:
@@ -159,7 +139,7 @@ def test_abbreviated_flags_are_refused() -> None:
 )
 def test_integers_as_kfp_prints_them(text: str, value: int) -> None:
     assert toy(f"--steps={text}").steps == value
-    assert toy("--config", f"{{steps: {text}}}").steps == value
+    assert toy("--config", written(f"{{steps: {text}}}")).steps == value
 
 
 @pytest.mark.parametrize(
@@ -262,11 +242,11 @@ def test_options_are_told_apart_by_kind_and_survive_yaml() -> None:
     options = toy("--rate=3e-05", "--name=诗: 词 # 赋", "--workers=2")
     assert by_kind(options, "execution") == {"workers": 2}
     values = by_kind(options, "semantic", "execution")
-    assert toy("--config", dump_yaml(values)) == options
+    assert toy("--config", written(dump_yaml(values))) == options
 
 
 def test_an_empty_text_in_a_file_stays_empty() -> None:
-    assert toy("--config", dump_yaml({"name": ""})).name == ""
+    assert toy("--config", written(dump_yaml({"name": ""}))).name == ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,7 +288,7 @@ def test_auto_is_not_given_so_that_the_layer_below_counts(layers) -> None:
     """Of a bundle, a file, and two flags of the same name (the last one counts)."""
     bundle, file, *flags = layers
     argv = [f"--bundle={','.join(f'{n}={v}' for n, v in bundle.items())}"]
-    argv += [f"--config={dump_yaml(file)}"] if file else []
+    argv += [f"--config={written(dump_yaml(file))}"] if file else []
     argv += [f"--{name}={value}" for layer in flags for name, value in layer.items()]
     expected = {n: v for layer in layers for n, v in layer.items() if v not in ("auto", "")}
     got, named = load_given(Left, argv, "yanmo left")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from config_file import written
 
 from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load
@@ -22,12 +23,13 @@ from yanmo.train.config import TrainConfig
         ("--options=train.steps=２0", "２ (U+FF12)", "'2'"),
         ("--options=train．steps=20", "． (U+FF0E)", "'.'"),
         ("--options=train.ｓteps=20", "ｓ (U+FF53)", "'s'"),
-        ("--config=steps: ２0", "２ (U+FF12)", "'2'"),
+        ("steps: ２0", "２ (U+FF12)", "'2'"),
     ],
 )
 def test_the_character_is_named_with_what_is_meant(given: str, found: str, meant: str) -> None:
+    argument = f"--config={written(given)}" if given.startswith("steps") else given
     with pytest.raises(UsageError) as refused:
-        load(TrainConfig, [given], "yanmo train")
+        load(TrainConfig, [argument], "yanmo train")
     assert f"it holds {found} for {meant}" in str(refused.value)
 
 

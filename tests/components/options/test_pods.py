@@ -12,7 +12,7 @@ from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load
 from yanmo.options.pods import Cores, Gpus, Memory, NodeLabels, Taints
 from yanmo.resolve.config import ResolveOptions
-from yanmo_pipelines.cluster.quantities import quantity
+from yanmo_pipelines.cluster.fitting import quantity
 
 LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 """apimachinery/pkg/util/validation: labelValueFmt; at most 63 characters."""

@@ -14,8 +14,8 @@ from yanmo.options.command_line import load, load_command
 from yanmo.options.fields import REQUIRED, Options, opt, word
 from yanmo.options.shared import ToolOptions
 from yanmo.tools.cache.command import TOOL as CACHE
-from yanmo.tools.store.age import Age
 from yanmo.tools.store.command import TOOL as STORE
+from yanmo.tools.store.options import Age
 
 PLAIN = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -121,7 +121,7 @@ def test_a_training_is_left_by_a_word_and_taken_up_again_by_its_key(channel: Cha
 def test_a_form_that_names_a_training_may_stay_as_it_is_after_that_is_judged(
     channel: Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A schedule's form, and that of `yanmo run --go-on`."""
+    """A schedule's form."""
     judged = channel.output("train", {"token_cache": channel.cache()})
     name = f"resolve.unfinished=train/{judged.manifest.key[:12]}"
     assert channel.handed_on(name)[0] == "new"

@@ -2,7 +2,7 @@
 
 Real are the store, the first task of each run, all readers of options and every note that `train` and
 `promote` make. A night's training is nothing but its checkpoints' labels and its model's commit: those of
-real trainings are tried in tests/components/train/supervision/test_of_channel.py.
+real trainings are tried in tests/components/train/supervision/test_unfinished.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from yanmo.store.output import open_reference
 from yanmo.store.pause import Pause
 from yanmo.store.runs.unfinished import GIVEN_UP, change_unfinished, read_unfinished
 from yanmo.train.config import STAGE, TrainConfig
-from yanmo.train.supervision.of_channel import GivenUp, begins, is_trained, pauses
+from yanmo.train.supervision.unfinished import GivenUp, begins, is_trained, pauses
 
 ENDS = ("judged", "paused", "killed after a checkpoint", "killed before one", "killed before its verdict")
 

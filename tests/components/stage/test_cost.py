@@ -36,7 +36,6 @@ def test_one_record_begins_where_the_one_before_ended():
     for name in ("evaluate", "baselines", "writing"):
         telemetry, meter = Telemetry(name), CostMeter(counted)
         sum(range(200_000))
-        meter.close()
         counted = meter.show(telemetry)
         for what in sums:
             sums[what] += shown(telemetry, what)

@@ -11,7 +11,7 @@ import pynvml
 import pytest
 from nvml_answers import UUIDS, Driver, bindings_of, number_of
 
-from yanmo.stage import energy
+from yanmo.stage.cost import EnergyMeter
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.gpu import GpuMetrics
 from yanmo.stage.gpu_metrics import GPU_METRICS, THROTTLES
@@ -125,12 +125,12 @@ def test_a_machine_without_a_driver_shows_nothing():
     assert "yanmo_gpu" not in telemetry.text()
 
 
-def test_energy_is_summed_over_the_gpus(driver, tmp_path):
-    meter = energy.EnergyMeter(tmp_path, open_nvml=lambda: Nvml(bindings_of(driver)))
-    assert meter.joules() == {"gpu": 0.0}
-    assert meter._gpu_start == 5_000 + 10_000
+def test_energy_is_summed_over_the_gpus(driver):
+    meter = EnergyMeter(lambda: Nvml(bindings_of(driver)))
+    assert meter.joules() == 0.0 and meter._start == 5_000 + 10_000
     driver.unsupported = {"nvmlDeviceGetTotalEnergyConsumption"}
-    assert meter.joules() == {}
+    assert meter.joules() is None
+    assert EnergyMeter(lambda: None).joules() is None
 
 
 def test_throttle_reasons_are_those_of_the_header_in_their_order():

@@ -7,58 +7,13 @@ import os
 import resource
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-from yanmo.common.errors import DataError, ExitCode, StorageError, StoreUnusable, UsageError, exit_code
-from yanmo.store.durable_files import hard_link
+from yanmo.common.errors import DataError, ExitCode, StorageError, UsageError, exit_code
 from yanmo.store.file_store import FileStore
-from yanmo.store.objects import Changed, check_name
 from yanmo.store.opening import open_store
-
-
-def test_replace_of_a_vanished_object_is_refused(store: FileStore) -> None:
-    version = store.create("p.json", b"1")
-    store.delete("p.json")
-    with pytest.raises(Changed, match="found no object"):
-        store.replace("p.json", b"2", version)
-    assert store.stat("p.json") is None
-
-
-def run_all(threads: list[threading.Thread]) -> None:
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-HOSTILE = (
-    "",
-    "/",
-    "/abs",
-    "..",
-    "a/../b",
-    "a/..",
-    "./a",
-    "a//b",
-    "a/",
-    "a\0b",
-    "a\nb",
-    "a b",
-    "名",
-    "a" * 201,
-)
-
-
-@pytest.mark.parametrize("name", [*HOSTILE, "/".join(["a" * 100] * 10)])
-def test_hostile_names_are_bad_data_whatever_is_asked(store: FileStore, name: str) -> None:
-    for ask in (store.read, store.stat, store.delete, store.writable, check_name):
-        with pytest.raises(DataError, match="refused object name"):
-            ask(name)
-    with pytest.raises(DataError):
-        store.create(name, b"")
 
 
 def test_list_shows_objects_and_neither_temporaries_nor_locks(store: FileStore) -> None:
@@ -68,37 +23,6 @@ def test_list_shows_objects_and_neither_temporaries_nor_locks(store: FileStore) 
     (store.root / "a/.tmp-123").write_bytes(b"left by a kill")
     assert [info.name for info in store.list("")] == ["a/c", "b"]
     assert [info.name for info in store.list("a")] == ["a/c"]
-
-
-@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
-def test_a_file_system_without_hard_links_is_refused_for_good_with_the_way_out(
-    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    """exFAT says EPERM, FUSE ENOSYS or EOPNOTSUPP. With 75 a Job would try again for two days."""
-
-    def no_links(source: object, target: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("os.link", no_links)
-    with pytest.raises(StoreUnusable, match=r"no hard links.*give a --store on a local disk") as found:
-        store.create("a", b"")
-    assert exit_code(found.value) == ExitCode.ENVIRONMENT and not list(store.list(""))
-    (tmp_path / "a").touch()
-    with pytest.raises(StoreUnusable, match="give a --scratch"):
-        hard_link(tmp_path / "a", tmp_path / "b", "--scratch")
-
-
-@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK])
-def test_a_file_system_without_locks_is_refused_for_good_with_the_way_out(
-    store: FileStore, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    def no_locks(file: object, how: int) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr("fcntl.flock", no_locks)
-    with pytest.raises(StoreUnusable, match=r"no locks.*on a local disk") as found:
-        store.create("a", b"")
-    assert exit_code(found.value) == ExitCode.ENVIRONMENT and not list(store.root.rglob("*"))
 
 
 def test_a_folder_that_cannot_be_moved_over_leaves_no_temporary(store: FileStore) -> None:

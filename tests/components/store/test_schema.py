@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import tracemalloc
 from typing import Any
 
 import pytest
@@ -13,13 +12,11 @@ from hypothesis import strategies as st
 from toy_outputs import recipe, write_text
 
 from yanmo.common.errors import DataError
-from yanmo.store import schema
 from yanmo.store.commit import commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import FileEntry, Manifest, Reference
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, check_name, is_name
 from yanmo.store.output import Output, find_output
-from yanmo.tools.store.chain import references_in
 
 KEY = "0" * 64
 REFERENCE = {
@@ -133,31 +130,6 @@ def test_a_name_that_is_taken_stays_inside_its_folder(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "/a",
-        "a/",
-        "a//b",
-        "..",
-        "a/../b",
-        "a/.",
-        "...",
-        "a b",
-        "a\n",
-        "a\0b",
-        "诗",
-        "a\\b",
-        "a" * 201,
-        "a/" * 460,
-    ],
-)
-def test_hostile_names_are_refused(name: str) -> None:
-    with pytest.raises(DataError, match="refused object name"):
-        check_name(name)
-
-
-@pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"later": 1}, "unknown field later"),
@@ -167,63 +139,16 @@ def test_hostile_names_are_refused(name: str) -> None:
         ({"files": [{**FILE, "bytes": -1}]}, "bytes is -1"),
         ({"files": [{**FILE, "role": "other"}]}, "role is 'other'"),
         ({"files": [{**FILE, "mode": 7}]}, "expected bytes, path, role, sha256"),
-        ({"attempt": "../0123"}, "an attempt's id"),
-        ({"stage": "cas/x"}, "a stage's name"),
-        ({"revision": 1.5}, "expected an integer"),
-        ({"run_id": "a" * 70_000}, "at most 65536 characters"),
+        ({"attempt": "../0123"}, "attempt is "),
+        ({"stage": "cas/x"}, "stage is "),
+        ({"revision": 1.5}, "revision: expected int"),
         ({"inputs": {"a": {**REFERENCE, "manifest_uri": "cas/toy/x"}}}, "expected 'cas/toy/"),
         ({"inputs": {"a": {"uri": "x"}}}, "a reference or a content_digest"),
-        ({"inputs": {str(n): None for n in range(20_001)}}, "over 20000"),
     ],
 )
 def test_a_hostile_manifest_is_refused_with_the_reason(change: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError, match=words):
         Manifest.from_json(json.dumps({**MANIFEST, **change}).encode(), "here")
-
-
-@pytest.mark.parametrize("name", ["counts", "metadata", "options", "execution", "inputs", "run_id"])
-@pytest.mark.parametrize("value", ['"\\ud800"', "1e999", "[-1e999]", '{"\\ud800": 1}', '{"a": "\\udfff"}'])
-def test_what_no_digest_can_be_made_of_is_damage_and_no_bug(name: str, value: str) -> None:
-    """Half a character, and a number beyond every float: JSON has both, and UTF-8 and keys have not."""
-    inner = value if name in ("inputs", "run_id") else f'{{"x": {value}}}'
-    inner = f'{{"x": {{"content_digest": "{KEY}", "uri": {value}}}}}' if name == "inputs" else inner
-    data = json.dumps({**MANIFEST, name: "HERE"}).replace('"HERE"', inner).encode()
-    with pytest.raises(DataError, match="damaged manifest"):
-        Manifest.from_json(data, "here")
-
-
-def test_depth_constants_and_size_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
-    deep = (
-        json.dumps(MANIFEST).replace('"counts": {', '"counts": {"a": ' + "[" * 25 + "]" * 25 + ",").encode()
-    )
-    for data, words in (
-        (deep, "over 20 levels"),
-        (b'{"a": ' + b"[" * 100_000, "nested deeper"),
-        (b'{"schema": NaN}', "NaN is not JSON"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "digits"),
-    ):
-        with pytest.raises(DataError, match=words):
-            Manifest.from_json(data, "here")
-    monkeypatch.setattr(schema, "MAX_FILES", 1)
-    with pytest.raises(DataError, match="at most 1 files"):
-        Manifest.from_json(json.dumps(MANIFEST).encode(), "here")
-
-
-@pytest.mark.parametrize("mark", ["[],", '{"":0},', "1.5,", '"ab",'])
-def test_a_small_document_of_many_values_is_refused_before_they_take_memory(mark: str) -> None:
-    """A container of two bytes takes 56: 64 MiB of them took 1.5 GB."""
-    data = ('{"a": [' + mark * (schema.MAX_COMMAS + 1) + "0]}").encode()
-    tracemalloc.start()
-    try:
-        for read in (
-            lambda: Manifest.from_json(data, "here"),
-            lambda: references_in(data, "yanmo.inputs/1", {}, "here"),
-        ):
-            with pytest.raises(DataError, match="1500000 values"):
-                read()
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
 
 
 def test_a_manifest_of_100_000_files_is_taken() -> None:

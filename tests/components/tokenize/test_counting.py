@@ -9,6 +9,7 @@ from yanmo.tokenize.lexicon import dictionary_path, read_lexicon, user_lines, wi
 from yanmo.tokenize.vocabulary import dictionary_segmenter
 
 
+@pytest.mark.process
 def test_workers_count_what_one_process_counts(commit_documents, few, tmp_path):
     latin = [{**d, "text": d["text"] + " Hello World"} for d in few[300:340]]
     shards = [few[:100], few[100:101], latin, few[400:700]]
@@ -29,6 +30,7 @@ def test_workers_count_what_one_process_counts(commit_documents, few, tmp_path):
     assert alone.genres == together.genres
 
 
+@pytest.mark.process
 def test_a_damaged_file_is_named_by_a_worker(commit_documents, few, words, tmp_path):
     paths = commit_documents(tmp_path, [few[:50], few[50:90]], []).paths("train-*.parquet")
     paths[1].chmod(0o644)

@@ -4,6 +4,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
+from selection import few as few_of
 from tokenizers import Tokenizer
 
 from yanmo.tokenize.jieba_agreement import agreement, sentences_of
@@ -125,7 +126,7 @@ def test_endless_lines_are_written_as_tokenizers_write_them(ours, unit):
 
 
 def test_a_text_of_one_endless_run_is_learned_from(words, lexicon):
-    for unit in (" ", "a", "-", "\n", "ab "):
+    for unit in few_of((" ", "a", "-", "\n", "ab "), "unit", 1):
         found = counted([unit * (1_000_000 // len(unit)) + "Latin"], words)
         assert len(found.runs) < 10
         assert len(choose(found, lexicon, words, **SETTINGS).pieces) == 4096

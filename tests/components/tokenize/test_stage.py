@@ -81,6 +81,7 @@ def test_second_run_finds_its_key_committed(store, capsys):
     assert "is committed already; nothing to do" in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_any_number_of_workers_gives_the_same_bytes(store):
     assert tokenize(store, "--workers=1") == ExitCode.DONE
     alone = latest(store)
@@ -178,6 +179,7 @@ def test_wrong_option_is_refused_before_anything_is_read(tmp_path, option, messa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.fault
 def test_killed_run_leaves_nothing_committed_and_the_next_one_finishes(store):
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "yanmo.tokenize", "--store", store, *FAST, "--workers=2"]

@@ -77,6 +77,7 @@ def test_missing_user_dictionary_is_named(store, tmp_path, capsys, place):
     assert "absent.txt: expected a text file" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_byte_level_tokenizer_gives_the_cache_of_the_other_form(store):
     assert tokenize(store) == ExitCode.DONE
     plain = latest(store)

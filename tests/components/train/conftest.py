@@ -188,18 +188,18 @@ def train(store, tmp_path, tiny):
         reference = read_pointer(open_store(str(store)), "dev", "tokenize")
         config = TrainConfig(**{**tiny, "store": str(store), **options})
         (place / job.STOP).unlink(missing_ok=True)
-        step = loop.Loop._one_step
+        step = loop.Loop._train_step
 
-        def one_step(self):
+        def train_step(self):
             if self.step + 1 == stop_at:
                 (place / job.STOP).touch()
             return step(self)
 
-        loop.Loop._one_step = one_step
+        loop.Loop._train_step = train_step
         try:
             return worker.train_rank(WorkerJob(config, str(store), reference, begun_from, place), 0)
         finally:
-            loop.Loop._one_step = step
+            loop.Loop._train_step = step
 
     return run
 

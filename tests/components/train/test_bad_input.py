@@ -21,7 +21,7 @@ from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.config import STAGE
-from yanmo.train.supervision.grid import prepare
+from yanmo.train.supervision.benchmark import prepare
 from yanmo.train.supervision.supervisor import forget, work
 
 SHAPE = {
@@ -81,23 +81,12 @@ def model_like(
 @pytest.mark.parametrize(
     ("options", "found", "what_to_do"),
     [
-        ({"batch_rows": 7, "ranks": 2}, "--batch-rows 7 does not divide", "multiple of the ranks"),
         ({"micro_batch": 3}, "--micro-batch 3 does not divide the 8 rows", "give a number that does"),
-        ({"size": "huge"}, "huge", "small"),
         ({"size": "small", "heads": 3, "kv_heads": 2}, "--heads 3 is no multiple of --kv-heads 2", ""),
         ({"preset": "gpu-3gb"}, "--preset gpu-3gb", "gpu-4gb"),
-        ({"backend": "torch", "zero_stage": 2}, "--zero-stage 2 needs --backend deepspeed", ""),
-        ({"backend": "torch", "deepspeed_config": "x.json"}, "--deepspeed-config has no effect", "torch"),
         ({"attention": "varlen"}, "--attention varlen needs CUDA", "masked"),
-        ({"attention": "flash"}, "does not keep documents apart", "--packing one"),
         ({"offload": "optimizer"}, "needs a GPU", "--device cpu"),
-        ({"tied_head": "true"}, "--tied-head excludes --start bigram", ""),
-        ({"width": 1}, "--width 1 has no room for --start bigram", "--start random"),
-        ({"early_stopping": 2}, "needs validations", "--valid-every"),
-        ({"warmup_steps": 8}, "leaves none of --steps 8", ""),
-        ({"night_micro_batch": 4}, "--night-micro-batch applies during --night", ""),
         ({"night": "21:00"}, "21:00", "HH:MM-HH:MM"),
-        ({"stop_at": "25:00"}, "25:00", "HH:MM"),
         ({"timezone": "Asia/Shangai", "stop_at": "07:00"}, "Asia/Shangai", "--timezone"),
     ],
     ids=lambda x: "-".join(f"{k}={v}" for k, v in x.items()) if isinstance(x, dict) else "",

@@ -11,58 +11,17 @@ import sys
 import time
 from pathlib import Path
 
-import null_gpu
 import pytest
+from chaos import null_gpu
 from processes import is_alive
+from training_runs import begun, command, environment, lines_of, stage, wait_for
+from training_runs import model_of as output_of
 
 from yanmo.options.command_line import load
-from yanmo.options.fields import flag
-from yanmo.store.opening import open_store
-from yanmo.store.output import Output, open_reference
-from yanmo.store.pointers import read_pointer
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import heartbeat_path
 
 pytestmark = pytest.mark.fault
-
-
-def command(store: Path, options: dict) -> list[str]:
-    flags = [f"{flag(name)}={value}" for name, value in options.items()]
-    return [sys.executable, "-m", "yanmo.train", f"--store={store}", "--metrics-port=-1", *flags]
-
-
-def environment(site: str) -> dict[str, str]:
-    """Where every Python process finds the sitecustomize of `faults.install` first."""
-    return {**os.environ, "PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}"}
-
-
-def stage(store: Path, options: dict, site: str = "") -> subprocess.CompletedProcess[str]:
-    env = environment(site) if site else None
-    return subprocess.run(command(store, options), capture_output=True, text=True, timeout=560, env=env)
-
-
-def output_of(store: Path, pointer: str) -> Output:
-    opened = open_store(str(store))
-    return open_reference(opened, read_pointer(opened, "dev", pointer))
-
-
-def lines_of(output: Output) -> list[dict]:
-    return [json.loads(x) for x in output.path("metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
-def wait_for(what, seconds: float = 300) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
-
-
-def begun(store: Path, step: int) -> Path | None:
-    """The folder of the run, once its metrics have that step."""
-    for path in store.glob("runs/train/*/metrics.jsonl"):
-        if f'"step": {step},' in path.read_text(encoding="utf-8"):
-            return path.parent
-    return None
 
 
 def test_rows_poisoned_on_one_rank_are_skipped_by_all_together(store, tiny, tmp_path, faults):
@@ -100,7 +59,7 @@ def test_a_card_that_is_full_halves_it_too(store, tiny):
     """The same with torch's allocator for CUDA, on a card of 0.13 GiB."""
     larger = {"layers": 4, "width": 128, "heads": 4, "kv_heads": 2, "head_width": 32, "feed_forward": 256}
     options = {**tiny, **larger, "device": "cuda", "context": 128, "batch_rows": 64, "memory_gib": 10}
-    card = [sys.executable, "-m", "null_gpu", "--arithmetic", "--gibibytes=0.13", "--"]
+    card = [sys.executable, "-m", "chaos.null_gpu", "--arithmetic", "--gibibytes=0.13", "--"]
     asked = [*card, *command(store, {**options, "micro_batch": 64, "compile": "false"})]
     tests = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": tests}
@@ -117,7 +76,7 @@ def test_a_card_that_is_full_halves_it_too(store, tiny):
 @pytest.mark.parametrize(("capability", "precision"), [("7.5", "fp16"), ("8.6", "bf16")])
 def test_a_preset_trains_in_the_16_bits_that_the_card_has(store, tiny, capability, precision):
     """A T4 or RTX 20 emulates bf16 in software; fp16 has to scale the loss."""
-    card = [sys.executable, "-m", "null_gpu", "--arithmetic", f"--capability={capability}", "--"]
+    card = [sys.executable, "-m", "chaos.null_gpu", "--arithmetic", f"--capability={capability}", "--"]
     options = {**tiny, "preset": "gpu-8gb", "compile": "false", "optimizer": "muon"}
     asked = [*card, *command(store, {name: options[name] for name in options if name != "device"})]
     tests = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
@@ -159,7 +118,7 @@ def test_a_frozen_rank_ends_the_run_for_another_try(store, tiny, tmp_path):
     assert "stands still" in logs[1]
     assert "no progress for" in logs[2], "the other one says what it waited for"
     # Its stack, wherever in a step it waited: for gradients, or for what the ranks agree on after them.
-    assert "_advance" in (folders[2] / "workers.log").read_text(errors="replace")
+    assert "loop.py" in (folders[2] / "workers.log").read_text(errors="replace")
 
 
 def test_max_seconds_pauses_and_a_run_outside_of_its_night_does_not_begin(store, tiny):

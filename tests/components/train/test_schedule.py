@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
-from yanmo.train.schedule import Plateau, Schedule, ValidationPatience, batch_scale, multiplier
+from yanmo.train.schedule import Plateau, Schedule, ValidationPatience, batch_scale
 
 
 def rates(schedule: str, floor: float = 0.0) -> list[float]:
-    return [multiplier(s, steps=20, warmup_steps=4, schedule=schedule, floor=floor) for s in range(20)]
+    return of(name=schedule, steps=20, warmup_steps=4, floor=floor)
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])

@@ -91,11 +91,6 @@ def test_missing_secrets_and_a_quota_that_never_admits_a_stage(examined: Doctor)
     assert found["secrets"][0]["remedy"].startswith("kubectl create secret generic yanmo-store")
     never = [f["said"] for f in found["quota"] if f["state"] == "bad"]
     assert "train: asks for 3 GiB of memory; quota team allows 2 GiB of memory in all" in never
-    now = [f["said"] for f in found["quota"] if f["state"] == "note"]
-    assert any(
-        said.startswith("curate: asks for 1 CPU; quota team allows 0.9 CPU more now: its pod waits")
-        for said in now
-    )
 
 
 @pytest.mark.parametrize(
@@ -106,17 +101,6 @@ def test_kfp_that_says_no(examined: Doctor, status: int, code: int, state: str) 
     got, found = examined(replaced(answers("doctor"), refused), None, "--only=auth")
     assert (got, found["auth"][0]["state"]) == (code, state)
     assert f"answered {status} (no)" in found["auth"][0]["said"]
-
-
-def test_chinese_that_comes_back_as_question_marks(examined: Doctor) -> None:
-    made = one("POST /apis/v2beta1/experiments", 200, {"experiment_id": "e1"})
-    listed = one("GET /apis/v2beta1/experiments/e1", 200, {"display_name": "yanmo ????"})
-    recorded = [one(HEALTH, 200, {"multi_user": False}), made, listed]
-    recorded += [one("DELETE /apis/v2beta1/experiments/e1", 200, {})]
-    code, found = examined(recorded, None, "--only=text")
-    assert code == 78
-    assert "KFP gave back yanmo ????" in found["text"][0]["said"]
-    assert "utf8mb4" in found["text"][0]["remedy"]
 
 
 @pytest.mark.parametrize(

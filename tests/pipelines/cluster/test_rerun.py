@@ -81,7 +81,7 @@ WRONG = {
     "no stage": (("trian",), 64, "STAGE trian: expected one of curate"),
     "resolve is no stage of its own": (("resolve",), 64, "expected one of"),
     "an unknown option": (("balance", "--set=bye=author"), 64, "unknown option 'bye'"),
-    "no option at all": (("balance", "--set=诗=5"), 64, "unknown option '诗'; see yanmo balance --help all"),
+    "no option at all": (("balance", "--set=诗=5"), 64, "unknown option '诗'; see --help all"),
     "an option of another stage": (("balance", "--set=train.steps=1"), 64, "expected an option of balance"),
     "a value that it cannot have": (("train", "--set=steps=-5"), 64, "--steps -5"),
     "inputs": (("balance", "--inputs=newest"), 64, "expected latest or run:ID"),

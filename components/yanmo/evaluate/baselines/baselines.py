@@ -20,16 +20,15 @@ import numpy.typing as npt
 from yanmo.common.fork_server import preload
 from yanmo.common.words import plural
 from yanmo.common.workers import Workers
+from yanmo.evaluate.baselines.compressors import added_by_ppmd, added_by_xz
 from yanmo.evaluate.baselines.mixture import mixture_bits
-from yanmo.evaluate.baselines.ppmd import added_bytes as added_bytes_of_ppmd
-from yanmo.evaluate.baselines.xz import added_bytes
 from yanmo.evaluate.bits.pieces import KeptPieces
-from yanmo.evaluate.documents.budget import first_of_each_genre
 from yanmo.evaluate.documents.reading import (
     Document,
     TrainingDocument,
     by_genre,
     check_same_form,
+    first_of_each_genre,
     genre_order,
     read_split,
     training_texts,
@@ -177,7 +176,7 @@ def ppmd_bits(texts: Sequence[str], scored: Sequence[Document]) -> Floats:
     """Bits of each document that PPMd adds after `texts`, its line break included, genre by genre."""
     genres = sorted({d.genre for d in scored}, key=genre_order)
     rows = [[i for i, d in enumerate(scored) if d.genre == genre] for genre in genres]
-    sizes = added_bytes_of_ppmd(
+    sizes = added_by_ppmd(
         _bytes("\n".join(texts) + "\n"), [[_bytes(scored[i].text + "\n") for i in each] for each in rows]
     )
     bits = np.zeros(len(scored))
@@ -193,7 +192,7 @@ def xz_results(texts: Sequence[str], scored: Sequence[Document]) -> dict[str, An
     """
     genres = sorted({d.genre for d in scored}, key=genre_order)
     joined = {g: "\n".join(d.text for d in scored if d.genre == g) for g in genres}
-    sizes = added_bytes(_bytes("\n".join(texts) + "\n"), [_bytes(text) for text in joined.values()])
+    sizes = added_by_xz(_bytes("\n".join(texts) + "\n"), [_bytes(text) for text in joined.values()])
     results = {
         genre: {
             "documents": sum(d.genre == genre for d in scored),

@@ -6,6 +6,7 @@ number of them gives the same bits; every piece of about 65,000 tokens is writte
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import logging
@@ -13,15 +14,15 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from tokenizers import Tokenizer
 
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.common.words import plural
-from yanmo.evaluate.bits.devices import on_devices
 from yanmo.evaluate.bits.pieces import Pieces, PieceTask
 from yanmo.evaluate.documents.reading import Document
 from yanmo.formats.chat_tokens import chat_ids
@@ -38,8 +39,7 @@ Floats = npt.NDArray[np.float64]
 _DIGITS = 4
 """Decimals of a document's bits; the rest depends on the processor's order of summation."""
 _PIECE_TOKENS = 1 << 16
-"""Tokens of one piece of the scores, the unit that a kill costs and that ranks share: some seconds of the
-demo's model."""
+"""Tokens of one piece of the scores, the unit that a kill costs: some seconds of the demo's model."""
 _TRAIN_AGAIN = "run the train stage again on the token cache of that tokenizer"
 
 
@@ -84,7 +84,7 @@ class LoadedModel:
         return [Writer(model) for model in self.on_gpus or [self.model]]
 
     def writer(self, number: int = 0) -> Writer:
-        """What writes the text of this number: GPUs take turns."""
+        """Return what writes the text of this number: GPUs take turns."""
         return self._writers[number % len(self._writers)]
 
     def at_once(self, workers: int) -> int:
@@ -106,6 +106,30 @@ class LoadedModel:
         ]
         check_given_back(self.tokenizer, named, [e.ids for e in encoded], f"{self.output}")
         return [[self.symbols.bos, *e.ids, self.symbols.eos] for e in encoded]
+
+
+def on_devices(model: Decoder, device: str) -> list[Decoder]:
+    """A copy of the model on each GPU; none where the CPU is to be used.
+
+    Raises:
+        EnvironmentFault: a GPU is asked for, and there is none.
+    """
+    number = _num_gpus(device)
+    if device == "cuda" and not number:
+        raise EnvironmentFault(
+            "--device cuda: this machine shows no GPU to torch; use one that does, or --device cpu or auto"
+        )
+    return [copy.deepcopy(model).to(f"cuda:{i}") for i in range(number)]
+
+
+def ran_on(device: str) -> dict[str, Any]:
+    """Return what scored, for the cost on promote's page: the kind of device, and how many."""
+    gpus = _num_gpus(device)
+    return {"device": "cuda" if gpus else "cpu", "ranks": gpus or 1}
+
+
+def _num_gpus(device: str) -> int:
+    return torch.cuda.device_count() if device != "cpu" else 0
 
 
 @dataclass(frozen=True)
@@ -249,20 +273,6 @@ def _planned(
         raise UsageError(f"--stride: {error}") from error
 
 
-def operations(model: Decoder, documents: Sequence[Read], stride: int, *, with_tag: bool) -> Floats:
-    """Floating-point operations that scoring each document takes: two for each weight and token read."""
-    context = model.config.max_position_embeddings
-    weights = sum(p.numel() for n, p in model.named_parameters() if "embed_tokens" not in n)
-    if model.config.tie_word_embeddings:
-        weights += model.config.vocab_size * model.config.hidden_size
-    read = [0] * len(documents)
-    for batch in _planned(documents, context, stride):
-        for window in batch:
-            again = with_tag and window.scored == 1
-            read[window.document] += window.length * (2 if again else 1)
-    return 2.0 * weights * np.array(read, np.float64)
-
-
 def _in_pieces(
     models: Sequence[Decoder | Reader],
     reads: Sequence[Read],
@@ -294,7 +304,7 @@ def _groups(batches: Sequence[list[Window]]) -> list[list[list[Window]]]:
 
 
 def _plan_digest(reads: Sequence[Read], group: Sequence[list[Window]]) -> str:
-    """What a piece is made of: the windows and the tokens that they read."""
+    """Return what a piece is made of: the windows and the tokens that they read."""
     found = hashlib.sha256()
     for window in (w for batch in group for w in batch):
         read = reads[window.document]

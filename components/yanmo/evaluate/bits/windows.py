@@ -89,11 +89,11 @@ class Windows:
         self._filter[self._hashes >> _FIRST_FILTER] = True
 
     def __len__(self) -> int:
-        """How many different windows there are."""
+        """Return how many different windows there are."""
         return len(self._hashes)
 
     def _equal(self, codes: Codes, places: Ints, numbers: Ints) -> Bools:
-        """Whether the runs at `places` are the windows of these numbers, character by character."""
+        """Return whether the runs at `places` are the windows of these numbers, character by character."""
         same = np.ones(len(places), np.bool_)
         for offset in range(self.length):
             same &= codes[places + offset] == self._codes[self._shown[numbers] + offset]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
 from yanmo.common.words import plural
-from yanmo.evaluate.documents.chats import turns_of
 from yanmo.evaluate.documents.groups import groups_of
 from yanmo.formats.chat_tokens import Turn
 from yanmo.formats.documents import read_documents, text_form
@@ -54,6 +53,17 @@ class Document:
     def characters(self) -> int:
         """Characters that are not white space; in a chat, those of its answers."""
         return num_characters(self.charged)
+
+
+def turns_of(row: Mapping[str, Any]) -> tuple[Turn, ...]:
+    """The turns of a document (columns text, turns, loss_spans); none where it is no chat."""
+    wanted = None if row["loss_spans"] is None else {tuple(span) for span in row["loss_spans"]}
+    found = []
+    for turn in row["turns"] or ():
+        place = (turn["begin"], turn["end"])
+        counts = turn["role"] == "assistant" if wanted is None else place in wanted
+        found.append(Turn(turn["role"], row["text"][slice(*place)], counts))
+    return tuple(found)
 
 
 def genre_order(genre: str) -> tuple[int, str]:
@@ -117,6 +127,15 @@ def read_split(evaluation_set: Output, split: str) -> list[Document]:
     if len({d.id for d in found}) < len(found):
         raise DataError(f"{evaluation_set}: split {split!r} holds a document twice; run `yanmo curate` again")
     return sorted(found, key=lambda d: (genre_order(d.genre), d.id))
+
+
+def first_of_each_genre(documents: Sequence[Document], number: int) -> list[Document]:
+    """Return at most `number` documents of each genre, in their order; all for 0.
+
+    Sorted by id, which is a hash, the first are a fair draw, and a smaller budget's are among a larger one's.
+    """
+    groups = itertools.groupby(documents, key=lambda d: d.genre)
+    return [d for _, group in groups for d in (itertools.islice(group, number) if number else group)]
 
 
 @dataclass(frozen=True)

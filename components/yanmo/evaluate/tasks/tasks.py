@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from yanmo.common.bootstrap import Floats, generator_for, interval, resampled_sums, sums_of_groups
-from yanmo.evaluate.documents.budget import first_of_each_genre
-from yanmo.evaluate.documents.reading import Document, genre_order
+from yanmo.evaluate.documents.reading import Document, first_of_each_genre, genre_order
 
 LETTERS = "ABCD"
 _LONGEST = 96
@@ -92,7 +91,7 @@ def _next_line(document: Document, others: Sequence[str], seed: int) -> Task | N
 
 
 def is_mark(character: str) -> bool:
-    """Whether a character is punctuation."""
+    """Return whether a character is punctuation."""
     return unicodedata.category(character).startswith("P")
 
 

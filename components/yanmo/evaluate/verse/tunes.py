@@ -49,5 +49,5 @@ class Tunes:
         return (int(poem.whole and poem.shape in shapes), 1) if shapes else (0, 0)
 
     def any(self, poem: Poem) -> tuple[int, int]:
-        """Whether it has a usual pattern of some tune."""
+        """Return whether it has a usual pattern of some tune."""
         return int(poem.whole and poem.shape in self.all), 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from yanmo.evaluate.verse import rhyme, tones
+from yanmo.evaluate.verse import sound
 from yanmo.evaluate.verse.parallel import Pairs
 from yanmo.evaluate.verse.poems import Poem
 from yanmo.evaluate.verse.tunes import Tunes
@@ -78,13 +78,13 @@ def _fresh(poem: Poem) -> Tally:
 
 
 def _even_pairs(text: Text, knowledge: Knowledge) -> Tally:
-    return rhyme.even_pairs(text.poem)
+    return sound.even_pairs(text.poem)
 
 
 def _alternating_lines(text: Text, knowledge: Knowledge) -> Tally:
     """Alternation in poems of any shape, so that a model that misses the form is judged too."""
     fit = tuple(line for line in text.poem.lines if len(line) in (5, 7))
-    return tones.alternation(Poem(fit, ()))
+    return sound.alternation(Poem(fit, ()))
 
 
 def _own_tune(text: Text, knowledge: Knowledge) -> Tally:
@@ -100,13 +100,13 @@ def _parallel(text: Text, knowledge: Knowledge) -> Tally:
 
 
 def _rhyming_sentences(text: Text, knowledge: Knowledge) -> Tally:
-    return rhyme.sentence_pairs(text.poem)
+    return sound.sentence_pairs(text.poem)
 
 
 RULES = (
     Rule("form", "four or eight lines of five or seven", SHI, "poems", "any_lines", _regular_form),
     Rule("equal_lines", "even number of lines, all five or seven", SHI, "poems", "any_lines", _equal_lines),
-    Rule("rhyme", "all even lines rhyme", SHI, "regular poems", "like_lines", _regular(rhyme.whole_rhyme)),
+    Rule("rhyme", "all even lines rhyme", SHI, "regular poems", "like_lines", _regular(sound.whole_rhyme)),
     Rule("rhyme_pairs", "neighbouring even lines rhyme", SHI, "pairs", "like_lines", _even_pairs),
     Rule(
         "alternation",
@@ -114,7 +114,7 @@ RULES = (
         SHI,
         "lines of regular poems",
         "characters",
-        _regular(tones.alternation),
+        _regular(sound.alternation),
     ),
     Rule(
         "alternation_any",
@@ -125,11 +125,11 @@ RULES = (
         _alternating_lines,
     ),
     Rule(
-        "opposition", "对: opposite tones in a couplet", SHI, "couplets", "lines", _regular(tones.opposition)
+        "opposition", "对: opposite tones in a couplet", SHI, "couplets", "lines", _regular(sound.opposition)
     ),
-    Rule("adhesion", "粘: one tone joins couplets", SHI, "joints", "lines", _regular(tones.adhesion)),
-    Rule("no_lone_level", "no 孤平", SHI, "level endings", "characters", _regular(tones.no_lone_level)),
-    Rule("mixed_ending", "no 三平尾, no 三仄尾", SHI, "lines", "characters", _regular(tones.mixed_ending)),
+    Rule("adhesion", "粘: one tone joins couplets", SHI, "joints", "lines", _regular(sound.adhesion)),
+    Rule("no_lone_level", "no 孤平", SHI, "level endings", "characters", _regular(sound.no_lone_level)),
+    Rule("mixed_ending", "no 三平尾, no 三仄尾", SHI, "lines", "characters", _regular(sound.mixed_ending)),
     Rule("parallel", "对仗: middle couplets parallel (proxy)", SHI, "couplets", "like_lines", _parallel),
     Rule("fresh", "characters new to the poem", SHI, "characters", "characters", _regular(_fresh)),
     Rule("own_tune", "usual line lengths of its tune", CI, "poems of known tunes", "lines", _own_tune),

@@ -22,7 +22,7 @@ Texts = Mapping[str, Sequence[Text]]
 
 
 def learn(training: Iterable[tuple[str, str, str]]) -> Knowledge:
-    """What the rules need to know, from (genre, title, text) of training documents."""
+    """Return what the rules need to know, from (genre, title, text) of training documents."""
     couplets, songs = [], []
     for genre, title, text in training:
         if genre == SHI:

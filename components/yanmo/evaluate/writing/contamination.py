@@ -120,7 +120,7 @@ def contamination(
     *,
     form: str = "classical-1",
 ) -> dict[str, Any]:
-    """How many of the scored documents share runs of 13 Han characters with the training text.
+    """Return how many of the scored documents share runs of 13 Han characters with the training text.
 
     In a chat its answers count, as everywhere: all chats of a template share the words of its question. The
     share is taken over the documents long enough to hold such a run; without any there is no share.
@@ -144,7 +144,7 @@ def contamination(
 def _counted(
     documents: Sequence[Document], copies: Copies, part: slice, least_share: float
 ) -> dict[str, Any]:
-    """What was found of `documents`, whose rows of `copies` are `part`."""
+    """Return what was found of `documents`, whose rows of `copies` are `part`."""
     windows, covered, characters = copies.windows[part], copies.covered[part], copies.characters[part]
     hit, genres = copies.copied[part] > 0, np.array([d.genre for d in documents])
     covered = np.divide(covered, characters, out=np.zeros(len(hit)), where=characters > 0)

@@ -124,7 +124,7 @@ def nearest(
     best: list[tuple[float, str, TrainingDocument] | None] = [None] * len(texts)
     for batch in training:
         finds = asked.find([source.text for source in batch])
-        for text, source, shared, windows in _shared(asked, pairs, finds, batch):
+        for text, source, shared, windows in _shared(pairs, finds, batch):
             likeness = round(shared / math.sqrt(size[text] * windows), 4)
             now = best[text]
             if now is None or (-likeness, source.id) < (-now[0], now[1]):
@@ -133,7 +133,7 @@ def nearest(
 
 
 def _shared(
-    asked: Windows, pairs: Ints, finds: Finds, batch: Sequence[TrainingDocument]
+    pairs: Ints, finds: Finds, batch: Sequence[TrainingDocument]
 ) -> Iterable[tuple[int, TrainingDocument, int, int]]:
     """(text, document, different windows they share, windows of the document)."""
     held = np.unique(np.stack([finds.text, finds.window], 1), axis=0)

@@ -23,7 +23,7 @@ _ORDER = 3
 
 
 def has_loop(text: str) -> bool:
-    """Whether some block of the text is repeated at once."""
+    """Return whether some block of the text is repeated at once."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     for block in range(1, min(_LONGEST_BLOCK, len(codes) // _LEAST_REPEATS) + 1):
         needed = max(block * _LEAST_REPEATS, _LEAST_CHARACTERS) - block

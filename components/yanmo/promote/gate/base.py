@@ -27,7 +27,7 @@ _DIGITS = 5
 
 
 def is_base_of(base: Output, challenger: Output) -> bool:
-    """Whether `base` measures the model that the challenger's training started from."""
+    """Return whether `base` measures the model that the challenger's training started from."""
     tuned, started = open_evaluation(challenger).model, open_evaluation(base).model
     start = tuned.manifest.inputs.get("model")
     return start is not None and start["content_digest"] == started.content_digest

@@ -176,7 +176,7 @@ def _nearest_named(nearest: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def is_of(writing: Output, evaluation: Output) -> bool:
-    """Whether `writing` was measured on the samples of `evaluation`."""
+    """Return whether `writing` was measured on the samples of `evaluation`."""
     value = writing.manifest.inputs.get("evaluation")
     return value is not None and bool(value["content_digest"] == evaluation.content_digest)
 
@@ -205,7 +205,7 @@ def different_conditions(one: Evaluation, other: Evaluation) -> str:
 
 
 def evaluate_command(key: str, conditions: Mapping[str, str], *, is_champion: bool = True) -> str:
-    """How to measure the model `key` to compare it with what was measured under `conditions`.
+    """Return how to measure the model `key` to compare it with what was measured under `conditions`.
 
     Args:
         is_champion: its evaluation gets a pointer of its own, and how it writes is not measured again.

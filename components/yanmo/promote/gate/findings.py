@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from yanmo.promote.gate.limits import VERSE, Limit
+from yanmo.promote.gate.limits import LIMIT_METRICS, Limit
 from yanmo.promote.gate.verdict import Words
 
 ANOTHER = Words("another model than the champion", "与现任冠军不是同一个模型")
@@ -40,18 +40,6 @@ _METRICS_ZH = {
     "repeated_share": "最重复的体裁中与他篇雷同的样例比例",
     "forgotten_bits": "文本上较微调之前多用的每字比特，各体平均",
     **{name: f"生成诗词合“{rule}”的比例" for name, rule in VERSE_ZH.items()},
-}
-_METRICS_EN = {
-    "distinct_2": "different character pairs in samples",
-    "written_share": "samples that hold text",
-    "ended_share": "samples ended by the model",
-    "loop_share": "samples in a loop",
-    "copied_8grams": "generated 8-grams found in the training text",
-    "longest_copy": "longest copied run, characters",
-    "genre_obedience": "samples of the genre asked for",
-    "repeated_share": "samples equal to another one of their genre",
-    "forgotten_bits": "bits per character of texts beyond those before tuning, mean of genres",
-    **VERSE,
 }
 
 
@@ -93,7 +81,7 @@ def apart_from_luck(noise: Mapping[str, Any]) -> Words:
 
 
 def margin_of(noise: Mapping[str, Any]) -> Words:
-    """What the margin comes from."""
+    """Return what the margin comes from."""
     if noise["of_noise"] <= noise["min_gain"]:
         return Words("the least gain asked for", "所要求的最小提升")
     times = f"{noise['of_noise'] / noise['margin_sd']:.1f}"
@@ -165,7 +153,7 @@ def limit(bound: Limit) -> Words:
     """Rules 2 and 3."""
     en, zh = ("at most", "至多") if bound.sign == "<=" else ("at least", "至少")
     return Words(
-        f"{_METRICS_EN[bound.metric]}: {en} {bound.bound:g}",
+        f"{LIMIT_METRICS[bound.metric]}: {en} {bound.bound:g}",
         f"{_METRICS_ZH[bound.metric]}：{zh} {bound.bound:g}",
     )
 

@@ -32,15 +32,15 @@ VERSE = {
 """Rule of verse, by its name in an evaluation -> what its share is taken of."""
 
 LIMIT_METRICS = {
-    "distinct_2": "share of different character pairs in the samples of the most repetitive genre",
-    "written_share": "share of samples that hold two characters or more, of the genre with the fewest",
-    "ended_share": "share of samples that the model ended itself",
-    "loop_share": "share of samples that fall into a loop",
-    "copied_8grams": "share of generated 8-grams that are in the training text",
-    "longest_copy": "longest run copied from the training text, characters",
-    "genre_obedience": "share of samples that are of the genre asked for",
-    "repeated_share": "share of samples equal to another one of the same genre, of the worst genre",
-    "forgotten_bits": "bits per character of texts, mean over their genres, beyond those of the base model",
+    "distinct_2": "different character pairs in samples",
+    "written_share": "samples that hold text",
+    "ended_share": "samples ended by the model",
+    "loop_share": "samples in a loop",
+    "copied_8grams": "generated 8-grams found in the training text",
+    "longest_copy": "longest copied run, characters",
+    "genre_obedience": "samples of the genre asked for",
+    "repeated_share": "samples equal to another one of their genre",
+    "forgotten_bits": "bits per character of texts beyond those before tuning, mean of genres",
     **VERSE,
 }
 """Name of a metric -> what it is; `yanmo.promote.gate.guards` reads them from an evaluation."""
@@ -61,7 +61,7 @@ class Limit:
     bound: float
 
     def holds(self, value: float) -> bool:
-        """Whether `value` is within the bound; NaN is not."""
+        """Return whether `value` is within the bound; NaN is not."""
         return value <= self.bound if self.sign == "<=" else value >= self.bound
 
     def __str__(self) -> str:

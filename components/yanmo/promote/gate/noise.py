@@ -102,7 +102,7 @@ def noise_of(model: Output, champion: Output | None) -> Noise | None:
 
 
 def goes_on(model: Output, champion: Output | None) -> bool:
-    """Whether the training of a model began from the champion itself."""
+    """Return whether the training of a model began from the champion itself."""
     began_from = model.manifest.inputs.get("model") or {}
     return champion is not None and bool(began_from.get("content_digest") == champion.content_digest)
 

@@ -63,7 +63,7 @@ def _drawn(values: Floats, pool: Floats, draws: int, seed: int, genre: str) -> F
 
 
 def _residuals(scores: Mapping[str, Floats]) -> Floats:
-    """What each document gains beyond its genre, bits per character; unbiased by n / (n - 1)."""
+    """Return what each document gains beyond its genre, bits per character; unbiased by n / (n - 1)."""
     found = [np.zeros(0)]
     for values in scores.values():
         n, characters = len(values), values[:, CHARACTERS]

@@ -128,7 +128,7 @@ def settle(store: ObjectStore, channel: str, promotion: Promotion) -> ChampionRe
         ChampionChanged: it is not champion any more, and nothing was written.
     """
     model = promotion.model.reference
-    record = append_record(store, channel, model, lambda last: _record(store, channel, promotion, last))
+    record = append_record(store, channel, model, lambda last: _record(channel, promotion, last))
     settle_evaluation(store, channel, promotion.model, promotion.evaluation.reference)
     return record
 
@@ -209,7 +209,7 @@ def _is_champion(store: ObjectStore, channel: str, model: Reference) -> bool:
 
 
 def is_measured(store: ObjectStore, channel: str, model: Output) -> bool:
-    """Whether `champion_evaluation` names an evaluation of a model.
+    """Return whether `champion_evaluation` names an evaluation of a model.
 
     Raises:
         DataError: the pointer is damaged.
@@ -218,9 +218,7 @@ def is_measured(store: ObjectStore, channel: str, model: Output) -> bool:
     return pointer is not None and _measures(store, pointer, model)
 
 
-def _record(
-    store: ObjectStore, channel: str, promotion: Promotion, last: ChampionRecord | None
-) -> ChampionRecord | None:
+def _record(channel: str, promotion: Promotion, last: ChampionRecord | None) -> ChampionRecord | None:
     """The record of a promotion, to follow `last`; None where that is about this model."""
     model, previous = promotion.model.reference, promotion.previous
     if last is not None and last.model.content_digest == model.content_digest:

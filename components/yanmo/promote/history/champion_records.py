@@ -62,7 +62,7 @@ class ChampionRecord:
         return shown_time(self.champion_since)
 
     def rollback_of(self, content_digest: str) -> RolledBack | None:
-        """Who took this model down, if anybody did."""
+        """Return who took this model down, if anybody did."""
         return next((one for one in self.rolled_back if one.model == content_digest), None)
 
 
@@ -122,7 +122,7 @@ def write_record(store: ObjectStore, channel: str, record: ChampionRecord) -> bo
 
 
 def record_name(channel: str, number: int) -> str:
-    """Where a record lies."""
+    """Return where a record lies."""
     return f"pointers/{channel}/history/{number:06d}.json"
 
 

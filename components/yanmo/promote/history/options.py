@@ -18,40 +18,36 @@ class HistoryOptions(ToolOptions, group="history"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RollbackOptions(ToolOptions, group="rollback"):
-    """Bring a former champion back."""
+class ByHandOptions(ToolOptions, group="history"):
+    """What a person says who moves the champion."""
 
     channel: str = channel_opt("channel whose champion is replaced")
-    to: int = opt(0, "number in the history; 0 is the one before", least=-MOST)  # the history says which
     why: str = opt(REQUIRED, "the reason, for the history")
     who: str = opt("", "for the history; default: user@host")
     dry_run: bool = opt(False, "show what would happen and move nothing")
     yes: bool = opt(False, "do not ask")
 
     def contradictions(self) -> list[str]:
-        is_said = bool(self.why.strip())
-        return [] if is_said else ["--why is empty; say for the history why the champion is taken down"]
+        return [] if self.why.strip() else ["--why is empty; say for the history why the champion changes"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetOptions(ToolOptions, group="set"):
+class RollbackOptions(ByHandOptions, group="rollback"):
+    """Bring a former champion back."""
+
+    to: int = opt(0, "number in the history; 0 is the one before", least=-MOST)  # the history says which
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetOptions(ByHandOptions, group="set"):
     """Make a judged model champion by hand: approve one that --hold kept waiting, or choose another."""
 
     what: str = word(
         "the model: train/KEY, the first 4 digits of the key are enough; or promote/KEY of its verdict"
     )
-    channel: str = channel_opt("channel whose champion is set")
-    why: str = opt(REQUIRED, "the reason, for the history")
-    who: str = opt("", "for the history; default: user@host")
-    dry_run: bool = opt(False, "show what would happen and move nothing")
-    yes: bool = opt(False, "do not ask")
-
-    def contradictions(self) -> list[str]:
-        is_said = bool(self.why.strip())
-        return [] if is_said else ["--why is empty; say for the history why this model is served"]
 
 
-COMMANDS: dict[str, type[ToolOptions]] = {
+COMMANDS: dict[str, type[HistoryOptions | ByHandOptions]] = {
     "history": HistoryOptions,
     "rollback": RollbackOptions,
     "set": SetOptions,

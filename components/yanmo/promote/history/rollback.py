@@ -56,7 +56,7 @@ class RollbackPlan:
 
 
 def plan_rollback(store: ObjectStore, channel: str, number: int = 0) -> RollbackPlan:
-    """What to do; nothing is moved, and the target's files are verified.
+    """Return what to do; nothing is moved, and the target's files are verified.
 
     Args:
         number: record whose model shall be champion; 0 is the champion before the current one, or the last
@@ -107,7 +107,7 @@ def _check_target(
 
 
 def _is_half_done(records: Sequence[ChampionRecord], current: Reference | None) -> bool:
-    """Whether the pointer names a former champion though the last record is about another model."""
+    """Return whether the pointer names a former champion though the last record is about another model."""
     if current is None or records[-1].model.content_digest == current.content_digest:
         return False
     return any(r.model.content_digest == current.content_digest for r in records)
@@ -179,7 +179,7 @@ def _record(plan: RollbackPlan, who: str, why: str, last: ChampionRecord | None)
 
 
 def _needs_evaluation(store: ObjectStore, channel: str, model: Output, target: ChampionRecord) -> bool:
-    """Whether the pointer to the champion's evaluation is to be moved to that of the record."""
+    """Return whether the pointer to the champion's evaluation is to be moved to that of the record."""
     try:
         open_reference(store, target.evaluation)
     except DataError as error:

@@ -50,7 +50,7 @@ class SetPlan:
 
 
 def plan_set(store: ObjectStore, channel: str, what: str) -> SetPlan:
-    """What to do; nothing is moved, and the model's files are verified.
+    """Return what to do; nothing is moved, and the model's files are verified.
 
     Args:
         what: `train/KEY`, or `promote/KEY` of the verdict; the first digits of a key are enough, and a key by

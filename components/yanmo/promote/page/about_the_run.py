@@ -22,7 +22,7 @@ _HEADER = '<header class="verdict">'
 
 
 def about_the_run(store: ObjectStore, channel: str, run_id: str, model: Output) -> Words | None:
-    """What there is to say of a run of a pipeline that comes to judge `model`; it is recorded as well.
+    """Return what there is to say of a run of a pipeline that comes to judge `model`; it is recorded as well.
 
     None for a run that trained the model that its form asks for, and where the run left no record.
     """

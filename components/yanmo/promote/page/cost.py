@@ -14,8 +14,6 @@ from typing import Any
 from yanmo.formats.stage_cost import Span, StageCost, stage_cost, stage_span
 from yanmo.store.output import Output
 
-FORMER = "former_models"
-"""What the row of former models is called."""
 _COSTS = ("seconds", "cpu_seconds", "gpu_hours", "kwh")
 
 
@@ -31,7 +29,7 @@ class Judging:
     cpu_seconds: float
 
 
-def cost_report(outputs: Iterable[Output], judging: Judging, former: Iterable[Output] = ()) -> dict[str, Any]:
+def cost_report(outputs: Iterable[Output], judging: Judging) -> dict[str, Any]:
     """{"stages": [...], "between_seconds": ..., "total": {...}}, stages as they were made, this run the last.
 
     A value that was not measured is None.
@@ -40,11 +38,9 @@ def cost_report(outputs: Iterable[Output], judging: Judging, former: Iterable[Ou
 
     Args:
         outputs: those without a record, and repeated ones, are left out.
-        former: others, of the models that this one goes on from; one row for all of them, `FORMER`, the
-            first.
     """
-    recorded, before = _recorded(outputs), _rows(_recorded(former))
-    rows = [*([_together(before)] if before else []), *_rows(recorded)]
+    recorded = _recorded(outputs)
+    rows = [_row(o.manifest.stage, o.manifest.key, o.manifest.created_at, stage_cost(o)) for o in recorded]
     own = StageCost(seconds=judging.span.seconds, cpu_seconds=judging.cpu_seconds, gpu_hours=0.0)
     rows.append(_row("promote", judging.key, judging.made_at, own))
     spans = [stage_span(o) for o in recorded if judging.run_id and o.manifest.run_id == judging.run_id]
@@ -59,17 +55,6 @@ def _recorded(outputs: Iterable[Output]) -> list[Output]:
     made = {(output.manifest.stage, output.manifest.key): output for output in outputs}
     recorded = [output for output in made.values() if output.entries("metrics.prom")]
     return sorted(recorded, key=lambda output: output.manifest.created_at)
-
-
-def _rows(recorded: Iterable[Output]) -> list[dict[str, Any]]:
-    return [_row(o.manifest.stage, o.manifest.key, o.manifest.created_at, stage_cost(o)) for o in recorded]
-
-
-def _together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One row for several; its key is that of the newest model among them."""
-    models = [row for row in rows if row["stage"] == "train"] or rows
-    newest = max(models, key=lambda row: row["made_at"])
-    return {"stage": FORMER, "key": newest["key"], "made_at": newest["made_at"], **_total(rows)}
 
 
 def _total(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:

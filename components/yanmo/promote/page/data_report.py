@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.promote.page.ancestors import Lineage
+from yanmo.promote.page.lineage import Lineage
 from yanmo.store.output import Output, read_json
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,6 @@ _ZH = {
     "tokenizer": "词表",
     "evaluation_set": "评测集",
     "train": "训练",
-    "former_models": "此前的模型",
     "evaluate": "评测",
     "baselines": "基线",
     "writing": "写作",
@@ -113,5 +112,5 @@ def called(name: str, title: str = "") -> Words:
 
 
 def gloss(genre: str) -> str:
-    """What the genre is called in English; empty for one that we do not know."""
+    """Return what the genre is called in English; empty for one that we do not know."""
     return _GENRES.get(genre, "")

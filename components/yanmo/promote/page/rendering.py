@@ -25,8 +25,6 @@ _LIMITS = {
     "most_rows": 40,
     "most_options": 200,
     "most_sources": 60,
-    "most_files": 200,
-    "most_tasks": 300,
     "most_samples": 4,
     "most_dialogues": 10,
     "most_of_a_value": 500,
@@ -79,7 +77,7 @@ def _largest(documents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tag_words(columns: Sequence[Mapping[str, Any]]) -> Words:
-    """Which of the columns know the genre of a text."""
+    """Return which of the columns know the genre of a text."""
     shown = {column["id"] for column in columns}
     english = chinese = ""
     if "with_tag" in shown:
@@ -92,7 +90,7 @@ def _tag_words(columns: Sequence[Mapping[str, Any]]) -> Words:
 
 
 def _epochs(report: Mapping[str, Any]) -> float | None:
-    """How often the training read its tokens; None where either number is not known."""
+    """Return how often the training read its tokens; None where either number is not known."""
     counts = ((report["data"]["tokenize"] or {}).get("genres") or {}).values()
     tokens = sum(count["tokens"] for count in counts)
     read = (report["training"] or {}).get("tokens")

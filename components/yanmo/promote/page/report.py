@@ -13,16 +13,16 @@ from yanmo.promote.gate.base import BASE
 from yanmo.promote.gate.evaluation import Evaluation
 from yanmo.promote.gate.guards import guard_metrics
 from yanmo.promote.gate.verdict import Verdict
-from yanmo.promote.page.ancestors import Ancestor, trace
 from yanmo.promote.page.cost import Judging, cost_report
 from yanmo.promote.page.data_report import data_report
-from yanmo.promote.page.tables import group_rows, harness_rows, task_rows
+from yanmo.promote.page.lineage import trace
+from yanmo.promote.page.tables import group_rows, task_rows
 from yanmo.promote.page.training import training_report
 from yanmo.store.output import Output
 from yanmo.store.runs.failure_card import survived
 from yanmo.store.schema import utc_now
 
-_SCHEMA = "yanmo.report/6"
+_SCHEMA = "yanmo.report/7"
 _MOST_SAMPLES = 4
 """Samples of each genre; evaluate looks for the nearest training text of as many."""
 _MOST_SAMPLE_CHARACTERS = 2000
@@ -37,7 +37,6 @@ def make_report(
     base: Evaluation | None = None,
     channel: str,
     options: Mapping[str, Any],
-    command: str,
     parts: Iterable[Output],
     judging: Judging,
 ) -> dict[str, Any]:
@@ -47,7 +46,6 @@ def make_report(
         baselines: summary.json of the baselines, or None.
         base: what the challenger was tuned from, measured in the same way.
         options: options of promote itself.
-        command: the command that gives this verdict again.
         parts: what was made beside the evaluation and is not in its lineage, but in the cost.
         judging: the run that makes this.
     """
@@ -67,21 +65,17 @@ def make_report(
         "sources": group_rows("sources", challenger, champion),
         "base": challenger.section(BASE),
         "tasks": task_rows(challenger, champion, base),
-        "harness": harness_rows(challenger, champion),
         "verse": challenger.section("verse"),
         "memorization": challenger.section("memorization"),
         "contamination": challenger.section("contamination"),
         "champion_writing": _writing_of(champion),
         "samples": _samples(challenger.samples),
         "training": training,
-        "survived": [card for a in lineage.own() for card in _survived(a.output)],
+        "survived": [card for output in lineage.outputs for card in _survived(output)],
         "data": data_report(lineage),
-        "cost": cost_report([*(a.output for a in lineage.own()), *parts], judging, lineage.former()),
+        "cost": cost_report([*lineage.outputs, *parts], judging),
         "options": dict(options),
-        "command": command,
-        "stages": [_stage(a) for a in lineage.own()],
-        "former_models": [_former(o) for o in lineage.former() if o.manifest.stage == "train"],
-        "raw_files": [{"name": name, "sha256": digest} for name, digest in lineage.sources],
+        "stages": [_stage(output) for output in lineage.outputs],
         "lost": lineage.lost,
     }
 
@@ -91,7 +85,7 @@ def _named(model: Output) -> dict[str, Any]:
 
 
 def _writing_of(champion: Evaluation | None) -> dict[str, Any] | None:
-    """How the champion writes; None where nobody measured it."""
+    """Return how the champion writes; None where nobody measured it."""
     if champion is None or champion.section("verse") is None:
         return None
     return {name: champion.section(name) for name in ("verse", "memorization")}
@@ -167,22 +161,16 @@ def _survived(output: Output) -> list[dict[str, Any]]:
     return [{**name, "at": card.made_at, "lines": card.lines()} for card in survived(output)]
 
 
-def _stage(ancestor: Ancestor) -> dict[str, Any]:
-    manifest = ancestor.output.manifest
+def _stage(output: Output) -> dict[str, Any]:
+    manifest = output.manifest
     return {
         "stage": manifest.stage,
         "key": manifest.key,
         "content_digest": manifest.content_digest,
         "made_at": manifest.created_at,
         "bytes": sum(file.bytes for file in manifest.files),
-        "inputs": ancestor.inputs,
         "options": {**manifest.options, **manifest.execution},
-        "command": ancestor.command,
     }
-
-
-def _former(model: Output) -> dict[str, str]:
-    return {"key": model.manifest.key, "made_at": model.manifest.created_at}
 
 
 def baseline_wins(table: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Metrics of an evaluation as rows that page and scripts read: by length, by source, tasks, the harness.
+"""Metrics of an evaluation as rows that page and scripts read: by length, by source, tasks.
 
 Each row has the challenger's value and the champion's; that is None where it was not measured in the same
 way.
@@ -6,11 +6,10 @@ way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from yanmo.promote.gate.evaluation import Evaluation
-from yanmo.promote.gate.guards import found
 
 _MOST_SOURCES = 60
 _MOST_CHARACTERS = 500
@@ -101,35 +100,3 @@ def _task(task: str, measure: str, own: Mapping[str, Any], others: Mapping[str, 
         "chance": own.get("chance"),
         "obedient": own.get("obedient") if headline else None,
     }
-
-
-def harness_rows(challenger: Evaluation, champion: Evaluation | None) -> dict[str, Any] | None:
-    """Tasks of lm-evaluation-harness: {"version", "rows": [...]}; None where none were run."""
-    own = challenger.section("harness")
-    if not isinstance(own, Mapping):
-        return None
-    same = champion is not None and _harness_of(champion) == _harness_of(challenger)
-    other = (champion.section("harness") if champion and same else None) or {}
-    theirs = {(r["task"], r["metric"]): r["value"] for r in _harness(other)}
-    rows = [{**row, "champion": theirs.get((row["task"], row["metric"]))} for row in _harness(own)]
-    return {"version": str(own.get("version", "")), "rows": rows} if rows else None
-
-
-def _harness_of(evaluation: Evaluation) -> tuple[Any, Any]:
-    """Which tasks were run, and how many examples of each."""
-    manifest = evaluation.output.manifest
-    folder = manifest.inputs.get("harness_tasks") or {}
-    return folder.get("content_digest"), manifest.options.get("harness_limit")
-
-
-def _harness(section: Mapping[str, Any]) -> Iterator[Row]:
-    """One row per metric; the harness calls it `metric,filter` and its error `metric_stderr,filter`."""
-    for task, metrics in (section.get("tasks") or {}).items():
-        for name in metrics:
-            metric, comma, how = name.partition(",")
-            value = found(metrics, name)
-            if not comma or metric.endswith("_stderr") or value is None:
-                continue
-            shown = metric if how == "none" else f"{metric} ({how})"
-            error = found(metrics, f"{metric}_stderr,{how}")
-            yield {"task": task, "metric": shown, "value": value, "error": error}

@@ -14,28 +14,24 @@ its outputs came about after.
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
-import math
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from yanmo.common.address import redacted
 from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, LeaseLost, advice, exit_code
 from yanmo.common.logs import human_seconds
 from yanmo.common.made_by import code
-from yanmo.store.objects import ObjectStore, overwrite
+from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
+from yanmo.store.record import Record
 from yanmo.store.runs.in_use import work_name
-from yanmo.store.schema import parse, utc_now
+from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
-FILE, RECORD, SCHEMA = "FAILURE.json", "failures.json", "yanmo.failures/1"
-_MAX_BYTES = 262_144
+FILE, RECORD = "FAILURE.json", "failures.json"
 _KEPT = 5
 _LONGEST_LINE = 1000
 _MEANINGS = {
@@ -141,10 +137,17 @@ class Card:
         return [self.first_line, *where, f"why: {self.why}", *rest, *command]
 
     def _failed_at(self) -> float:
-        try:
-            return datetime.fromisoformat(self.made_at.replace("Z", "+00:00")).timestamp()
-        except (ValueError, OverflowError):
-            return time.time()
+        return datetime.fromisoformat(self.made_at).timestamp()
+
+
+@dataclass(frozen=True)
+class Cards:
+    """The cards of one key, newest first."""
+
+    cards: tuple[Card, ...]
+
+
+CARDS = Record("yanmo.failures/1", Cards)
 
 
 def _short(text: str) -> str:
@@ -169,39 +172,17 @@ def survived(output: Output) -> list[Card]:
 
 def _cards(read: Callable[[], bytes]) -> list[Card]:
     try:
-        return [_card(one) for one in parse(read(), SCHEMA, _MAX_BYTES)["cards"]]
+        return list(CARDS.parse(read(), "the record of earlier failures").cards)
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, KeyError, TypeError, DataError, EnvironmentFault) as error:
-        log.debug("the record of earlier failures cannot be read: %s", error)
+    except (OSError, DataError, EnvironmentFault) as error:
+        log.debug("%s", error)
         return []
-
-
-def _card(values: dict[str, Any]) -> Card:
-    """The card that was written so; what a later version writes besides is left out.
-
-    Raises:
-        TypeError, ValueError: a value is not what was written: what reads a card must not fail on it later.
-    """
-    sound: dict[str, Any] = {}
-    for name, empty in vars(Card(stage="", exit_code=0, why="")).items():
-        if name not in values:
-            continue
-        value: Any = tuple(values[name]) if name == "others" else values[name]
-        if not isinstance(value, (int, float) if isinstance(empty, float) else type(empty)):
-            raise TypeError(f"{name}: expected {type(empty).__name__}, found {type(value).__name__}")
-        if isinstance(value, str | tuple):
-            "".join(value).encode()  # of half a character: nothing could show it
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{name}: not finite")
-        sound[name] = value
-    return Card(**sound)
 
 
 def to_json(cards: list[Card]) -> str:
     """As FAILURE.json and failures.json hold them."""
-    value = {"schema": SCHEMA, "cards": [dataclasses.asdict(card) for card in cards]}
-    return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    return CARDS.to_json(Cards(tuple(cards))).decode()
 
 
 def keep_card(store: ObjectStore, key: str, card: Card, error: BaseException) -> None:
@@ -214,7 +195,7 @@ def keep_card(store: ObjectStore, key: str, card: Card, error: BaseException) ->
         return
     cards = [card, *read_cards(store, card.stage, key)][:_KEPT]
     try:
-        overwrite(store, failure_name(card.stage, key), to_json(cards).encode("utf-8", "replace"))
+        CARDS.write(store, failure_name(card.stage, key), Cards(tuple(cards)))
     except (OSError, EnvironmentFault, DataError) as problem:
         log.debug("could not record the failure: %s", problem)
 

@@ -13,22 +13,20 @@ a person's, who has given it more memory or another Secret in between.
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from yanmo.common.errors import ExitCode
+from yanmo.common.errors import DataError, ExitCode
 from yanmo.common.logs import human_seconds
 from yanmo.common.made_by import code
 from yanmo.store.manifest import digest
-from yanmo.store.objects import ObjectStore, as_part, overwrite
-from yanmo.store.schema import parse, utc_now
+from yanmo.store.objects import ObjectStore, as_part
+from yanmo.store.record import Record
+from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
-SCHEMA = "yanmo.fatal/2"
-_MAX_BYTES = 65_536
 _MAX_MESSAGE = 10_000
 _MACHINE_SECONDS = 900.0
 _BESIDE = {
@@ -63,11 +61,9 @@ class FatalRecord:
     made_by: str = field(default_factory=code)
     """Commit or version of the code that wrote it."""
     made_at: str = field(default_factory=utc_now)
-    schema: str = SCHEMA
 
-    def to_json(self) -> bytes:
-        short = dataclasses.replace(self, message=self.message[:_MAX_MESSAGE])
-        return json.dumps(asdict(short), ensure_ascii=False, indent=1).encode() + b"\n"
+
+FATAL = Record("yanmo.fatal/2", FatalRecord)
 
 
 def command_of(options: Any) -> str:
@@ -86,25 +82,17 @@ def obeyed(store: ObjectStore, name: str, this_run: Callable[[], FatalRecord]) -
     Args:
         this_run: gives what this run would write; only what it is of is looked at.
     """
-    try:
-        data, _ = store.read(name)
-    except FileNotFoundError:
-        return None
     where = f"{store.uri}/{name}"
     try:
-        found = parse(data, SCHEMA, _MAX_BYTES)
-        exit_code, message, cause = int(found["exit_code"]), str(found["message"]), str(found["cause"])
-        theirs = {key: found[key] for key in ("stage", "revision", "run_id", "command", "made_by")}
-        made_at = str(found["made_at"])
-    except (ValueError, KeyError, TypeError) as error:
+        found = FATAL.read(store, name)
+    except DataError as error:
         log.warning(
-            "%s: an earlier try of this run ended for good, as a record says that is of another version of "
-            "Yanmo or damaged (%s); trying once more",
-            where,
-            error,
+            "an earlier try of this run ended for good, as a record says; trying once more: %s", error
         )
         return None
-    if exit_code == ExitCode.ENVIRONMENT and (age := _age(store, name)) > _MACHINE_SECONDS:
+    if found is None:
+        return None
+    if found.exit_code == ExitCode.ENVIRONMENT and (age := _age(store, name)) > _MACHINE_SECONDS:
         log.warning(
             "%s: an earlier try of this run ended %s ago for want of something on its machine; trying",
             where,
@@ -112,7 +100,8 @@ def obeyed(store: ObjectStore, name: str, this_run: Callable[[], FatalRecord]) -
         )
         return None
     ours = this_run()
-    differs = [key for key, value in theirs.items() if value != getattr(ours, key)]
+    of = ("stage", "revision", "run_id", "command", "made_by")
+    differs = [name for name in of if getattr(found, name) != getattr(ours, name)]
     if differs:
         log.warning(
             "%s: an earlier try of this run ended for good, with another %s; trying",
@@ -124,12 +113,12 @@ def obeyed(store: ObjectStore, name: str, this_run: Callable[[], FatalRecord]) -
         "an earlier try of run %s ended for good at %s (%s): %s. Nothing was tried now. Once the cause is "
         "mended: give --force, or another --run-id, or delete %s and retry",
         ours.run_id,
-        made_at,
-        cause,
-        message,
+        found.made_at,
+        found.cause,
+        found.message,
         where,
     )
-    return Ended(exit_code, message)
+    return Ended(found.exit_code, found.message)
 
 
 def _age(store: ObjectStore, name: str) -> float:
@@ -140,7 +129,7 @@ def _age(store: ObjectStore, name: str) -> float:
 
 def keep(store: ObjectStore, name: str, record: FatalRecord) -> None:
     """Write the record, over an earlier one of the run."""
-    overwrite(store, name, record.to_json())
+    FATAL.write(store, name, dataclasses.replace(record, message=record.message[:_MAX_MESSAGE]))
 
 
 def forget(store: ObjectStore, name: str) -> None:

@@ -7,19 +7,29 @@ must stay while it runs.
 from __future__ import annotations
 
 import hashlib
-import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from yanmo.common.errors import StorageError
 from yanmo.store.manifest import Reference
-from yanmo.store.objects import ObjectStore, overwrite
+from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, deletion_mark, superseded_name
+from yanmo.store.record import Record
 
 LEASE, INPUTS = "LEASE.json", "INPUTS.json"
-INPUTS_SCHEMA = "yanmo.inputs/1"
 _GC_SECONDS = 20.0
 """How long a run waits for a gc that has set aside what it needs; a gc that was killed decides nothing."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What INPUTS.json holds."""
+
+    inputs: dict[str, Reference]
+
+
+INPUTS_RECORD = Record("yanmo.inputs/1", Inputs)
 
 
 class Removed(StorageError):
@@ -55,14 +65,9 @@ def announce(store: ObjectStore, stage: str, key: str, outputs: dict[str, Output
     """
     if not outputs:
         return
-    pinned = {name: vars(output.reference) for name, output in sorted(outputs.items())}
-    overwrite(store, f"{work_name(stage, key)}/{INPUTS}", inputs_document(pinned))
+    pinned = {name: output.reference for name, output in sorted(outputs.items())}
+    INPUTS_RECORD.write(store, f"{work_name(stage, key)}/{INPUTS}", Inputs(pinned))
     check_present(store, outputs.values())
-
-
-def inputs_document(pinned: Mapping[str, object]) -> bytes:
-    """What INPUTS.json holds: name -> the fields of a reference."""
-    return json.dumps({"schema": INPUTS_SCHEMA, "inputs": pinned}, indent=1).encode() + b"\n"
 
 
 def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:

@@ -229,47 +229,45 @@ def live_holder(name: str, data: bytes, age: float) -> str:
     Args:
         age: as in `is_live`.
     """
-    if not is_live(data, age):
-        return ""
-    try:
-        value = json_value(data)
-        if value.get("attempt") == name.split("/")[-2][:12]:
-            return ""
-        return str(value["machine"]).partition("/")[0] or "?"
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return "?"
+    holder = holder_in(data)
+    is_session = holder.attempt == name.split("/")[-2][:12]
+    return "" if is_session or not is_live(data, age) else holder.machine
 
 
 @dataclass(frozen=True)
-class Held:
-    """What a lease says of itself, for people."""
+class Holder:
+    """What a lease says of itself, for people; as much as can be read of a damaged one."""
 
-    channel: str
-    """"" where it does not say."""
+    channel: str = ""
     run_id: str = ""
     """Of the pipeline's run that waits for it; "" where there is none."""
+    machine: str = "?"
+    attempt: str = ""
+    since: float = 0.0
+    """Unix time."""
+
+    def __str__(self) -> str:
+        """`run 4f1c2a3e on node-7 since 2026-11-28 21:00 UTC`."""
+        if not self.since:
+            return "by whom is not known"
+        run = f"run {self.run_id[:40]} " if self.run_id else ""
+        return f"{run}on {self.machine} since {datetime.fromtimestamp(self.since, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def held(data: bytes) -> Held:
-    """What the lease in `data` says of itself; nothing where it is damaged."""
+def holder_in(data: bytes) -> Holder:
+    """Who holds the lease in `data`."""
     try:
         value = json_value(data)
-        note = value.get("note", {})
-        return Held(str(note.get("channel", "")), str(note.get("run_id", "")))
-    except (ValueError, TypeError, AttributeError):
-        return Held("")
-
-
-def holder_in(data: bytes) -> str:
-    """Who holds the lease in `data`, for people: `run 4f1c2a3e on node-7 since 21:00 UTC`."""
-    try:
-        value = json_value(data)
-        run_id = str(value.get("note", {}).get("run_id", ""))
-        since = datetime.fromtimestamp(float(value["since"]), UTC)
-        machine = str(value["machine"]).partition("/")[0] or "?"
-        return f"{f'run {run_id[:40]} ' if run_id else ''}on {machine} since {since:%Y-%m-%d %H:%M} UTC"
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError):
-        return "by whom is not known"
+        note = value["note"]
+        return Holder(
+            channel=str(note.get("channel", "")),
+            run_id=str(note.get("run_id", "")),
+            machine=str(value["machine"]).partition("/")[0] or "?",
+            attempt=str(value["attempt"]),
+            since=float(value["since"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Holder()
 
 
 def _is_here(value: dict[str, Any]) -> bool:

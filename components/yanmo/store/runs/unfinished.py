@@ -17,26 +17,23 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
-from yanmo.common.errors import DataError, wrong_in
+from yanmo.common.errors import DataError
 from yanmo.common.shell_words import shell_line
 from yanmo.store.manifest import Reference
-from yanmo.store.objects import ObjectStore, amend
+from yanmo.store.objects import ObjectStore
 from yanmo.store.output import KEY
-from yanmo.store.schema import OtherSchema, parse, utc_now
+from yanmo.store.record import Record
+from yanmo.store.schema import utc_now
 
-SCHEMA = "yanmo.unfinished/1"
 OPEN, TRAINED = "open", "trained"
 GIVEN_UP, LEFT, OUTDATED = "given up", "left", "outdated"
 _STATES = (OPEN, TRAINED, GIVEN_UP, LEFT, OUTDATED)
 _NAME = re.compile(r"runs/train/unfinished/[^/]+\.json\Z")
-_MAX_BYTES = 1_048_576
 _KEPT_TRIES, _KEPT_ASIDE = 30, 20
 Scalar = str | int | float | bool
 
@@ -75,6 +72,13 @@ class Training:
     """trained: its model is committed, and not judged yet. Else open, or why it was set aside."""
     why: str = ""
     """Why it was set aside, in words."""
+
+    def __post_init__(self) -> None:
+        if not KEY.fullmatch(self.key) or self.state not in _STATES:
+            raise ValueError(f"key {self.key[:70]!r} or state {self.state[:20]!r} cannot be")
+        if not re.fullmatch(r"|[^\s]*-[0-9]{1,18}", self.checkpoint):
+            raise ValueError(f"checkpoint {self.checkpoint[:40]!r} cannot be")
+        datetime.fromisoformat(self.begun_at)
 
     @property
     def is_open(self) -> bool:
@@ -169,6 +173,14 @@ class Unfinished:
         return Unfinished(tuple(one for one in self.trainings if one.key != key))
 
 
+UNFINISHED = Record(
+    "yanmo.unfinished/1",
+    Unfinished,
+    "restore it, or delete it: what was begun and not finished then begins again only if a run has the same "
+    "data and options",
+)
+
+
 def unfinished_name(channel: str) -> str:
     """Where the record of a channel lies."""
     return f"runs/train/unfinished/{channel}.json"
@@ -185,55 +197,7 @@ def read_unfinished(store: ObjectStore, channel: str) -> Unfinished:
     Raises:
         DataError: it is damaged.
     """
-    name = unfinished_name(channel)
-    try:
-        data, _ = store.read(name)
-    except FileNotFoundError:
-        return Unfinished()
-    return parse_unfinished(data, f"{store.uri}/{name}")
-
-
-def parse_unfinished(data: bytes, where: str) -> Unfinished:
-    """What the record says that was read from `where`; raises as `read_unfinished`."""
-    try:
-        values = parse(data, SCHEMA, _MAX_BYTES)
-        return Unfinished(tuple(map(_training, values["trainings"])))
-    except OtherSchema as error:
-        raise DataError(f"{where}: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{where}: damaged: {wrong_in(error)}; restore it, or delete it: what was begun and not finished "
-            "then begins again only if a run has the same data and options"
-        ) from error
-
-
-def _training(values: Mapping[str, Any]) -> Training:
-    inputs = {name: Reference.from_dict(one) if one else None for name, one in values["inputs"].items()}
-    tries = tuple(
-        Try(**{name: str(one[name]) for name in ("run_id", "at", "checkpoint")}) for one in values["tries"]
-    )
-    texts = {name: str(values[name]) for name in ("key", "run_id", "begun_at", "checkpoint", "state", "why")}
-    if not KEY.fullmatch(texts["key"]) or texts["state"] not in _STATES:
-        raise ValueError(f"key {texts['key'][:70]!r} or state {texts['state'][:20]!r} cannot be")
-    if not re.fullmatch(r"|[^\s]*-[0-9]{1,18}", texts["checkpoint"]):
-        raise ValueError(f"checkpoint {texts['checkpoint'][:40]!r} cannot be")
-    made = Training(
-        **texts,
-        revision=int(values["revision"]),
-        options=_scalars(values["options"]),
-        execution=_scalars(values["execution"]),
-        inputs=inputs,
-        tries=tries,
-    )
-    if not made.tried_at:  # a ValueError where it is no time
-        raise ValueError(f"{made.name} was tried in 1970")
-    return made
-
-
-def _scalars(values: Mapping[str, Any]) -> dict[str, Scalar]:
-    if not all(isinstance(value, (str, int, float, bool)) for value in values.values()):
-        raise ValueError("an option is no single value")
-    return dict(values)
+    return UNFINISHED.read(store, unfinished_name(channel)) or Unfinished()
 
 
 def change_unfinished(
@@ -248,16 +212,12 @@ def change_unfinished(
         StorageError: it changed under every try.
         DataError: it is damaged.
     """
-    name, result = unfinished_name(channel), Unfinished()
 
-    def written(data: bytes | None) -> bytes | None:
-        nonlocal result
-        before = parse_unfinished(data, f"{store.uri}/{name}") if data else Unfinished()
-        result = _bounded(change(before))
-        return data if result == before else _document(result, channel)
+    def changed(record: Unfinished | None) -> Unfinished | None:
+        result = _bounded(change(record or Unfinished()))
+        return None if record is None and not result.trainings else result
 
-    amend(store, name, written)
-    return result
+    return UNFINISHED.change(store, unfinished_name(channel), changed) or Unfinished()
 
 
 def _bounded(record: Unfinished) -> Unfinished:
@@ -266,18 +226,8 @@ def _bounded(record: Unfinished) -> Unfinished:
     return Unfinished(tuple(one for one in record.trainings if one.key not in gone))
 
 
-def _document(record: Unfinished, channel: str) -> bytes:
-    values = {
-        "schema": SCHEMA,
-        "channel": channel,
-        "trainings": [asdict(one) for one in record.trainings],
-        "written_at": utc_now(),
-    }
-    return json.dumps(values, ensure_ascii=False, indent=1).encode() + b"\n"
-
-
-def to_be_kept(data: bytes, where: str, is_abandoned: Callable[[float], bool]) -> list[Training]:
-    """The trainings of a record that may be finished; raises as `read_unfinished`.
+def to_be_kept(record: Unfinished, is_abandoned: Callable[[float], bool]) -> list[Training]:
+    """The trainings of a record that may be finished.
 
     That is those that the next run finishes, and those that a person may resume. Not what was set aside for
     its texts or options.
@@ -287,7 +237,7 @@ def to_be_kept(data: bytes, where: str, is_abandoned: Callable[[float], bool]) -
     """
     return [
         one
-        for one in parse_unfinished(data, where).trainings
+        for one in record.trainings
         if one.is_open or (one.state in (GIVEN_UP, LEFT) and not is_abandoned(one.tried_at))
     ]
 

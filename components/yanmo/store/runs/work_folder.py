@@ -10,24 +10,32 @@ elsewhere gets the state that WORK.json names: a kill before WORK.json is writte
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import dataclass
 
-from yanmo.common.errors import DataError
-from yanmo.common.plain_json import json_value
 from yanmo.store.durable_files import hard_link
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import FileEntry, file_sha256
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, Wanted
+from yanmo.store.record import Record
 from yanmo.store.runs.lease import Lease
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class State:
+    """What WORK.json names."""
+
+    label: str = ""
+    files: tuple[FileEntry, ...] = ()
+
+
+STATE = Record("yanmo.work/1", State, "delete it to start again")
 
 
 class WorkFolder:
@@ -63,18 +71,18 @@ class WorkFolder:
             for name in names:
                 one = written.get(name) or saved[name]
                 path = f"{lease.attempt}/{name}"
-                files.append(asdict(FileEntry(path=path, bytes=one.bytes, sha256=one.sha256, role="record")))
+                files.append(FileEntry(path=path, bytes=one.bytes, sha256=one.sha256, role="record"))
             lease.check()
-            before = self._swap({"label": label, "files": files})
-            kept = {file["path"] for file in self._read()[0]["files"]}
-            for old in {file["path"] for file in before} - kept:
+            before = self._swap(State(label, tuple(files)))
+            kept = {file.path for file in self._read()[0].files}
+            for old in {file.path for file in before} - kept:
                 self.store.delete(f"{self.name}/{old}")
         log.info("saved %s to %s/%s", label, self.store.uri, self.name)
 
     def _saved_already(self, attempt: str, names: Sequence[str]) -> dict[str, FileEntry]:
         """The files that the saved state of this run holds as they are here: they need not travel again."""
         found = {}
-        known = {file["path"]: FileEntry(**file) for file in self._read()[0].get("files", [])}
+        known = {file.path: file for file in self._read()[0].files}
         for name in names:
             entry = known.get(f"{attempt}/{name}")
             path = self.path / name
@@ -103,7 +111,7 @@ class WorkFolder:
         Raises:
             DataError: WORK.json is damaged.
         """
-        return "" if self.is_in_store else str(self._read()[0].get("label", ""))
+        return "" if self.is_in_store else self._read()[0].label
 
     def restore(self, label: str) -> bool:
         """Bring the saved state here if it is newer than `label` ("" for none); whether it was.
@@ -111,18 +119,17 @@ class WorkFolder:
         Raises:
             DataError: a file of the state is missing or changed.
         """
-        state = {} if self.is_in_store else self._read()[0]
-        if not state.get("label", "") > label:
+        state = State() if self.is_in_store else self._read()[0]
+        if not state.label > label:
             return False
-        files = [FileEntry(**file) for file in state["files"]]
-        wanted = [Wanted(f"{self.name}/{file.path}", file.bytes, file.sha256) for file in files]
-        for file, source in zip(files, self.store.fetch(wanted), strict=True):
+        wanted = [Wanted(f"{self.name}/{file.path}", file.bytes, file.sha256) for file in state.files]
+        for file, source in zip(state.files, self.store.fetch(wanted), strict=True):
             target = self.path / file.path.partition("/")[2]
             target.parent.mkdir(parents=True, exist_ok=True)
             temporary = target.with_name(f".restoring-{target.name}")
             shutil.copyfile(source, temporary)
             os.replace(temporary, target)
-        log.info("brought %s from %s/%s", state["label"], self.store.uri, self.name)
+        log.info("brought %s from %s/%s", state.label, self.store.uri, self.name)
         return True
 
     def forget(self) -> None:
@@ -131,41 +138,34 @@ class WorkFolder:
             return
         state, version = self._read()
         if version:
-            self._replace(f"{self.name}/WORK.json", {"label": "", "files": []}, version)
-            for file in state["files"]:
-                self.store.delete(f"{self.name}/{file['path']}")
+            self.store.replace(self._place, STATE.to_json(State()), version)
+            for file in state.files:
+                self.store.delete(f"{self.name}/{file.path}")
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def _read(self) -> tuple[dict[str, Any], str]:
-        name = f"{self.name}/WORK.json"
-        try:
-            data, version = self.store.read(name)
-        except FileNotFoundError:
-            return {}, ""
-        try:
-            state = json_value(data)
-            str(state["label"]), [FileEntry(**file) for file in state["files"]]
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{self.store.uri}/{name}: damaged ({error}); delete it to start again"
-            ) from error
-        return state, version
+    @property
+    def _place(self) -> str:
+        return f"{self.name}/WORK.json"
 
-    def _swap(self, state: dict[str, Any]) -> list[dict[str, Any]]:
+    def _read(self) -> tuple[State, str]:
+        """The saved state and its version; "" where there is none."""
+        try:
+            data, version = self.store.read(self._place)
+        except FileNotFoundError:
+            return State(), ""
+        return STATE.parse(data, f"{self.store.uri}/{self._place}"), version
+
+    def _swap(self, state: State) -> Sequence[FileEntry]:
         """Write WORK.json over what is there; returns the files of the state that lost its place."""
-        name = f"{self.name}/WORK.json"
         while True:
             before, version = self._read()
-            if before.get("label", "") > state["label"]:
-                return list(state["files"])
+            if before.label > state.label:
+                return state.files
             try:
                 if version:
-                    self._replace(name, state, version)
+                    self.store.replace(self._place, STATE.to_json(state), version)
                 else:
-                    self.store.create(name, json.dumps(state, indent=1).encode())
+                    self.store.create(self._place, STATE.to_json(state))
             except (AlreadyExists, Changed):
                 continue  # only our own earlier try, or a run that lost its lease, can have been faster
-            return list(before.get("files", []))
-
-    def _replace(self, name: str, state: dict[str, Any], version: str) -> None:
-        self.store.replace(name, json.dumps(state, indent=1).encode(), version)
+            return before.files

@@ -13,7 +13,6 @@ import email.utils
 import hashlib
 import os
 import re
-import threading
 import time
 from datetime import timedelta
 from typing import Any
@@ -21,15 +20,12 @@ from urllib.parse import SplitResult, urlsplit
 
 import urllib3
 from minio import Minio
-from minio.error import MinioException, S3Error, ServerError
 from minio.time import to_amz_date, utcnow
-from urllib3.exceptions import HTTPError
 
 from yanmo.common.address import Address
-from yanmo.common.errors import EnvironmentFault, UsageError
+from yanmo.common.errors import UsageError
 from yanmo.store import traffic
 from yanmo.store.s3.credentials import Guarded, find_credentials, find_endpoint, find_region
-from yanmo.store.s3.renewal import EXCHANGED
 from yanmo.store.s3.strict_http import CutOff, StrictPool, ca_bundle, require
 
 CONNECT_SECONDS = 10.0
@@ -65,33 +61,6 @@ class Client(Minio):  # type: ignore[misc]
         super().__init__(endpoint, http_client=pool, credentials=credentials, **kw)
         self.pool = pool
         self.key_source = credentials.source
-        self._signed = threading.local()
-        self._granted = ("", "", "")
-        """Access key, bucket and object of the last good answer to a GET or HEAD."""
-
-    def refuses_key(self) -> bool:
-        """Whether the server, which has just told this thread 403, refuses the key and not one request.
-
-        A 403 to a HEAD has no body that says why. Nor can AccessDenied be believed: radosgw 16 says it of a
-        key that was removed while it was in use, as of a right that is missing. So what the server granted
-        to the same key before is asked again; of a key to which it has granted nothing, what any key may.
-        """
-        refused: str = self._signed.key
-        granted_to, bucket, name = self._granted
-        is_repeated = granted_to == refused
-        try:
-            if is_repeated:
-                self.stat_object(bucket_name=bucket, object_name=name)
-            else:
-                self.list_buckets()
-        except S3Error as answer:
-            if answer.code in EXCHANGED or (is_repeated and answer.response.status == 403):
-                return True
-        except (ServerError, HTTPError, OSError, EnvironmentFault):
-            return True  # no answer, or no key in the file just now: the next try of the request tells
-        except (MinioException, ValueError):
-            pass
-        return bool(self._signed.key != refused)  # a new key has arrived meanwhile
 
     def _url_open(
         self,
@@ -104,7 +73,7 @@ class Client(Minio):  # type: ignore[misc]
         query_params: Any = None,
         **kw: Any,
     ) -> Any:
-        """As in minio.
+        """As in minio; counts what passes.
 
         Raises:
             CutOff: the answer lacks what every server sends with it; another try may bring it.
@@ -112,8 +81,6 @@ class Client(Minio):  # type: ignore[misc]
         answer = super()._url_open(
             method, region, bucket_name, object_name, body, headers, query_params, **kw
         )
-        if bucket_name and object_name and method in ("GET", "HEAD"):
-            self._granted = (self._signed.key, bucket_name, object_name)
         if object_name and method == "GET":
             length = answer.headers.get("Content-Length", "")
             traffic.carried("read", int(length) if length.isdigit() else 0)
@@ -143,7 +110,6 @@ class Client(Minio):  # type: ignore[misc]
         result["x-amz-content-sha256"] = (
             "UNSIGNED-PAYLOAD" if unsigned else hashlib.sha256(body or b"").hexdigest()
         )
-        self._signed.key = creds.access_key
         if creds.session_token:
             result["X-Amz-Security-Token"] = creds.session_token
         date = utcnow() + timedelta(seconds=self.pool.clock_offset)

@@ -4,6 +4,10 @@ Waits grow exponentially with full jitter (Brooker, "Exponential Backoff And Jit
 2015), so that a thousand ranks do not come back at once. When the time is up, StorageError: exit code 75,
 try again later. The time is $YANMO_S3_RETRY_SECONDS, or the whole of --wait-seconds where that is longer: a
 request that is tried again keeps all the work that was done before it (common/waiting.py).
+
+Keys and authorities in files are read again for every request or connection. Kubernetes brings a changed
+Secret into a pod within about a minute, and a server may refuse the old key or certificate before that: a
+process whose key, or certificate, was good tries again, as in any outage (docs/rotation.md).
 """
 
 from __future__ import annotations
@@ -13,9 +17,10 @@ import logging
 import os
 import random
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from xml.etree.ElementTree import ParseError
 
@@ -28,7 +33,7 @@ from yanmo.common.errors import DataError, EnvironmentFault, StorageError, Usage
 from yanmo.store import traffic
 from yanmo.store.objects import NotSupportedHere
 from yanmo.store.recall import current
-from yanmo.store.s3.renewal import Renewal, causes, is_certificate
+from yanmo.store.s3.strict_http import ca_source
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
@@ -71,6 +76,8 @@ _CREDENTIAL_CODES = {
     *("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "AllAccessDisabled"),
     *("AuthorizationHeaderMalformed", "InvalidSecurity", "AccountProblem"),
 }
+_EXCHANGED = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "UserSuspended"}
+"""What servers say of a key that is gone, of halves of two keys, of an old session."""
 _FULL_CODES = {
     "QuotaExceeded",
     "XMinioStorageFull",
@@ -80,26 +87,16 @@ _FULL_CODES = {
 }
 
 
-KIND_OF: dict[str, traffic.Kind] = {
-    "reading": "read",
-    **dict.fromkeys(("writing", "completing", "aborting"), "write"),
-    "looking": "stat",
-    "listing": "list",
-    "copying": "copy",
-    "deleting": "delete",
+ASKED: dict[str, tuple[traffic.Kind, str]] = {
+    "reading": ("read", "s3:GetObject"),
+    **dict.fromkeys(("writing", "completing"), ("write", "s3:PutObject")),
+    "aborting": ("write", "s3:AbortMultipartUpload"),
+    "looking": ("stat", "s3:GetObject"),
+    "listing": ("list", "s3:ListBucket"),
+    "copying": ("copy", "s3:PutObject"),
+    "deleting": ("delete", "s3:DeleteObject"),
 }
-"""First word of what is asked -> as what it is counted."""
-
-
-_RIGHTS = {
-    "reading": "s3:GetObject",
-    "looking": "s3:GetObject",
-    "listing": "s3:ListBucket",
-    "deleting": "s3:DeleteObject",
-    "aborting": "s3:AbortMultipartUpload",
-    **dict.fromkeys(("writing", "completing", "copying"), "s3:PutObject"),
-}
-"""First word of what is asked -> the right that it takes, as policies name it."""
+"""First word of what is asked -> as what it is counted, and the right that it takes, as policies name it."""
 
 
 class PreconditionFailed(Exception):
@@ -140,8 +137,10 @@ class RetryBudget:
     """The server's clock minus ours, seconds, by its last answer."""
     longest_wait: float = 0.0
     """How long this process may wait for the store, seconds."""
-    renewal: Renewal = field(default_factory=Renewal)
-    """Whether a key or certificate that is refused may be followed by another one."""
+    key_source: str = ""
+    """Where a new key may arrive while this process runs, in words; empty where none can."""
+    accepted: bool = False
+    """Whether the server has ever taken the key of this process."""
     down: bool = False
     """A request used up its time, or was given up: the next ones, which clean up after it, get little."""
 
@@ -156,9 +155,24 @@ class RetryBudget:
     @classmethod
     def with_client(cls, client: Client) -> RetryBudget:
         """The budget of a client's own requests."""
-        pool, longest = client.pool, waiting.longest_wait()
-        renewal = Renewal(client.key_source, longest > 0, client.refuses_key)
-        return cls(retry_seconds(), lambda: pool.reached, lambda: pool.clock_offset, longest, renewal)
+        pool = client.pool
+        return cls(
+            seconds=retry_seconds(),
+            reached=lambda: pool.reached,
+            offset=lambda: pool.clock_offset,
+            longest_wait=waiting.longest_wait(),
+            key_source=client.key_source,
+        )
+
+    def awaits_another(self, error: Exception) -> str:
+        """What was good and is refused now, and in which file a new one may arrive; "" for nothing."""
+        if self.accepted and self.key_source and _is_of_key(error):
+            return f"the server refuses the key of {self.key_source}: put one there that it takes"
+        if self.reached() and ca_source() and _is_certificate(error):
+            return (
+                f"the server's certificate is not signed by an authority in {ca_source()}: add its own there"
+            )
+        return ""
 
     def retry(self, what: str, *, absent_passes: bool = False) -> Retry:
         """A new request: `what` says in messages which one; `absent_passes` as in `Retry`."""
@@ -188,7 +202,7 @@ class Retry:
             of an earlier, cut one of the same object.
         """
         self.what, self._retry_budget, self._absent_passes = what, retry_budget, absent_passes
-        self._kind = KIND_OF.get(what.partition(" ")[0], "stat")
+        self._kind = ASKED[what.partition(" ")[0]][0]
         self._recall = current()
         self.failures = 0
         self._started = time.monotonic()
@@ -209,50 +223,27 @@ class Retry:
             raise
 
     def _run(self, request: Callable[[], T], wait: waiting.Wait) -> T:
-        renewal = self._retry_budget.renewal
+        budget = self._retry_budget
         while True:
-            offset, awaited = self._retry_budget.offset(), ""
+            offset = budget.offset()
             try:
                 with traffic.request(self._kind):
                     result = request()
-                self._retry_budget.down = False
-                renewal.accepted = renewal.met = True
+                budget.down, budget.accepted = False, True
                 return result
-            except (MinioException, HTTPError, ParseError, OSError, ValueError) as error:
-                final = _final(error, self.what)
-                renewal.met = renewal.met or self._retry_budget.reached()
-                renewal.accepted = renewal.accepted or isinstance(
-                    final, FileNotFoundError | PreconditionFailed
-                )
-                if _is_forbidden(error) and self._retry_budget.offset() != offset:
-                    final = None  # its Date tells that our clock was off: sign again with the server's
-                awaited = renewal.of(error) if isinstance(final, EnvironmentFault) else ""
-                if awaited and self._is_in_time(renewal.seconds(awaited, self._retry_budget.limit)):
-                    final = None  # a new one may be on its way
-                elif awaited:
-                    final = self._never_came(error, awaited)
+            except (MinioException, HTTPError, ParseError, OSError, ValueError, EnvironmentFault) as error:
+                final, awaited = _final(error, self.what), budget.awaits_another(error)
+                budget.accepted |= isinstance(final, FileNotFoundError | PreconditionFailed)
+                if awaited or (_is_forbidden(error) and budget.offset() != offset):
+                    final = None  # a new one may come; or our clock was off, as its Date tells: sign again
                 if final is not None and not (self._absent_passes and _is_absent(error)):
                     raise final from error
                 self.failures += 1
                 traffic.failed(self._kind)
                 wait.because(f"{self.what}: {describe(error)}")
-                self._wait(error)
+                self._wait(error, awaited)
 
-    def _is_in_time(self, seconds: float) -> bool:
-        """Whether a key or certificate that is awaited for at most `seconds` may still come."""
-        return not self._recall.is_set() and time.monotonic() - self._started + _LONGEST_WAIT < seconds
-
-    def _never_came(self, error: Exception, awaited: str) -> Exception:
-        """What ends the wait for a new key or certificate: 75 where the old one had been good, else 78."""
-        renewal, budget = self._retry_budget.renewal, self._retry_budget
-        was_good = renewal.accepted if awaited == "key" else renewal.met
-        text = f"{self.what}: {describe(error)}; {renewal.advice(awaited)}"
-        if not was_good:
-            return EnvironmentFault(text)
-        budget.down = True
-        return StorageError(f"{text}. The same command goes on where this one ended")
-
-    def _wait(self, error: Exception) -> None:
+    def _wait(self, error: Exception, awaited: str) -> None:
         wait = random.uniform(0, min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self.failures, 20)))
         spent = time.monotonic() - self._started
         if self._recall.is_set():
@@ -262,7 +253,8 @@ class Retry:
             self._retry_budget.down = True
             raise StorageError(
                 f"{self.what}: {self.failures} tries in {spent:.0f} s failed, the last with: "
-                f"{describe(error)}. The same command goes on where this one ended, once the server answers"
+                f"{describe(error)}{f'; {awaited}' if awaited else ''}. The same command goes on where this "
+                "one ended, once the server answers"
             ) from error
         level = logging.WARNING if self.failures in (3, 10, 30) else logging.DEBUG
         log.log(level, "%s: try %d failed (%s); again", self.what, self.failures, describe(error))
@@ -290,13 +282,13 @@ def _final(error: Exception, what: str) -> Exception | None:
             return PreconditionFailed(what)
         passing = _status(error) in _PASSING_STATUS
         return None if passing else StorageError(f"{what}: {describe(error)}; is this an S3 server?")
-    if is_certificate(error):
+    if _is_certificate(error):
         return EnvironmentFault(
             f"{what}: {describe(error)}; give the server's CA in AWS_CA_BUNDLE (a PEM file)"
         )
     if isinstance(error, (HTTPError, ParseError, ConnectionError, TimeoutError)):
         return None
-    if isinstance(error, (OSError, UsageError, DataError)):
+    if isinstance(error, (OSError, UsageError, DataError, EnvironmentFault)):
         return error
     return None  # a ValueError of the client over an answer that it cannot read
 
@@ -320,8 +312,8 @@ def _final_answer(error: S3Error, what: str) -> Exception | None:
     if error.code in _PASSING_CODES or status in _PASSING_STATUS:
         return None
     if error.code in _CREDENTIAL_CODES or status in (401, 403):
-        missing = _RIGHTS.get(what.partition(" ")[0]) if error.code == "AccessDenied" else ""
-        right = f", which may not grant them {missing}" if missing else ""
+        missing = ASKED[what.partition(" ")[0]][1]
+        right = f", which may not grant them {missing}" if error.code == "AccessDenied" else ""
         return EnvironmentFault(
             f"{what}: {describe(error)}; check the credentials and the bucket's policy{right}"
         )
@@ -336,12 +328,38 @@ def _is_forbidden(error: Exception) -> bool:
     return isinstance(error, S3Error) and error.response.status == 403
 
 
+def _is_of_key(error: Exception) -> bool:
+    """Whether the server refuses the key; or there is none in its file now, which is being exchanged."""
+    return isinstance(error, EnvironmentFault) or (isinstance(error, S3Error) and error.code in _EXCHANGED)
+
+
+def _is_certificate(error: BaseException) -> bool:
+    """Whether `error` says that the server's certificate is not trusted."""
+    return any(
+        isinstance(one, ssl.SSLCertVerificationError)
+        or (isinstance(one, TransportSSLError) and "CERTIFICATE_VERIFY_FAILED" in str(one))
+        for one in _causes(error)
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and all that led to it."""
+    left: list[object] = [error]
+    seen: set[int] = set()
+    while left:
+        one = left.pop()
+        if isinstance(one, BaseException) and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            left += [one.__cause__, one.__context__, getattr(one, "reason", None)]
+
+
 def _has_no_address(error: BaseException) -> bool:
     """Whether a name server has answered that there is no such name; not that it did not answer."""
     return any(
         isinstance(one, socket.gaierror)
         and one.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", 0))
-        for one in causes(error)
+        for one in _causes(error)
     )
 
 

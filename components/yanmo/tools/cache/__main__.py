@@ -1,6 +1,7 @@
 """`yanmo cache ...`: what a person asks of a token cache. One module per subcommand."""
 
-from yanmo.tools.cache.command import run
+from yanmo.tools import command_group
+from yanmo.tools.cache.command import TOOL
 
 if __name__ == "__main__":
-    run()
+    command_group.run(TOOL)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NoReturn
+import functools
 
 from yanmo.tools import command_group as tool
 from yanmo.tools.cache import options
@@ -11,21 +10,11 @@ from yanmo.tools.command_group import Subcommand, work_of
 
 TOOL = tool.Tool(
     "cache",
-    "Show, check and compare token caches.",
+    "Show a token cache, and plan a training's rows from it.",
     {
         "show": Subcommand(options.CacheShowOptions, work_of("yanmo.tools.cache.show")),
-        "verify": Subcommand(options.CacheVerifyOptions, work_of("yanmo.tools.cache.verify")),
-        "diff": Subcommand(options.CacheDiffOptions, work_of("yanmo.tools.cache.diff")),
         "plan": Subcommand(options.PlanOptions, work_of("yanmo.tools.cache.plan")),
     },
 )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return the process's exit code."""
-    return tool.main(TOOL, argv)
-
-
-def run() -> NoReturn:
-    """`main` as a process."""
-    tool.run(TOOL)
+main = functools.partial(tool.main, TOOL)
+"""Run one subcommand and return the process's exit code."""

@@ -38,36 +38,6 @@ class CacheShowOptions(NamedOptions, group="show"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CacheVerifyOptions(NamedOptions, group="verify"):
-    """Check every byte and every id, and encode a sample again.
-
-    A token cache is checked against its manifest and its tokenizer. It checks the size and sha256
-    of every file and the checksums of pages; schema, version, vocabulary, tokenizer, corpus,
-    dictionary and counts against the manifest; that documents follow one another, each from <|bos|>
-    to <|eos|>; that every id is in the vocabulary; and that a sample of documents, decoded and
-    encoded again by Hugging Face's tokenizer, gives the same ids. An error ends with exit code 65
-    and names file and field.
-    """
-
-    what: str = word(CACHE)
-    sample: int = opt(1000, "documents to encode again; 0 is none, -1 is all", least=-1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CacheDiffOptions(NamedOptions, group="diff"):
-    """Show how two caches differ, and in which documents.
-
-    Options, tokenizer (its pieces, scores and tags), corpus and dictionary are compared field by
-    field, input files by digest, and documents by id, split, genre and tokens where contents
-    differ. `yanmo store diff` traces the causes further back, to the raw files.
-    """
-
-    a: str = word(CACHE)
-    b: str = word("the cache to compare it with")
-    json: bool = opt(False, "for scripts: one JSON document")
-
-
-@dataclass(frozen=True, kw_only=True)
 class PlanOptions(NamedOptions, group="plan"):
     """Compute rows, padding, cut documents and repeated tokens for any packing settings.
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import NoReturn
 
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.common.user import user
@@ -85,13 +84,5 @@ TOOL = tool.Tool(
         "unfinished": Subcommand(UnfinishedOptions, unfinished),
     },
 )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return the process's exit code."""
-    return tool.main(TOOL, argv)
-
-
-def run() -> NoReturn:
-    """`main` as a process."""
-    tool.run(TOOL)
+main = functools.partial(tool.main, TOOL)
+"""Run one subcommand and return the process's exit code."""

@@ -17,7 +17,7 @@ from yanmo.tools.export.contents import Source
 from yanmo.tools.export.measuring import Loss
 from yanmo.tools.export.options import ExportOptions
 from yanmo.tools.export.origin import Learned, Origin
-from yanmo.tools.runs.evaluations import Bits
+from yanmo.tools.runs.gather import Bits
 
 _MOST_SOURCES = 40
 
@@ -222,7 +222,7 @@ def _is_changed(options: ExportOptions) -> bool:
 
 
 def _shown(bits: Bits) -> tuple[str, str]:
-    between = f"{bits.low:.3f} to {bits.high:.3f}" if bits.low is not None and bits.high is not None else ""
+    between = f"{bits.interval[0]:.3f} to {bits.interval[1]:.3f}" if bits.interval else ""
     return f"{bits.value:.3f}", between
 
 

@@ -16,8 +16,7 @@ from yanmo.formats.learned_text import caches_behind, documents_behind
 from yanmo.formats.licenses import UNKNOWN
 from yanmo.formats.stage_cost import StageCost, stage_cost
 from yanmo.store.output import Output
-from yanmo.tools.runs.evaluations import Evaluation, chosen, model_of, read_evaluation
-from yanmo.tools.runs.gather import evaluations_in
+from yanmo.tools.runs.gather import Evaluation, evaluation_of
 
 log = logging.getLogger(__name__)
 Source = tuple[str, str]
@@ -89,12 +88,6 @@ def imported_behind(output: Output) -> list[str]:
             log.warning("%s: what it started from is not known any more: %s", model, error)
             return found
     return found
-
-
-def evaluation_of(model: Output) -> Evaluation | None:
-    """The newest evaluation of a model, of those under the conditions that it was measured under most."""
-    mine = [each for each in evaluations_in(model.store) if model_of(each) == model.content_digest]
-    return chosen(found for found in map(read_evaluation, mine) if found).get(model.content_digest)
 
 
 def _sources(chain: Sequence[Output]) -> Counter[Source]:

@@ -6,25 +6,17 @@ A command of its own, not one of `yanmo store`: it asks which change helped, not
 from __future__ import annotations
 
 import functools
-import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
-from yanmo.common.whole_file import write_whole
-from yanmo.common.words import plural
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo.options.shared import ToolOptions
-from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,42 +34,9 @@ class RunsOptions(ToolOptions, group="runs"):
         "YANMO_CHANNEL, else all runs of the store",
         variable="YANMO_CHANNEL",
     )
-    sort: str = opt(
-        "made",
-        "made (newest first), mean or a genre (fewest bits first), wall, cpu, gpu_hours, tokens, parameters, "
-        "or an option such as train.seed",
-    )
+    sort: str = opt("made", "made: newest first; mean: fewest bits first", choices=("made", "mean"))
     last: int = opt(0, "how many of the newest runs; 0 for all", least=0)
-    csv: str = opt(
-        "", "file to write the table to as CSV, all digits and intervals; - for stdout", metavar="FILE"
-    )
     json: bool = opt(False, "for scripts: one JSON document with all options of all runs")
-
-    def contradictions(self) -> list[str]:
-        both = self.json and self.csv == "-"
-        return ["--json and --csv - both write to stdout: give one of them, or a file"] if both else []
-
-
-def compare(store: ObjectStore, options: RunsOptions) -> int:
-    """Gather the runs and show them; what is damaged or lost is shown as such and does not end it."""
-    # Here and not above: `--help` needs none of them, nor what reads metrics.
-    from yanmo.tools.runs.export import as_csv, as_json
-    from yanmo.tools.runs.gather import gather
-    from yanmo.tools.runs.order import ordered
-    from yanmo.tools.runs.table import lines
-
-    found = gather(store, options.channel, options.last)
-    found.runs = ordered(found, options.sort)
-    if options.csv and options.csv != "-":
-        write_whole(Path(options.csv), as_csv(found))
-        log.info("%s written to %s", plural(len(found.runs), "run"), options.csv)
-    if options.csv == "-":
-        sys.stdout.write(as_csv(found))
-    elif options.json:
-        print(as_json(found))
-    else:
-        print("\n".join(lines(found)))
-    return ExitCode.DONE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,7 +45,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     def serve() -> int:
         options = load(RunsOptions, default_argv(argv), "yanmo runs")
         setup(options.log_level, "runs", options.log_format)
-        return compare(store_of(options), options)
+        # Here and not above: `--help` needs neither, nor what reads metrics.
+        from yanmo.tools.runs.gather import gather
+        from yanmo.tools.runs.table import as_json, lines
+
+        found = gather(store_of(options), options.channel, options.last)
+        if options.sort == "mean":
+            found.runs.sort(key=lambda run: run.evaluation.mean.value if run.evaluation else float("inf"))
+        print(as_json(found) if options.json else "\n".join(lines(found)))
+        return ExitCode.DONE
 
     return ended("runs", serve)
 

@@ -7,26 +7,24 @@ of cost: about five requests a run on S3.
 
 from __future__ import annotations
 
+import json
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from yanmo.common.errors import DataError, UsageError
+from yanmo.common.errors import DataError, UsageError, wrong_in
 from yanmo.common.threads import thread_pool
-from yanmo.common.words import plural
 from yanmo.formats.stage_cost import StageCost, stage_cost
 from yanmo.options.nearest import did_you_mean
 from yanmo.store.manifest import Reference
-from yanmo.store.objects import ObjectInfo, ObjectStore
-from yanmo.store.output import Output, find_output, open_reference
-from yanmo.tools.runs.evaluations import Evaluation, chosen, model_of, read_evaluation, set_of
-from yanmo.tools.store.inventory import KeyFolder, take
+from yanmo.store.objects import ObjectStore
+from yanmo.store.output import Output, find_output, open_reference, read_json
+from yanmo.tools.store.inventory import take
 from yanmo.tools.store.pointed import Named, read_undamaged
 
 log = logging.getLogger(__name__)
-TRAIN = "train"
 FOLLOWED = ("tokenize", "balance", "curate")
 """The stages whose options a run is told apart by, beside those of train itself."""
 _AT_ONCE = 8
@@ -34,43 +32,47 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Bits:
+    """Bits per character, and their interval where the evaluation has one."""
+
+    value: float
+    interval: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Bits:
+        interval = values.get("interval")
+        return cls(float(values["bits_per_character"]), (interval[0], interval[1]) if interval else None)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation of a model."""
+
+    output: Output
+    conditions: dict[str, str]
+    """Evaluation set, split, scoring ...: what two evaluations must have in common to be compared."""
+    mean: Bits
+    genres: dict[str, Bits]
+
+
 @dataclass(kw_only=True)
 class Run:
     """A model and what is known of it."""
 
-    key: str
-    digest: str = ""
-    """Of the model's content."""
-    model: Output | None = None
-    """None where it is lost or its manifest is damaged."""
-    state: str = "done"
-    """done, damaged (its manifest) or lost (it, or a file of it that is no record)."""
+    model: Output
     chain: dict[str, Output] = field(default_factory=dict)
     """Stage -> its output: train, and what its text came from; a second balance is `balance2`."""
-    is_whole: bool = True
-    """Whether all of the chain could be read."""
-    own_tokenizer: bool = False
-    """Whether the tokenizer follows from the tokenize stage's own options and text."""
-    champion_of: list[str] = field(default_factory=list)
-    """Channels whose champion it is."""
-    was_champion_of: list[str] = field(default_factory=list)
-    """Channels whose champion it was and is no more."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """`train.seed` -> value, for all of the chain; of an input that no option explains, its name."""
+    champion: list[str] = field(default_factory=list)
+    """`demo` where it is the channel's champion, `was demo` where it was."""
     evaluation: Evaluation | None = None
     cost: StageCost = field(default_factory=StageCost)
 
     @property
     def name(self) -> str:
-        return f"{TRAIN}/{self.key[:12]}"
-
-    @property
-    def made_at(self) -> str:
-        """UTC, ISO 8601; empty where it is not known."""
-        return self.model.manifest.created_at if self.model else ""
-
-    def count(self, name: str) -> int | None:
-        """A count of the manifest: steps, tokens, parameters."""
-        value = self.model.manifest.counts.get(name) if self.model else None
-        return value if type(value) is int else None
+        return f"train/{self.model.manifest.key}"
 
 
 @dataclass(kw_only=True)
@@ -83,21 +85,23 @@ class Gathered:
     runs: list[Run]
     others: int = 0
     """Older runs that were not asked for."""
-    elsewhere: list[str] = field(default_factory=list)
-    """Names of runs that were measured, but not alike: on another set, split or number of documents."""
 
     @property
     def measured(self) -> list[Evaluation]:
         return [run.evaluation for run in self.runs if run.evaluation]
 
     @property
-    def genres(self) -> list[str]:
-        """In the order of the evaluations."""
-        return list(dict.fromkeys(genre for each in self.measured for genre in each.genres))
+    def differing(self) -> list[str]:
+        """Names of options with two values or more among the runs, those of train first."""
+        values = defaultdict(set)
+        for run in self.runs:
+            for name, value in run.options.items():
+                values[name].add(json.dumps(value, sort_keys=True))
+        return [name for name, found in values.items() if len(found) > 1]
 
 
 def gather(store: ObjectStore, channel: str = "", last: int = 0) -> Gathered:
-    """The runs of the store, or those of a channel, newest first.
+    """Return the runs of the store, or those of a channel, newest first.
 
     A run is of a channel if a pointer or the history of the channel names it, if it was measured on the
     channel's evaluation set (or one that this was made from), or if its text keeps such a set apart.
@@ -109,36 +113,33 @@ def gather(store: ObjectStore, channel: str = "", last: int = 0) -> Gathered:
         UsageError: there is no such channel.
     """
     named = _named(store, channel)
-    runs, evaluations = _runs(store), evaluations_in(store)
-    sets = _sets_of_channel(store, named)
-    _add_lost(runs, named, [e for e in evaluations if not channel or set_of(e) in sets])
-    _find_chains(store, list(runs.values()))
-    measured = {model_of(e) for e in evaluations if set_of(e) in sets}
-    mine = {n.reference.key for n in named if n.reference.stage == TRAIN}
-    kept = [
-        run
-        for run in runs.values()
-        if not channel
-        or run.key in mine
-        or run.digest in measured
-        or any(s in sets for s in _kept_apart(run))
-    ]
-    kept.sort(key=lambda run: (run.made_at, run.key), reverse=True)
-    shown = kept[:last] if last else kept
-    _enter_champions(runs, named)
-    of_shown = [e for e in evaluations if model_of(e) in {run.digest for run in shown}]
-    present = sets[:1] if channel else ()
-    read = each(read_evaluation, [e for e in of_shown if not present or set_of(e) in present])
-    best = chosen(e for e in read if e)
-    for run, cost in zip(shown, each(_cost, shown), strict=True):
-        run.evaluation, run.cost = best.get(run.digest), cost
-    tried = {model_of(e) for e in of_shown}
-    elsewhere = [run.name for run in shown if run.evaluation is None and run.digest in tried]
-    others = len(kept) - len(shown)
-    return Gathered(uri=store.uri, channel=channel, runs=shown, others=others, elsewhere=elsewhere)
+    runs, evaluations = [Run(model=model) for model in _outputs(store, "train")], _outputs(store, "evaluate")
+    _find_chains(store, runs)
+    if channel:
+        sets = _sets_of_channel(store, named)
+        mine = {n.reference.key for n in named}
+        measured = {_input(e, "model") for e in evaluations if _input(e, "evaluation_set") in sets}
+        runs = [
+            run
+            for run in runs
+            if run.model.manifest.key in mine
+            or run.model.content_digest in measured
+            or not sets.keys().isdisjoint(_kept_apart(run))
+        ]
+        present = next(iter(sets), "")
+        evaluations = [e for e in evaluations if _input(e, "evaluation_set") == present]
+    runs.sort(key=lambda run: (run.model.manifest.created_at, run.name), reverse=True)
+    shown = runs[:last] if last else runs
+    digests = {run.model.content_digest for run in shown}
+    read = _each(_read_evaluation, [e for e in evaluations if _input(e, "model") in digests])
+    best = _most_alike([e for e in read if e])
+    for run, cost in zip(shown, _each(lambda run: stage_cost(run.model), shown), strict=True):
+        run.evaluation, run.cost = best.get(run.model.content_digest), cost
+        run.champion = list(_champion(run, named))
+    return Gathered(uri=store.uri, channel=channel, runs=shown, others=len(runs) - len(shown))
 
 
-def each(action: Callable[[S], T], items: Iterable[S]) -> list[T]:
+def _each(action: Callable[[S], T], items: Iterable[S]) -> list[T]:
     """`action` of every item, a few at a time, in order; the first error is raised."""
     pool = thread_pool(_AT_ONCE, "gather")
     try:
@@ -150,164 +151,64 @@ def each(action: Callable[[S], T], items: Iterable[S]) -> list[T]:
 def _named(store: ObjectStore, channel: str) -> list[Named]:
     """What the channel's pointers and history name; of a whole store only champions."""
     listed = list(store.list("pointers"))
-    channels = sorted({info.name.split("/")[1] for info in listed if info.name.count("/") > 1})
+    channels = sorted({info.name.split("/")[1] for info in listed})
     if channel and channel not in channels:
         known = f"it has {', '.join(channels[:10])}" if channels else "it has none: run a stage first"
         hint = did_you_mean(channel, channels)
         raise UsageError(f"--channel {channel[:100]!r}: {store.uri} has no such channel{hint}; {known}")
-    wanted = [info for info in listed if _is_wanted(info.name.split("/"), channel)]
+    kinds = ("champion.json", "history") if not channel else ()
+    parts = [(info, info.name.split("/")) for info in listed]
+    wanted = [info for info, (_, of, kind, *_) in parts if channel in ("", of) and kind != "runs"]
+    wanted = [info for info in wanted if not kinds or info.name.split("/")[2] in kinds]
     found: list[Named] = []
-    for named, damaged in each(lambda info: read_undamaged(store, [info]), wanted):
-        found += named
+    for some, damaged in _each(lambda info: read_undamaged(store, [info]), wanted):
+        found += some
         for by, why in damaged.items():
             log.warning("%s is left out: %s", by, why)
     return found
 
 
-def _is_wanted(parts: Sequence[str], channel: str) -> bool:
-    if channel:
-        return parts[1] == channel and parts[2:3] != ["runs"]
-    return parts[2:] == ["champion.json"] or parts[2:3] == ["history"]
+def _champion(run: Run, named: Iterable[Named]) -> Iterator[str]:
+    ever: dict[str, bool] = {}
+    for one in named:
+        channel, _, rest = one.by.partition("/")
+        if one.reference.key == run.model.manifest.key and rest.startswith(("champion", "history/")):
+            ever[channel] = ever.get(channel, False) or rest == "champion"
+    yield from (channel if is_now else f"was {channel}" for channel, is_now in sorted(ever.items()))
 
 
-def _folders(store: ObjectStore, stage: str) -> list[KeyFolder]:
-    found = take(store, f"cas/{stage}", leftovers=False).keys.values()
-    return [folder for folder in found if folder.manifest and folder.stage == stage]
+def _outputs(store: ObjectStore, stage: str) -> list[Output]:
+    """Every committed output of a stage that can be read; of others a warning says why."""
+    folders = take(store, f"cas/{stage}", leftovers=False).keys.values()
+    keys = [folder.key for folder in folders if folder.manifest]
+    return [one for one in _each(lambda key: _opened(lambda: find_output(store, stage, key)), keys) if one]
 
 
-def _runs(store: ObjectStore) -> dict[str, Run]:
-    """Every committed model of the store, by its key."""
-
-    def opened(folder: KeyFolder) -> Run | None:
-        try:
-            model = find_output(store, folder.stage, folder.key)
-        except DataError as error:
-            log.warning("train/%s is damaged: %s", folder.key[:12], error)
-            return Run(key=folder.key, state="damaged", is_whole=False)
-        if model is None:
-            return None  # removed since it was listed
-        missing = _missing(model, folder.attempts.get(model.manifest.attempt, ()))
-        if missing:
-            log.warning("%s is lost: %s; `yanmo store verify` says more", model, missing)
-        state = "lost" if missing else "done"
-        return Run(
-            key=folder.key, digest=model.content_digest, model=model, state=state, chain={TRAIN: model}
-        )
-
-    return {run.key: run for run in each(opened, _folders(store, TRAIN)) if run}
+def _opened(open_it: Callable[[], Output | None]) -> Output | None:
+    try:
+        return open_it()
+    except DataError as error:
+        log.warning("left out: %s", error)
+        return None
 
 
-def _missing(model: Output, listed: Iterable[ObjectInfo]) -> str:
-    """Which file of a model (not of its records) the listing lacks or has in another size; "" for none."""
-    sizes = {info.name.split("/", 4)[4]: info.bytes for info in listed}
-    lost = [f.path for f in model.manifest.files if f.role == "content" and sizes.get(f.path) != f.bytes]
-    return (
-        f"{lost[0]} is missing or of another size" + f" ({plural(len(lost), 'file')})" * (len(lost) > 1)
-        if lost
-        else ""
-    )
-
-
-def evaluations_in(store: ObjectStore) -> list[Output]:
-    """Every evaluation of the store that can be read."""
-
-    def opened(folder: KeyFolder) -> Output | None:
-        try:
-            return find_output(store, folder.stage, folder.key)
-        except DataError as error:
-            log.warning("evaluate/%s is left out: %s", folder.key[:12], error)
-            return None
-
-    return [found for found in each(opened, _folders(store, "evaluate")) if found]
-
-
-def _sets_of_channel(store: ObjectStore, named: Sequence[Named]) -> list[str]:
+def _sets_of_channel(store: ObjectStore, named: Sequence[Named]) -> dict[str, None]:
     """Content digests of the channel's evaluation set and of those that it was made from, newest first."""
-    pointer = next((n for n in named if n.is_pointer and n.by.endswith("/evaluation_set")), None)
-    found: list[str] = []
-    reference = pointer.reference if pointer else None
+    pointers = (n.reference for n in named if n.is_pointer and n.by.endswith("/evaluation_set"))
+    found: dict[str, None] = {}
+    reference = next(pointers, None)
     while reference and reference.content_digest not in found:
-        found.append(reference.content_digest)
-        output = _opened(store, reference)
+        found[reference.content_digest] = None
+        output = _opened(lambda pinned=reference: open_reference(store, pinned))  # type: ignore[misc]
         value = output.manifest.inputs.get("evaluation_set") if output else None
         reference = Reference.from_dict(value) if value and "manifest_uri" in value else None
     return found
 
 
-def _opened(store: ObjectStore, reference: Reference) -> Output | None:
-    try:
-        return open_reference(store, reference)
-    except DataError as error:
-        log.warning("%s/%s is lost: %s", reference.stage, reference.key[:12], error)
-        return None
-
-
-def _add_lost(runs: dict[str, Run], named: Iterable[Named], evaluations: Iterable[Output]) -> None:
-    """Models that a history or an evaluation names and the store has no more."""
-    references = [n.reference for n in named]
-    references += [Reference.from_dict(v) for e in evaluations if (v := e.manifest.inputs.get("model"))]
-    for reference in references:
-        if reference.stage != TRAIN:
-            continue
-        run = runs.get(reference.key)
-        if run is None:
-            log.warning("train/%s is lost: it was removed", reference.key[:12])
-            run = runs[reference.key] = Run(key=reference.key, state="lost", is_whole=False)
-        if not run.digest:
-            run.digest = reference.content_digest
-
-
-def _find_chains(store: ObjectStore, runs: Sequence[Run]) -> None:
-    """Enter what each run was made of; an output that many runs share is opened once."""
-    opened: dict[Reference, Output | None] = {}
-    front = [run.model for run in runs if run.model]
-    while front:
-        wanted = dict.fromkeys(r for output in front for r in _followed(output) if r not in opened)
-        found = each(lambda reference: _opened(store, reference), wanted)
-        opened |= dict(zip(wanted, found, strict=True))
-        front = [output for output in found if output]
-    tokenizers = dict.fromkeys(r for o in opened.values() if o for r in _tokenizer(o))
-    opened |= dict(zip(tokenizers, each(lambda r: _opened(store, r), tokenizers), strict=True))
-    for run in runs:
-        _enter_chain(run, opened)
-
-
-def _followed(output: Output) -> Iterator[Reference]:
-    for value in output.manifest.inputs.values():
-        if value and "manifest_uri" in value and value["stage"] in FOLLOWED:
-            yield Reference.from_dict(value)
-
-
-def _tokenizer(output: Output) -> Iterator[Reference]:
-    value = output.manifest.inputs.get("tokenizer")
-    if output.manifest.stage == "tokenize" and value and "manifest_uri" in value:
-        yield Reference.from_dict(value)
-
-
-def _enter_chain(run: Run, opened: dict[Reference, Output | None]) -> None:
-    waiting, seen = [run.model] if run.model else [], set[Reference]()
-    while waiting:
-        for reference in _followed(waiting.pop(0)):
-            if reference in seen:
-                continue
-            seen.add(reference)
-            output = opened[reference]
-            if output is None:
-                run.is_whole = False
-                continue
-            number = sum(o.manifest.stage == reference.stage for o in run.chain.values()) + 1
-            run.chain[reference.stage + (str(number) if number > 1 else "")] = output
-            waiting.append(output)
-            run.own_tokenizer |= any(_is_own(output, opened[r]) for r in _tokenizer(output))
-
-
-def _is_own(cache: Output, tokenizer: Output | None) -> bool:
-    """Whether tokenize made the tokenizer itself, of this text and by these options."""
-    if tokenizer is None:
-        return False
-    texts = [o.manifest.inputs.get("documents") or {} for o in (cache, tokenizer)]
-    digests = [text.get("content_digest") for text in texts]
-    return digests[0] == digests[1] and tokenizer.manifest.options.items() <= cache.manifest.options.items()
+def _input(output: Output, name: str) -> str:
+    """The content digest of an input; "" where there was none."""
+    value = output.manifest.inputs.get(name)
+    return str(value["content_digest"]) if value else ""
 
 
 def _kept_apart(run: Run) -> Iterator[str]:
@@ -318,29 +219,88 @@ def _kept_apart(run: Run) -> Iterator[str]:
                 yield value["content_digest"]
 
 
-def _enter_champions(runs: dict[str, Run], named: Iterable[Named]) -> None:
-    now: dict[str, set[str]] = defaultdict(set)
-    ever: dict[str, set[str]] = defaultdict(set)
-    for one in named:
-        channel, _, rest = one.by.partition("/")
-        if one.reference.stage == TRAIN and (rest == "champion" or rest.startswith("history/")):
-            ever[one.reference.key].add(channel)
-            if rest == "champion":
-                now[one.reference.key].add(channel)
-    for key, channels in ever.items():
-        runs[key].champion_of = sorted(now[key])
-        runs[key].was_champion_of = sorted(channels - now[key])
+def _read_evaluation(output: Output) -> Evaluation | None:
+    try:
+        summary = read_json(output, "summary.json")
+        conditions = {name: str(value) for name, value in summary["conditions"].items()}
+        genres = {name: Bits.of(value) for name, value in summary["genres"].items()}
+        return Evaluation(output, conditions, Bits.of(summary["mean"]), genres)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warning("%s is left out: %s", output, error if isinstance(error, DataError) else wrong_in(error))
+        return None
 
 
-def _cost(run: Run) -> StageCost:
-    return stage_cost(run.model) if run.model else StageCost()
+def _most_alike(evaluations: Iterable[Evaluation]) -> dict[str, Evaluation]:
+    """Digest of a model -> its newest evaluation, of those made alike that most models have."""
+    groups: dict[str, dict[str, Evaluation]] = defaultdict(dict)
+    for one in sorted(evaluations, key=lambda e: e.output.manifest.created_at):
+        groups[json.dumps(one.conditions, sort_keys=True)][_input(one.output, "model")] = one
+    return max(reversed(groups.values()), key=len, default={})
 
 
-def described_input(value: dict[str, Any]) -> str:
-    """An input of a manifest in one word or two: the output, or the names of the raw files."""
-    if "manifest_uri" in value:
-        return f"{value['stage']}/{value['key'][:12]}"
-    files = value.get("files")
-    names = [str(file.get("name", "")) for file in files if isinstance(file, dict)] if files else []
-    shown = ", ".join(names[:2]) + f" and {len(names) - 2} more" * (len(names) > 2)
-    return f"{value['content_digest'][:8]} {shown or value.get('uri', 'raw input')}"
+def evaluation_of(model: Output) -> Evaluation | None:
+    """Return a model's newest evaluation, of those under the conditions that it was measured under most."""
+    mine = [e for e in _outputs(model.store, "evaluate") if _input(e, "model") == model.content_digest]
+    return _most_alike(one for e in mine if (one := _read_evaluation(e))).get(model.content_digest)
+
+
+def _find_chains(store: ObjectStore, runs: Sequence[Run]) -> None:
+    """Enter what each run was made of; an output that many runs share is opened once."""
+    opened: dict[Reference, Output | None] = {}
+    front = [run.model for run in runs]
+    while front:
+        names = (("tokenizer",) if output.manifest.stage == "tokenize" else () for output in front)
+        wanted = dict.fromkeys(
+            reference
+            for output, more in zip(front, names, strict=True)
+            for reference in _followed(output, *more)
+            if reference not in opened
+        )
+        found = _each(lambda r: _opened(lambda: open_reference(store, r)), wanted)
+        opened |= dict(zip(wanted, found, strict=True))
+        front = [output for output in found if output and output.manifest.stage in FOLLOWED]
+    for run in runs:
+        _enter_chain(run, opened)
+        run.options = {
+            f"{stage}.{name}": value
+            for stage, output in run.chain.items()
+            for name, value in _options(output, opened)
+        }
+
+
+def _followed(output: Output, *stages: str) -> Iterator[Reference]:
+    for value in output.manifest.inputs.values():
+        if value and "manifest_uri" in value and value["stage"] in (*FOLLOWED, *stages):
+            yield Reference.from_dict(value)
+
+
+def _enter_chain(run: Run, opened: dict[Reference, Output | None]) -> None:
+    waiting: list[Output | None] = [run.model]
+    stages: Counter[str] = Counter()
+    while waiting:
+        output = waiting.pop(0)
+        if output is None or output in run.chain.values():
+            continue
+        stage = output.manifest.stage
+        stages[stage] += 1
+        run.chain[f"{stage}{stages[stage] if stages[stage] > 1 else ''}"] = output
+        waiting += [opened[reference] for reference in _followed(output)]
+
+
+def _options(output: Output, opened: dict[Reference, Output | None]) -> Iterator[tuple[str, Any]]:
+    """The semantic options of an output, its revision, and the inputs that no earlier option explains."""
+    yield from {**output.manifest.options, "revision": output.manifest.revision}.items()
+    for name, value in output.manifest.inputs.items():
+        if not value or value.get("stage") in FOLLOWED:
+            continue
+        is_pinned = "manifest_uri" in value
+        if name == "tokenizer" and is_pinned and _is_own(output, opened.get(Reference.from_dict(value))):
+            continue
+        files = ", ".join(str(file["name"]) for file in value.get("files", [])[:2])
+        raw = f"{value['content_digest'][:8]} {files or value.get('uri', 'raw input')}"
+        yield name, f"{value['stage']}/{value['key'][:12]}" if is_pinned else raw
+
+
+def _is_own(cache: Output, tokenizer: Output | None) -> bool:
+    """Whether tokenize made the tokenizer itself, of this text: it then follows from options and text."""
+    return tokenizer is not None and _input(cache, "documents") == _input(tokenizer, "documents")

@@ -1,6 +1,7 @@
 """`yanmo store ...`: what an operator does with a store. One module per subcommand."""
 
-from yanmo.tools.store.command import run
+from yanmo.tools import command_group
+from yanmo.tools.store.command import TOOL
 
 if __name__ == "__main__":
-    run()
+    command_group.run(TOOL)

@@ -11,7 +11,7 @@ from yanmo.common.given_file import kind_of_json
 from yanmo.store.manifest import REFERENCE_SCHEMA, Manifest, Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore
 from yanmo.store.output import Output, open_reference
-from yanmo.store.runs.in_use import INPUTS_SCHEMA
+from yanmo.store.runs.in_use import INPUTS_RECORD
 from yanmo.store.schema import OtherSchema, parse
 from yanmo.tools.store.inventory import KeyFolder
 
@@ -109,13 +109,8 @@ def inputs_of(store: ObjectStore, folder: KeyFolder) -> list[Reference]:
     Raises:
         DataError: it is damaged.
     """
-    if folder.inputs is None:
-        return []
-    name = folder.inputs.name
-    try:
-        return references_in(store.read(name)[0], INPUTS_SCHEMA, {"inputs": dict}, f"{store.uri}/{name}")
-    except FileNotFoundError:
-        return []
+    found = INPUTS_RECORD.read(store, folder.inputs.name) if folder.inputs else None
+    return list(found.inputs.values()) if found else []
 
 
 def _references(value: Any) -> Iterator[dict[str, Any]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NoReturn
+import functools
 
 from yanmo.tools import command_group as tool
 from yanmo.tools.command_group import Subcommand, work_of
@@ -22,13 +21,5 @@ TOOL = tool.Tool(
         "lineage": Subcommand(options.LineageOptions, work_of("yanmo.tools.store.lineage")),
     },
 )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return the process's exit code."""
-    return tool.main(TOOL, argv)
-
-
-def run() -> NoReturn:
-    """`main` as a process."""
-    tool.run(TOOL)
+main = functools.partial(tool.main, TOOL)
+"""Run one subcommand and return the process's exit code."""

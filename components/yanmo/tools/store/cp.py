@@ -20,7 +20,7 @@ from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output, find_output, manifest_name, open_reference, superseded_name
 from yanmo.store.pointers import move_pointer, pointer_name
-from yanmo.store.runs.auto_record import AutoRecord, is_auto_record, read_record
+from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord, is_auto_record, read_record
 from yanmo.store.runs.in_use import announce, lease_name
 from yanmo.store.runs.lease import Lease
 from yanmo.tools.store.chain import Opener, edges
@@ -104,7 +104,7 @@ class _Copy:
 
     def _auto_record(self, name: str, record: AutoRecord) -> bool:
         try:
-            self.target.create(name, record.to_json())
+            self.target.create(name, AUTO_RECORD.to_json(record))
             return True
         except AlreadyExists:
             theirs = _readable(self.target, name)

@@ -18,11 +18,7 @@ from yanmo.tools.store.options import GcOptions
 def run(store: ObjectStore, options: GcOptions) -> int:
     inventory = take(store)
     try:
-        ages = Ages(
-            options.older_than.seconds,
-            options.abandoned.seconds,
-            options.newest,
-        )
+        ages = Ages(options.older_than.seconds, options.abandoned.seconds, options.keep_runs)
         plan = Planner(store, inventory, ages).decide()
     except DataError as error:
         raise DataError(f"nothing was removed, as what it refers to is unknown: {error}") from error

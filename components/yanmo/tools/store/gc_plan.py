@@ -10,7 +10,6 @@ from yanmo.store.manifest import Manifest
 from yanmo.store.objects import Leftover, ObjectInfo
 from yanmo.tools.store.chain import edges
 from yanmo.tools.store.inventory import KeyFolder, KeyName
-from yanmo.tools.store.kept_runs import Newest
 
 _DAY = 86400
 
@@ -22,8 +21,8 @@ class Ages:
     older_than: float
     abandoned: float
     """Work of a key that was never finished."""
-    newest: Newest = field(default_factory=Newest)
-    """What stays of each channel, however old."""
+    newest_runs: int = 0
+    """Of each channel, whose records stay however old."""
 
 
 @dataclass

@@ -1,10 +1,9 @@
 """What gc may remove and what it must keep, decided from one listing.
 
 Kept, with all their inputs and parts, transitively:
-- what a pointer or a record of a history names, or the record of a run that is young or of the newest runs
-  or nights (kept_runs.py);
+- what a pointer or a record of a history names, or the record of a run that is young or of the newest runs;
 - what a training rests on that a channel has begun and not judged, its checkpoints and its model; also where
-  it was given up or left and is not abandoned yet (kept_trainings.py);
+  it was given up or left and is not abandoned yet;
 - what a live run makes or rests on (LEASE.json, INPUTS.json), and an unfinished one that may go on;
 - what a channel's newest output was made of file by file (the rest of its INPUTS.json): a night curates and
   tokenizes only what is new, however long ago the last one was;
@@ -17,20 +16,20 @@ import contextlib
 import hashlib
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from yanmo.common.errors import DataError
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
-from yanmo.store.runs.lease import held
-from yanmo.store.runs.run_record import run_record_name
+from yanmo.store.runs.lease import holder_in
+from yanmo.store.runs.run_record import is_run_record, run_record_name
+from yanmo.store.runs.unfinished import UNFINISHED, Unfinished, is_unfinished_record, to_be_kept
 from yanmo.tools.store.chain import edges, inputs_of
 from yanmo.tools.store.gc_loose import SETTLED_SECONDS, judge_loose
 from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, shown_age
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working
-from yanmo.tools.store.kept_runs import passed_over
-from yanmo.tools.store.kept_trainings import trainings_to_keep
 from yanmo.tools.store.pointed import Named, read_all
 
 log = logging.getLogger(__name__)
@@ -81,10 +80,7 @@ class Planner:
             if named.is_pointer and named.by.endswith(f"/{reference.stage}"):
                 self._newest.add((reference.stage, reference.key))
             yield reference, named.by
-        for kept in trainings_to_keep(self.store, self.inventory, self._is_abandoned):
-            self._unfinished_keys.add(("train", kept.key))
-            for reference, why in kept.rests_on:
-                yield reference, why
+        yield from self._of_unfinished_trainings()
         for name, folder in sorted(self.inventory.keys.items()):
             if is_working(self.store, folder):
                 self._live.add(name)
@@ -94,15 +90,30 @@ class Planner:
                     yield reference, f"input of a run of {folder}"
             yield from self._young(folder)
 
+    def _of_unfinished_trainings(self) -> Iterator[_Wanted]:
+        """What the trainings rest on that a channel's next run finishes, or a person may take up again; and
+        the model of one that is made and waits for its verdict."""
+        for info in filter(lambda info: is_unfinished_record(info.name), self.inventory.runs):
+            record = UNFINISHED.read(self.store, info.name) or Unfinished()
+            for training in to_be_kept(record, self._is_abandoned):
+                self._unfinished_keys.add(("train", training.key))
+                for reference in filter(None, training.inputs.values()):
+                    yield reference, f"input of an unfinished training ({info.name})"
+                if (model := find_output(self.store, "train", training.key)) is not None:
+                    yield model.reference, f"a model that was not judged yet ({info.name})"
+
     def _pointers_and_kept_runs(self) -> list[ObjectInfo]:
         """All of pointers/ but the records of runs that are old and not of their channel's newest."""
         age = max(self.ages.older_than, SETTLED_SECONDS)
-        listed = self.inventory.pointers
-        records = passed_over(listed, self.ages.newest, lambda modified: self._is_old(modified, age))
-        live = self._live_runs()
-        self.plan.runs = [info for info in records if info.name not in live]
-        gone = {info.name for info in self.plan.runs}
-        return [info for info in listed if info.name not in gone]
+        listed, live = self.inventory.pointers, self._live_runs()
+        by_channel: dict[str, list[ObjectInfo]] = defaultdict(list)
+        for info in sorted(listed, key=lambda info: info.modified, reverse=True):
+            if is_run_record(info.name):
+                by_channel[info.name.split("/")[1]].append(info)
+        passed_over = [info for infos in by_channel.values() for info in infos[self.ages.newest_runs :]]
+        gone = {i for i in passed_over if self._is_old(i.modified, age) and i.name not in live}
+        self.plan.runs = sorted(gone, key=lambda info: info.name)
+        return [info for info in listed if info not in gone]
 
     def _live_runs(self) -> set[str]:
         """The records of runs for which a stage is at work: its training may last longer than any age.
@@ -114,7 +125,7 @@ class Planner:
         for folder in self.inventory.keys.values():
             if folder.lease and (not self._is_old(folder.lease.modified) or is_working(self.store, folder)):
                 with contextlib.suppress(FileNotFoundError):
-                    note = held(self.store.read(folder.lease.name)[0])
+                    note = holder_in(self.store.read(folder.lease.name)[0])
                     found.add(run_record_name(note.channel, note.run_id))
         return found
 

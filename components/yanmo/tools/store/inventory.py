@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.nights.places import NIGHTS
+from yanmo.nights.night import NIGHTS
 from yanmo.store.manifest import Manifest
 from yanmo.store.objects import Leftover, NotSupportedHere, ObjectInfo, ObjectStore
 from yanmo.store.output import KEY

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from yanmo.options.fields import REQUIRED, opt, word
 from yanmo.options.shared import WHAT, NamedOptions, ToolOptions
-from yanmo.options.time_zone import zone_of
-from yanmo.tools.store.age import Age
-from yanmo.tools.store.kept_runs import Newest
+from yanmo.options.values import Bounds, number_in
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_AGE = Bounds(most=100 * 365 * 86400)
+"""A hundred years, in seconds."""
+
+
+@dataclass(frozen=True)
+class Age:
+    """An age such as 90s, 30m, 12h, 7d or 2w.
+
+    Raises:
+        ValueError: the text is none, or more than a hundred years.
+    """
+
+    text: str
+    expected: ClassVar = "an age such as 90s, 30m, 12h, 7d or 2w, up to a hundred years"
+
+    def __post_init__(self) -> None:
+        if not _AGE.hold(self.seconds):
+            raise ValueError(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def seconds(self) -> float:
+        """The age in seconds; not a number where the text is none."""
+        number = None if " " in self.text else number_in(self.text[:-1])
+        unit = _UNITS.get(self.text[-1:])
+        return 0.0 if self.text == "0" else math.nan if number is None or unit is None else number * unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +108,8 @@ class GcOptions(ToolOptions, group="gc"):
     --older-than.
 
     Never removed: what a pointer, a record of a history (every champion), one of the newest
-    --keep-runs runs or --keep-nights nights of a channel, a live run, an unfinished run that may go
-    on, or a young output refers to, through inputs and parts down to the raw files' digests. Safe
+    --keep-runs runs of a channel, a live run, an unfinished run that may go on, or a young output
+    refers to, through inputs and parts down to the raw files' digests. Safe
     while runs are at work (gc_sweep.py says why): while a stage of a run is at work, all that the
     run made stays. Give an age longer than a task may wait for a node or in a queue.
     """
@@ -87,12 +117,6 @@ class GcOptions(ToolOptions, group="gc"):
     delete: bool = opt(False, "do it; by default only show what would be removed")
     older_than: Age = opt(Age("7d"), "only what was last written so long ago: 90s, 12h, 7d, 2w")
     keep_runs: int = opt(0, "outputs of this many newest runs of each channel are kept, however old")
-    keep_nights: int = opt(
-        0, "the same for all runs of its newest nights: from noon to noon, those in which something ran"
-    )
-    timezone: str = opt(
-        "UTC", "time zone whose noon divides the nights, such as Asia/Shanghai", variable="YANMO_TIMEZONE"
-    )
     abandoned: Age = opt(
         Age("30d"),
         "work (checkpoints) of a run that never finished is removed after this; not that of a training that "
@@ -102,14 +126,8 @@ class GcOptions(ToolOptions, group="gc"):
     json: bool = opt(False, "for scripts: one JSON document")
 
     def contradictions(self) -> list[str]:
-        zone_of(self.timezone)  # raises by itself
         is_shorter = self.abandoned.seconds < self.older_than.seconds
         return ["--abandoned is shorter than --older-than: expected at least as long"] * is_shorter
-
-    @property
-    def newest(self) -> Newest:
-        """What stays of each channel, however old."""
-        return Newest(self.keep_runs, self.keep_nights, zone_of(self.timezone))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from yanmo.common.errors import DataError
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
 from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage, parse_pointer
-from yanmo.store.runs.run_record import is_run_record, parse_run
+from yanmo.store.runs.run_record import RUN, is_run_record
 from yanmo.store.schema import parse
 from yanmo.tools.store.chain import references_in
 
@@ -65,7 +65,7 @@ def _read(name: str, data: bytes, where: str) -> list[Reference]:
     if record := _RECORD.match(name):
         return _read_record(data, int(record[1]), where)
     if is_run_record(name):
-        return list(parse_run(data, where).values())
+        return list(RUN.parse(data, where).outputs.values())
     if pointer := _POINTER.match(name):
         return [parse_pointer(data, pointer[1], where)]
     raise DataError(

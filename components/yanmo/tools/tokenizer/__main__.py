@@ -1,6 +1,7 @@
 """`yanmo tokenizer ...`: what a person asks of tokenizers. One module per subcommand."""
 
-from yanmo.tools.tokenizer.command import run
+from yanmo.tools import command_group
+from yanmo.tools.tokenizer.command import TOOL
 
 if __name__ == "__main__":
-    run()
+    command_group.run(TOOL)

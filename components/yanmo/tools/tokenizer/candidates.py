@@ -2,7 +2,6 @@
 
     char        every frequent character, no words
     jieba       what `yanmo tokenize` makes: Unigram over jieba's words and frequencies
-    jieba-bpe   byte-level BPE whose merges stay inside of jieba's words; needs jieba wherever it is used
     bpe         byte-level BPE with Qwen's pre-tokenizer
     unigram     SentencePiece's Unigram, trained by `tokenizers` (the same EM; no dependency more)
     FOLDER      any tokenizer.json
@@ -26,9 +25,8 @@ from yanmo.formats.round_trip import check_round_trip, probe_texts
 from yanmo.tokenize.byte_level import BYTE_SCORE, BYTES
 from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.foreign import ForeignSegmenter, read_segmenter
-from yanmo.tokenize.jieba_agreement import joined_like_jieba, token_ends
 from yanmo.tokenize.lexicon import Lexicon, dictionary_path, read_lexicon
-from yanmo.tokenize.segmenter import Array, Segmenter
+from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.tokenizer_files import tokenizer_json
 from yanmo.tokenize.vocabulary import (
     ALWAYS,
@@ -40,7 +38,7 @@ from yanmo.tokenize.vocabulary import (
     dictionary_segmenter,
 )
 
-KINDS = ("char", "jieba", "jieba-bpe", "bpe", "unigram")
+KINDS = ("char", "jieba", "bpe", "unigram")
 QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
@@ -48,8 +46,6 @@ QWEN = (
 """The pattern of Qwen2's and Qwen3's tokenizer.json."""
 _SCRIPTS = r"\p{Han}+|\p{Latin}+|\p{N}|[^\p{Han}\p{Latin}\p{N}]"
 """No piece spans two scripts or two digits (SentencePiece's split_by_unicode_script, split_digits)."""
-_BETWEEN_WORDS = "\uffff"
-"""A noncharacter: no text holds it."""
 _DEFAULT = TokenizeConfig()
 _BATCH = 1000
 
@@ -88,12 +84,8 @@ class Workshop:
             characters = {piece for piece in self._jieba(size).pieces if len(piece) == 1}
             return self._of(_unigram(self.texts, size, characters), f"{kind}-{size}")
         path = self.folder / f"{kind}-{size}.json"
-        if kind == "bpe":
-            _bpe(self.texts, size, QWEN, "isolated").save(str(path))
-            return ForeignSegmenter.read(path)
-        _bpe(_joined(self.words, self.texts), size, _BETWEEN_WORDS, "removed").save(str(path))
-        made = ForeignSegmenter.read(path)
-        return JiebaBpe(made.pieces, (), 0, made.byte0, path, words=self.words)
+        _bpe(self.texts, size).save(str(path))
+        return ForeignSegmenter.read(path)
 
     def _jieba(self, size: int) -> Vocabulary:
         return choose(
@@ -110,20 +102,6 @@ class Workshop:
         path = self.folder / f"{name}.json"
         path.write_text(tokenizer_json(vocabulary), encoding="utf-8")
         return Segmenter.read(path)
-
-
-@dataclass(frozen=True)
-class JiebaBpe(ForeignSegmenter):
-    """BPE inside of jieba's words: the text is cut by jieba's dictionary before each encoding."""
-
-    words: Segmenter | None = None
-
-    def encode(self, column: pa.Array, bos: int = -1, eos: int = -1) -> tuple[Array, Array, Array]:
-        assert self.words is not None
-        ids, offsets, _ = self._encode_slowly(
-            pa.array(_joined(self.words, column.to_pylist()), pa.string()), bos, eos
-        )
-        return ids, offsets, self.words.encode(column)[2]
 
 
 def parse_candidates(text: str, sizes: Sequence[int]) -> list[tuple[str, int]]:
@@ -173,23 +151,12 @@ def without_words(vocabulary: Vocabulary) -> Vocabulary:
     )
 
 
-def _joined(words: Segmenter, texts: Sequence[str]) -> list[str]:
-    """Texts with a mark between jieba's words."""
-    found = []
-    for begin in range(0, len(texts), _BATCH):
-        batch = texts[begin : begin + _BATCH]
-        for ends, text in zip(token_ends(words, batch), batch, strict=True):
-            ordered = sorted(joined_like_jieba(ends, text))
-            found.append(_BETWEEN_WORDS.join(text[a:b] for a, b in zip([0, *ordered], ordered, strict=False)))
-    return found
-
-
-def _bpe(texts: Sequence[str], size: int, pattern: str, behavior: Any) -> Any:
+def _bpe(texts: Sequence[str], size: int) -> Any:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     made = Tokenizer(models.BPE())
     steps = [
-        pre_tokenizers.Split(Regex(pattern), behavior),
+        pre_tokenizers.Split(Regex(QWEN), "isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
     ]
     made.pre_tokenizer, made.decoder = pre_tokenizers.Sequence(steps), decoders.ByteLevel()

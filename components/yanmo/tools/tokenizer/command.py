@@ -6,8 +6,7 @@ imports torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NoReturn
+import functools
 
 from yanmo.tools import command_group as tool
 from yanmo.tools.command_group import Subcommand, work_of
@@ -21,13 +20,5 @@ TOOL = tool.Tool(
         "import": Subcommand(options.AdoptOptions, work_of("yanmo.tools.tokenizer.adopt")),
     },
 )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return the process's exit code."""
-    return tool.main(TOOL, argv)
-
-
-def run() -> NoReturn:
-    """`main` as a process."""
-    tool.run(TOOL)
+main = functools.partial(tool.main, TOOL)
+"""Run one subcommand and return the process's exit code."""

@@ -22,7 +22,7 @@ class CompareOptions(NamedOptions, group="compare"):
         yanmo tokenizer compare --files corpus/small.jsonl.zst --sizes 8192,16384
         yanmo tokenizer compare --files my.jsonl --candidates jieba,bpe,./Qwen3-0.6B --json
 
-    Each candidate is made from the same text (char, jieba, jieba-bpe, bpe, unigram), or is a folder
+    Each candidate is made from the same text (char, jieba, bpe, unigram), or is a folder
     with a tokenizer.json, used as it is. Then one small model is trained with each, all with the
     same number of floating-point operations, and scored on the same documents. As the models are
     small, a large vocabulary counts more than it would in a model of hundreds of millions of
@@ -39,7 +39,7 @@ class CompareOptions(NamedOptions, group="compare"):
     characters: int = opt(4_000_000, "largest number of characters to train on", least=1)
     held_out_characters: int = opt(200_000, "largest number of characters to score", least=1)
     candidates: str = opt(
-        "char,jieba,jieba-bpe,bpe,unigram",
+        "char,jieba,bpe,unigram",
         "kinds of tokenizer, and folders with a tokenizer.json",
         metavar="A,B",
     )

@@ -30,7 +30,7 @@ def before_torch(options: TrainConfig) -> None:
 
 
 def find_device(asked: str) -> str:
-    """The device to train on: cpu, cuda or mps; auto is cuda if there is a GPU, else cpu.
+    """Return the device to train on: cpu, cuda or mps; auto is cuda if there is a GPU, else cpu.
 
     Raises:
         EnvironmentFault: this machine does not have the device asked for.
@@ -56,13 +56,13 @@ def release_cached(device: torch.device) -> None:
 
 
 def has_compiler() -> bool:
-    """Whether torch.compile finds a C++ compiler: one named in CXX or on PATH."""
+    """Return whether torch.compile finds a C++ compiler: one named in CXX or on PATH."""
     asked = os.environ.get("CXX", "")
     return any(shutil.which(name) for name in (asked, *_COMPILERS) if name)
 
 
 def compile_problem(device: str) -> str:
-    """Why torch.compile cannot work on a device, and what to do; "" if it can.
+    """Return why torch.compile cannot work on a device, and what to do; "" if it can.
 
     At the first step inductor compiles C++ on a CPU; on CUDA Triton builds a C module for each kernel.
     """

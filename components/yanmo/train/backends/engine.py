@@ -74,7 +74,7 @@ class Engine(Protocol):
     `gradient`): reduced over ranks and clipped. None calls nothing."""
 
     def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
-        """One forward and backward pass; adds to the gradient.
+        """Do one forward and backward pass, which adds to the gradient.
 
         Args:
             rows: rows of this rank.
@@ -96,7 +96,7 @@ class Engine(Protocol):
         """Drop the gradient, finite or not, without an update."""
 
     def gradient_norm(self) -> float:
-        """Norm of the last step's whole gradient before it was clipped; inf if it was not finite."""
+        """Return the norm of the last step's whole gradient before clipping; inf if it was not finite."""
 
     def set_learning_rate(self, multiplier: float) -> None:
         """Set the learning rate of every group to its peak times `multiplier`."""

@@ -30,6 +30,7 @@ from yanmo.train.backends.optimizer import MatrixAdamW, Piece, cut_places
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.frequent_tokens import DRAWN, NEAR
+from yanmo.train.options.optimizer_options import Rule
 
 
 def collective_timeout(options: TrainConfig) -> timedelta:
@@ -74,10 +75,11 @@ class FlatEngine:
             ]
         for i, flat in enumerate(flats):
             self.optimizer.locate(flat, pieces[i], cut_places(theirs[i] for theirs in everyone))
-            self.optimizer.make_states(flat, self._is_muon(i))
+            self.optimizer.make_states(flat, self._rule(i))
 
-    def _is_muon(self, i: int) -> bool:
-        return bool(self.optimizer.param_groups[i]["muon"])
+    def _rule(self, i: int) -> Rule:
+        rule: Rule = self.optimizer.param_groups[i]["rule"]
+        return rule
 
     @property
     def updates(self) -> int:
@@ -121,7 +123,7 @@ class FlatEngine:
         return self._held()
 
     def _held(self) -> list[Part]:
-        """All that this rank holds; it may own only some of it."""
+        """Return all that this rank holds; it may own only some of it."""
         found = []
         for flat, pieces in zip(self.flats, self.pieces, strict=True):
             for kind, values in self._states(flat).items():
@@ -190,7 +192,7 @@ class FlatEngine:
             self.decoder.train()
 
     def _loss(self, module: Callable[..., Tensor], rows: Batch, scale: float) -> Tensor:
-        """The loss of `LossModule` for these rows; neither the copy nor the call waits for the device.
+        """Return the loss of `LossModule` for these rows; neither the copy nor the call waits for the device.
 
         What is not contiguous, such as rows without their common padding, torch copies to CUDA from a
         temporary copy that is not page-locked, and waits.
@@ -220,7 +222,7 @@ class FlatEngine:
 
 
 def trained(decoder: Decoder) -> Iterator[tuple[str, torch.nn.Parameter]]:
-    """Names and parameters of what is not frozen."""
+    """Return the names and parameters of what is not frozen."""
     return ((name, p) for name, p in decoder.named_parameters() if p.requires_grad)
 
 

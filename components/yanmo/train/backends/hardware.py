@@ -48,7 +48,7 @@ class Machine:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Machine:
-        """The machine that `dataclasses.asdict` was called on; the values may have gone through JSON.
+        """Return the machine that `dataclasses.asdict` was called on; the values may have gone through JSON.
 
         Raises:
             ValueError: the values are not those of a machine.
@@ -84,7 +84,7 @@ def gpu_files() -> list[str]:
 
 @cache
 def this_machine() -> Machine:
-    """The CPUs of this machine, and its GPUs as torch sees them.
+    """Return the CPUs of this machine, and its GPUs as torch sees them.
 
     Raises:
         EnvironmentFault: there is a GPU's device file, but torch could not be asked.

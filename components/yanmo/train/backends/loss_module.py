@@ -28,7 +28,7 @@ class LossModule(nn.Module):
         bounds: Tensor | None = None,
         apart: tuple[Any, ...] | None = None,
     ) -> Tensor:
-        """The summed loss, in nats, of the positions that have a target, times `scale`.
+        """Return the summed loss, in nats, of the positions that have a target, times `scale`.
 
         Args:
             at: these positions in the flattened rows; None looks them up, which waits for the device.

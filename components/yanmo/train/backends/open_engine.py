@@ -10,7 +10,7 @@ from yanmo.train.config import TrainConfig
 
 
 def open_engine(decoder: Decoder, options: TrainConfig, device: str) -> Engine:
-    """The engine that the options ask for; joins the process group.
+    """Return the engine that the options ask for; joins the process group.
 
     Args:
         decoder: holds the first weights on rank 0; the other ranks receive them from rank 0.

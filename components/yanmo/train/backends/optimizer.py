@@ -19,7 +19,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 import torch.distributed as dist
@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from yanmo.train.backends.precision import fast_products
 from yanmo.train.memory.estimate import MOST_TOGETHER
+from yanmo.train.options.optimizer_options import Rule
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the quintic iteration, as in Keller Jordan's Muon and torch.optim.Muon."""
@@ -37,7 +38,7 @@ is the shorter side, and not 10 w^3 + 20 w^2 l."""
 
 
 def never_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, without torch's wrapper that keeps torch.compile away from it.
+    """Return the function itself, without torch's wrapper that keeps torch.compile away from it.
 
     The wrapper imports torch._dynamo at its first call: 1.1 CPU-seconds in each rank, also where nothing is
     compiled. It remembers what to call in `__dynamo_disable`; a torch that looks elsewhere starts as slowly
@@ -93,7 +94,7 @@ def orthogonalize(update: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _factor(gram: Tensor) -> Tensor:
-    """What the iterations multiply a matrix with, from its product with its transpose."""
+    """Return what the iterations multiply a matrix with, from its product with its transpose."""
     a, b, c = _COEFFICIENTS
     factor, added = None, _added_product(gram)
     for left in reversed(range(_ITERATIONS)):
@@ -112,7 +113,7 @@ def _added_product(x: Tensor) -> Callable[..., Tensor]:
 
 
 def parameter_groups(model: nn.Module, options: Any, device: str = "cpu") -> list[dict[str, Any]]:
-    """The optimizer's parameter groups: matrices of the layers, embedding, head (if untied), norms and
+    """Return the optimizer's parameter groups: matrices of the layers, embedding, head (if untied), norms and
     biases; what is frozen is in none.
 
     Args:
@@ -133,14 +134,19 @@ def parameter_groups(model: nn.Module, options: Any, device: str = "cpu") -> lis
             matrices.append(parameter)
     if device == "cuda":
         matrices.sort(key=lambda matrix: matrix.shape)
-    muon = options.optimizer == "muon"
-    rate = options.muon_learning_rate if muon else options.adam_learning_rate
-    decay = options.weight_decay
+    of_matrices: Rule = options.optimizer
+    match of_matrices:
+        case "muon":
+            rate = options.muon_learning_rate
+        case "adamw":
+            rate = options.adam_learning_rate
+        case _:
+            assert_never(of_matrices)
     groups = [
-        {"params": matrices, "lr": rate, "weight_decay": decay, "muon": muon},
-        {"params": embedding, "lr": options.adam_learning_rate, "weight_decay": 0.0, "muon": False},
-        {"params": head, "lr": options.head_learning_rate, "weight_decay": 0.0, "muon": False},
-        {"params": norms, "lr": options.norm_learning_rate, "weight_decay": 0.0, "muon": False},
+        {"params": matrices, "lr": rate, "weight_decay": options.weight_decay, "rule": of_matrices},
+        {"params": embedding, "lr": options.adam_learning_rate, "weight_decay": 0.0, "rule": "adamw"},
+        {"params": head, "lr": options.head_learning_rate, "weight_decay": 0.0, "rule": "adamw"},
+        {"params": norms, "lr": options.norm_learning_rate, "weight_decay": 0.0, "rule": "adamw"},
     ]
     groups = [group for group in groups if group["params"]]
     for group in groups:
@@ -161,7 +167,7 @@ class Cuts:
 
 
 class MatrixAdamW(torch.optim.AdamW):
-    """Muon for groups with `muon`, fused AdamW for the others.
+    """Muon for groups whose `rule` says so, fused AdamW for the others.
 
     If `locate` was not called, the parameters are whole and Muon updates each by itself: the plain optimizer
     that the partitioned one is tested against.
@@ -196,16 +202,19 @@ class MatrixAdamW(torch.optim.AdamW):
         """
         self._pieces[id(flat)], self._cut[id(flat)] = pieces, cut
 
-    def make_states(self, flat: Tensor, muon: bool) -> None:
+    def make_states(self, flat: Tensor, rule: Rule) -> None:
         """Make the states of a flat partition, all zeros, as the first step would."""
         state = self.state[flat]
         state.clear()
-        if muon:
-            state["momentum_buffer"] = torch.zeros_like(flat, requires_grad=False)
-            return
-        state["step"] = torch.zeros((), dtype=torch.float32, device=flat.device)
-        state["exp_avg"] = torch.zeros_like(flat, requires_grad=False)
-        state["exp_avg_sq"] = torch.zeros_like(flat, requires_grad=False)
+        match rule:
+            case "muon":
+                state["momentum_buffer"] = torch.zeros_like(flat, requires_grad=False)
+            case "adamw":
+                state["step"] = torch.zeros((), dtype=torch.float32, device=flat.device)
+                state["exp_avg"] = torch.zeros_like(flat, requires_grad=False)
+                state["exp_avg_sq"] = torch.zeros_like(flat, requires_grad=False)
+            case _:
+                assert_never(rule)
 
     def _accelerator_graph_capture_health_check(self) -> None:
         """No step is captured as a graph of a GPU; torch's check looks for GPUs each time, 0.6 ms."""
@@ -219,11 +228,18 @@ class MatrixAdamW(torch.optim.AdamW):
         if self.observer is not None:
             for parameter in (p for group in groups for p in group["params"]):
                 self.observer(parameter)
+        by_adam = []
         for group in groups:
-            if group["muon"]:
-                for parameter in group["params"]:
-                    self._muon(parameter, group)
-        self.param_groups = [group for group in groups if not group["muon"]]
+            rule: Rule = group["rule"]
+            match rule:
+                case "muon":
+                    for parameter in group["params"]:
+                        self._muon(parameter, group)
+                case "adamw":
+                    by_adam.append(group)
+                case _:
+                    assert_never(rule)
+        self.param_groups = by_adam
         try:
             if self.param_groups:
                 self._adam_step(self)
@@ -321,7 +337,7 @@ def _update(matrix: Tensor) -> Tensor:
 
 
 def cut_places(pieces_of_ranks: Iterable[list[Piece]]) -> Cuts:
-    """The matrices that are cut between ranks, in the same order on every rank."""
+    """Return the matrices that are cut between ranks, in the same order on every rank."""
     shapes: dict[str, torch.Size] = {}
     for pieces in pieces_of_ranks:
         shapes.update({p.name: p.shape for p in pieces if not p.is_whole})

@@ -72,7 +72,7 @@ class PlainEngine(FlatEngine):
         """Whether the device itself decides to skip an update; on a CPU the host can, as it never waits."""
 
     def _flatten(self, parameters: list[Tensor], names: dict[int, str]) -> tuple[Tensor, Tensor, list[Piece]]:
-        """The fp32 tensor of a group, the tensor that the forward pass reads, and the pieces in it."""
+        """Return the fp32 tensor of a group, the tensor that the forward pass reads, and the pieces in it."""
         whole = torch.cat([p.detach().float().flatten() for p in parameters])
         if self.world_size > 1:
             dist.broadcast(whole, 0)

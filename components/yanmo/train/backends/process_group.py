@@ -97,7 +97,7 @@ def join_nodes(
 
 
 def _serve(place: Place, size: int) -> Any:
-    """The store that this rank serves, at the rendezvous."""
+    """Return the store that this rank serves, at the rendezvous."""
     until = time.monotonic() + _PORT_SECONDS
     while True:
         try:
@@ -116,7 +116,7 @@ def _serve(place: Place, size: int) -> Any:
 
 
 def _reach(place: Place, size: int, until: float, wait_seconds: float, beat: Callable[[str], None]) -> Any:
-    """The store that rank 0 serves, once it does."""
+    """Return the store that rank 0 serves, once it does."""
     while True:
         limit = timedelta(seconds=_TRY_SECONDS)
         why = ""
@@ -137,7 +137,7 @@ def _reach(place: Place, size: int, until: float, wait_seconds: float, beat: Cal
 
 
 def gather(value: Any, device: torch.device) -> list[Any]:
-    """Every rank's value, in the order of ranks; called by all together.
+    """Return every rank's value, in the order of ranks; called by all together.
 
     Args:
         value: of JSON's kinds; a tuple arrives as a list.
@@ -155,7 +155,7 @@ def gather(value: Any, device: torch.device) -> list[Any]:
 
 
 def from_first(value: Any, group: Any = None) -> Any:
-    """Rank 0's value, on every rank; called by all together, over a group of the CPU's.
+    """Return rank 0's value, on every rank; called by all together, over a group of the CPU's.
 
     Args:
         value: as in `gather`; that of other ranks does not matter.

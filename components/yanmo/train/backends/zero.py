@@ -35,10 +35,11 @@ from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
 from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
+from yanmo.train.options.optimizer_options import Rule
 
 
 def import_deepspeed(device: str, compiled: bool = False) -> Any:
-    """The deepspeed module, quiet and without builds; call this before anything else imports it.
+    """Return the deepspeed module, quiet and without builds; call this before anything else imports it.
 
     Args:
         compiled: whether the model will go through torch.compile, which is otherwise off on CPUs.
@@ -203,9 +204,8 @@ class ZeroEngine(FlatEngine):
             pieces.append(found)
         return flats, pieces
 
-    def _is_muon(self, i: int) -> bool:
-        group = self._engine.optimizer.sub_group_to_group_id[i] if self._is_stage_3 else i
-        return bool(self.optimizer.param_groups[group]["muon"])
+    def _rule(self, i: int) -> Rule:
+        return super()._rule(self._engine.optimizer.sub_group_to_group_id[i] if self._is_stage_3 else i)
 
     def shapes(self) -> dict[str, torch.Size]:
         """See `FlatEngine`."""

@@ -126,12 +126,12 @@ def _without_auto(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_off(given: Any) -> bool:
-    """Whether a part of a file is switched off, whatever else it says."""
+    """Return whether a part of a file is switched off, whatever else it says."""
     return isinstance(given, dict) and (given.get("enabled") is False or given.get("device") == "none")
 
 
 def _agrees(given: Any, same: Any) -> bool:
-    """Whether what a file says is what an option says, so far as the file says it."""
+    """Return whether what a file says is what an option says, so far as the file says it."""
     if not isinstance(given, dict) or not isinstance(same, dict):
         return bool(given == same)
     if _is_off(same):  # what would be its settings says nothing, as long as they do not switch it on

@@ -82,7 +82,7 @@ def write_rank(folder: Path, rank: int, tensors: dict[str, Tensor]) -> None:
 
 
 def index_of(engine: Engine, position: Position, *, keep: bool) -> str:
-    """The text of index.json for the engine's current state.
+    """Return the text of index.json for the engine's current state.
 
     Args:
         keep: whether the checkpoint is never deleted for being old.
@@ -127,7 +127,7 @@ def commit(temporary: Path, final: Path, index: str) -> None:
 
 
 def _of_rank(temporary: Path, rank: int) -> dict[str, Any]:
-    """What a rank says of its file; of another node's, a shared folder may show it only after a while.
+    """Return what a rank says of its file; of another node's, a shared folder may show it only after a while.
 
     Raises:
         StorageError: it is not shown.
@@ -158,7 +158,7 @@ def set_pointer(root: Path, pointer: str, name: str) -> None:
 
 
 def read_pointer(root: Path, pointer: str) -> Path | None:
-    """The checkpoint that a pointer names; None if there is none."""
+    """Return the checkpoint that a pointer names; None if there is none."""
     try:
         folder = root / (root / pointer).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -194,12 +194,12 @@ def drop_after(root: Path, step: int) -> None:
 
 
 def step_of(folder: Path) -> int:
-    """The step that a checkpoint was made after."""
+    """Return the step that a checkpoint was made after."""
     return int(folder.name.removeprefix(_PREFIX))
 
 
 def name_of(step: int) -> str:
-    """The name of the checkpoint made after a step."""
+    """Return the name of the checkpoint made after a step."""
     return f"{_PREFIX}{step:08d}"
 
 
@@ -211,12 +211,12 @@ def _entry(path: Path) -> dict[str, Any]:
 
 
 def _folders(root: Path) -> list[Path]:
-    """The folders of all checkpoints, newest first, damaged ones included."""
+    """Return the folders of all checkpoints, newest first, damaged ones included."""
     return sorted((p for p in root.glob(f"{_PREFIX}*") if p.is_dir()), reverse=True)
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a checkpoint, in words; None if it is whole."""
+    """Return what is wrong with a checkpoint, in words; None if it is whole."""
     try:
         files = json_value((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
         for entry in files:
@@ -234,7 +234,7 @@ def damage(folder: Path) -> str | None:
 
 
 def newest(root: Path, before_step: int | None = None) -> Path | None:
-    """The newest whole checkpoint; damaged ones are skipped with a warning.
+    """Return the newest whole checkpoint; damaged ones are skipped with a warning.
 
     Args:
         before_step: looks only at checkpoints of earlier steps than this one.
@@ -282,7 +282,7 @@ def load(engine: Engine, folder: Path, identity: dict[str, str]) -> Position:
 
 
 def _rank_files(folder: Path) -> list[str]:
-    """Names of the ranks' files, by the manifest: on NFS a list of the folder may be a minute old."""
+    """Return the names of the ranks' files, by the manifest: on NFS a list of a folder may be old."""
     files = json_value((folder / "manifest.json").read_text(encoding="utf-8"))["files"]
     return sorted(entry["name"] for entry in files if entry["name"].endswith(".safetensors"))
 
@@ -306,6 +306,6 @@ def _check_identity(folder: Path, index: dict[str, Any], identity: dict[str, str
 
 
 def digest(value: Any) -> str:
-    """A short digest of a JSON value, for `Position.identity`."""
+    """Return a short digest of a JSON value, for `Position.identity`."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

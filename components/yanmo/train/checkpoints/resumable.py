@@ -109,7 +109,7 @@ class Resumable:
         return self.folder / job.CHECKPOINTS / name if name else None
 
     def _first_sample(self) -> int:
-        """The first sample of the next step."""
+        """Return the first sample of the next step."""
         return self.step * self.options.batch_rows + self._offset
 
     def _save_due(self) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +54,7 @@ class Uploader:
 
     def __init__(self, work: WorkFolder, lease: Lease, telemetry: Telemetry | None = None) -> None:
         """Args:
-        telemetry: where it is shown what was uploaded.
+        telemetry: where failures are counted.
         """
         self._lease, self._telemetry = lease, telemetry
         self._work, self._root = work, work.path / job.CHECKPOINTS
@@ -103,7 +102,7 @@ class Uploader:
         return self._work.name
 
     def newest(self) -> Kept | None:
-        """The newest whole checkpoint; None where there is none."""
+        """Return the newest whole checkpoint; None where there is none."""
         name = self._newest()
         try:
             saved_at = (self._root / name / _MANIFEST).stat().st_mtime if name else 0.0
@@ -126,12 +125,8 @@ class Uploader:
         if metrics.exists():  # its lines up to this step belong to the state
             shutil.copyfile(metrics, self._root / name / job.METRICS)
         names = [file for other in self._companions(name) for file in self._files(other)]
-        began = time.monotonic()
         self._work.save(label, names + self._files(name), self._lease)
         self._saved = label
-        if self._telemetry:
-            self._telemetry.set("checkpoint_upload_seconds", time.monotonic() - began)
-            self._telemetry.set("checkpoint_uploaded_step", int(name.removeprefix("step-")))
 
     def check(self) -> None:
         """Check that this run still holds the lease of its key.
@@ -158,16 +153,16 @@ class Uploader:
         return [path.relative_to(self._work.path).as_posix() for path in files]
 
     def _whole(self) -> Iterator[str]:
-        """Names of the whole checkpoints on this machine, newest first."""
+        """Return the names of the whole checkpoints on this machine, newest first."""
         names = sorted((path.name for path in self._root.glob("step-*")), reverse=True)
         return (name for name in names if self._is_whole(name))
 
     def _newest(self) -> str:
-        """Name of the newest whole checkpoint on this machine; "" if there is none."""
+        """Return name of the newest whole checkpoint on this machine; "" if there is none."""
         return next(self._whole(), "")
 
     def _is_whole(self, name: str) -> bool:
-        """Whether the files have the sizes in the manifest: a truncated checkpoint is downloaded again."""
+        """Return whether the files have the manifest's sizes: a cut checkpoint is downloaded again."""
         folder = self._root / name
         try:
             files = json_value((folder / _MANIFEST).read_text(encoding="utf-8"))["files"]

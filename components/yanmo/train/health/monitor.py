@@ -104,7 +104,7 @@ class Monitor:
             self._gradient[part.name] = self._gradient.get(part.name, 0.0) + square
 
     def _step_metrics(self) -> dict[str, Any]:
-        """Norm of the gradient, and of the update relative to the weights, by layer."""
+        """Return the norm of the gradient, and of the update relative to the weights, by layer."""
         count = len(self._layers)
         squares = torch.zeros(3, count, dtype=torch.float64)
         for name, square in self._gradient.items():
@@ -122,7 +122,7 @@ class Monitor:
         }
 
     def _probe_metrics(self, rows: Batch) -> dict[str, Any]:
-        """The metrics of probes.py by layer; empty on ranks other than 0."""
+        """Return the metrics of probes.py by layer; empty on ranks other than 0."""
         found: dict[str, Any] = {}
         with self._engine.scoring() as decoder:
             if self._engine.rank == 0:
@@ -174,6 +174,6 @@ def _layers_of(engine: Engine) -> dict[str, int]:
 
 
 def _rounded(value: float) -> float | None:
-    """The value with four significant digits; None for one that JSON cannot hold."""
+    """Return the value with four significant digits; None for one that JSON cannot hold."""
     value = float(value)
     return float(f"{value:.4g}") if math.isfinite(value) else None

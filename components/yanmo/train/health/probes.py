@@ -23,7 +23,7 @@ _ROUNDING = 1e-4
 
 
 def active_units(activations_NF: Tensor) -> float:
-    """Share of units that are not dormant."""
+    """Return the share of units that are not dormant."""
     score_F = activations_NF.float().abs().mean(0)
     if not torch.isfinite(score_F).all():
         return math.nan
@@ -49,7 +49,7 @@ def effective_rank(hidden_ND: Tensor) -> float:
 
 
 def attention_entropy(q_BTHE: Tensor, k_BTKE: Tensor, segments_BT: Tensor) -> float:
-    """Mean entropy of the attention weights, as a share of that of uniform attention.
+    """Return the mean entropy of the attention weights, as a share of that of uniform attention.
 
     Only positions that see at least two count. Near 0 each head looks at a single position: the collapse of
     Zhai et al. 2023 (arXiv 2303.06296).
@@ -68,7 +68,7 @@ def attention_entropy(q_BTHE: Tensor, k_BTKE: Tensor, segments_BT: Tensor) -> fl
 
 
 def output_entropy(logits_NV: Tensor) -> float:
-    """Mean entropy of the predictions, as a share of that of a uniform guess."""
+    """Return the mean entropy of the predictions, as a share of that of a uniform guess."""
     log_p = logits_NV.float().log_softmax(-1)
     return float(-(log_p.exp() * log_p).sum(-1).mean() / math.log(logits_NV.shape[1]))
 

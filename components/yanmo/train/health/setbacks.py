@@ -95,7 +95,7 @@ class Health:
 
 
 def is_calm(progress: Mapping[str, Any]) -> bool:
-    """Whether a checkpoint with this `progress` was made after a step that is known to have gone well.
+    """Return whether a checkpoint with this `progress` was made after a step that is known to have gone well.
 
     One that was not is never rewound to, as it may have been made while the training was going wrong.
     """

@@ -164,22 +164,22 @@ def heartbeat_path(folder: Path, rank: int) -> Path:
 
 
 def doing_path(heartbeat: Path) -> Path:
-    """The file next to a heartbeat that says what the rank is doing; at most a second old."""
+    """Return the file next to a heartbeat that says what the rank is doing; at most a second old."""
     return heartbeat.with_name(f"doing-{heartbeat.name}")
 
 
 def figures_path(heartbeat: Path) -> Path:
-    """The file next to a heartbeat that says what the rank has counted (metrics/rank_figures.py)."""
+    """Return the file next to a heartbeat that says what the rank has counted (metrics/rank_figures.py)."""
     return heartbeat.with_name(f"figures-{heartbeat.name}")
 
 
 def _alive_path(heartbeat: Path) -> Path:
-    """The file next to a heartbeat that is touched while the watchdog's thread runs."""
+    """Return the file next to a heartbeat that is touched while the watchdog's thread runs."""
     return heartbeat.with_name(f"{_ALIVE}{heartbeat.name}")
 
 
 def pid_in(folder: Path, rank: int) -> int:
-    """The process id of a rank that has begun; 0 where its file cannot be read."""
+    """Return the process id of a rank that has begun; 0 where its file cannot be read."""
     try:
         return int(heartbeat_path(folder, rank).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -187,7 +187,7 @@ def pid_in(folder: Path, rank: int) -> int:
 
 
 def waits_for_others() -> bool:
-    """Whether the main thread of this process stands in a collective, by the files of its stack."""
+    """Return whether the main thread of this process stands in a collective, by the files of its stack."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     while frame is not None:
         name = frame.f_code.co_filename.replace(os.sep, "/")
@@ -220,7 +220,7 @@ class Heartbeats:
         self._silence: dict[Path, Silence] = {}
 
     def silent(self, seconds: float) -> list[int]:
-        """The ranks without a heartbeat for more than this many seconds, sorted; call it regularly."""
+        """Return the ranks without a heartbeat for more than this many seconds, sorted; call it regularly."""
         found = []
         for path in sorted(self._folder.glob(f"{self._of}rank-*")):
             with suppress(FileNotFoundError):
@@ -231,7 +231,7 @@ class Heartbeats:
 
 
 def alive(folder: Path) -> Heartbeats:
-    """The signs that the ranks' watchdogs run."""
+    """Return the signs that the ranks' watchdogs run."""
     return Heartbeats(folder, of=_ALIVE)
 
 

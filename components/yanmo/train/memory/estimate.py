@@ -84,7 +84,7 @@ class Estimate:
 
 
 def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) -> Estimate:
-    """What one rank needs.
+    """Return what one rank needs.
 
     Args:
         rows: of a micro batch; 0 takes the options'.
@@ -137,12 +137,12 @@ def estimate(options: TrainConfig, vocab_size: int, device: str, rows: int = 0) 
 
 
 def _goes_on(options: TrainConfig) -> bool:
-    """Whether the training starts from a model; then all logits are computed."""
+    """Return whether the training starts from a model; then all logits are computed."""
     return options.model not in ("", NONE)
 
 
 def parameters(options: TrainConfig, vocab_size: int) -> tuple[int, int]:
-    """Parameters that there are, and that are trained: with LoRA, the adapter's."""
+    """Return how many parameters there are, and are trained: with LoRA, the adapter's."""
     every = num_parameters(shape_of(options), vocab_size)
     if not options.lora_rank:
         return every, every
@@ -174,7 +174,7 @@ class _Moments:
         return self.options.backend == "deepspeed" and self.options.zero_stage == 3
 
     def update(self) -> int:
-        """The monitor's weights of before, its differences of one parameter, and the update's own."""
+        """Return the monitor's weights of before, its differences of one parameter, and the update's own."""
         o, matrices, table = self.options, self.count - self.tables, self._table
         found = 0
         if o.monitor != "off" and o.monitor_every <= o.steps:
@@ -200,7 +200,7 @@ class _Moments:
         return (self.e + (8 if self.device != "cuda" else 0)) * self.every
 
     def look(self) -> int:
-        """What `--monitor full` makes of a few rows: attention of all heads, all logits."""
+        """Return what `--monitor full` makes of a few rows: attention of all heads, all logits."""
         o = self.options
         if o.monitor != "full" or o.monitor_every > o.steps:
             return 0
@@ -221,7 +221,7 @@ class _Moments:
         return self._whole() + max(3 * 4 * rows * self.vocab_size, of_layer)
 
     def export(self) -> int:
-        """All weights in fp32, and the model that is written: always on the CPU.
+        """Return all weights in fp32, and the model that is written: always on the CPU.
 
         What is frozen is read and written one weight at a time: the largest in the store's type (2 bytes
         where it is not fp32 already) and in fp32, whose bytes are not copied.
@@ -231,7 +231,7 @@ class _Moments:
 
 
 def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device: str) -> int:
-    """Bytes that the forward of a micro batch keeps, and the head's tables."""
+    """Return the bytes that the forward of a micro batch keeps, and the head's tables."""
     if device == "cuda":
         return _activations_on_cuda(options, vocab_size, rows, e)
     o, tokens, layer = options, rows * options.context, _of_layer(options, e)
@@ -261,7 +261,7 @@ def _activations_on_cuda(o: TrainConfig, vocab_size: int, rows: int, e: int) -> 
 
 
 def _path(o: TrainConfig, device: str) -> str:
-    """The attention path: as model/attention.py chooses it."""
+    """Return the attention path: as model/attention.py chooses it."""
     if o.attention != "auto":
         return o.attention
     capability = gpu_capability() if device == "cuda" else None
@@ -276,7 +276,7 @@ def _mask(o: TrainConfig, rows: int, e: int, device: str) -> int:
 
 
 def _head(tokens: int, vocab_size: int, device: str, compiled: int = 0) -> int:
-    """The head's logits, their probabilities and one more, in fp32, of the rows that are held at once.
+    """Return the head's logits, their probabilities and one more, in fp32, of the rows that are held at once.
 
     Args:
         compiled: bytes of a weight where the loss is compiled, which holds logits and gradient in its type.
@@ -286,14 +286,14 @@ def _head(tokens: int, vocab_size: int, device: str, compiled: int = 0) -> int:
 
 
 def _of_layer(options: TrainConfig, e: int) -> int:
-    """Bytes that a layer keeps of a position."""
+    """Return the bytes that a layer keeps of a position."""
     o = options
     queries, keys = o.heads * o.head_width, o.kv_heads * o.head_width
     return (4 * o.width + 6 * queries + 3 * keys + 4 * o.feed_forward) * e
 
 
 def device_memory(options: TrainConfig, device: str) -> int:
-    """Bytes that one rank may plan with; 0 where nobody can say.
+    """Return the bytes that one rank may plan with; 0 where nobody can say.
 
     Of the machine's memory (or the container's limit) the ranks get equal shares. What happens to be free now
     does not matter: a decision that rests on this must not depend on what else runs.
@@ -312,7 +312,7 @@ def room(options: TrainConfig, device: str) -> float:
 
 
 def divisors(options: TrainConfig) -> list[int]:
-    """The micro batches that divide a rank's rows, largest first."""
+    """Return the micro batches that divide a rank's rows, largest first."""
     rows = options.rank_rows
     small = [n for n in range(1, math.isqrt(rows) + 1) if rows % n == 0]
     return sorted({*small, *(rows // n for n in small)}, reverse=True)
@@ -328,7 +328,7 @@ def largest_that_fits(options: TrainConfig, vocab_size: int, device: str) -> int
 
 
 def check(options: TrainConfig, vocab_size: int, device: str) -> Estimate:
-    """The estimate, if it fits.
+    """Return the estimate, if it fits.
 
     Raises:
         EnvironmentFault: it does not; how much there is, and what would fit.
@@ -343,7 +343,7 @@ def check(options: TrainConfig, vocab_size: int, device: str) -> Estimate:
 
 
 def _advice(options: TrainConfig, vocab_size: int, device: str, limit: int) -> str:
-    """Options that would make it fit, the cheapest first."""
+    """Return the options that would make it fit, the cheapest first."""
     import dataclasses
 
     def fits(**changes: object) -> bool:

@@ -41,7 +41,7 @@ CPUs took 54 s of CPU, then SIGSEGV."""
 
 
 def fitted(options: TrainConfig, vocab_size: int) -> TrainConfig:
-    """The options with a micro batch that fits; says what the training needs and what its batch is.
+    """Return the options with a micro batch that fits; says what the training needs and what its batch is.
 
     Raises:
         EnvironmentFault: what was asked for does not fit, or cannot be compiled; says what would do.
@@ -79,14 +79,14 @@ def check_threads(options: TrainConfig) -> None:
 
 
 def _device(options: TrainConfig) -> str:
-    """Where the workers will train, as far as can be seen without torch."""
+    """Return where the workers will train, as far as can be seen without torch."""
     if options.device != "auto":
         return options.device
     return "cuda" if gpu_name() else "cpu"
 
 
 def settle(options: TrainConfig, vocab_size: int, device: str) -> TrainConfig:
-    """The options with a number in the place of `auto`."""
+    """Return the options with a number in the place of `auto`."""
     if options.micro_batch != AUTO:
         return options
     rows = largest_that_fits(options, vocab_size, device)
@@ -138,7 +138,7 @@ def _key(options: TrainConfig, vocab_size: int) -> str:
 
 
 def _try(options: TrainConfig, vocab_size: int) -> int:
-    """What the process of its own found; 0 where it failed."""
+    """Return what the process of its own found; 0 where it failed."""
     task = json.dumps({"options": dataclasses.asdict(options), "vocab_size": vocab_size})
     command = [sys.executable, "-m", "yanmo.train.memory.fitting"]
     try:
@@ -152,7 +152,7 @@ def _try(options: TrainConfig, vocab_size: int) -> int:
 
 
 def search(options: TrainConfig, vocab_size: int, device: str) -> int:
-    """The largest micro batch whose forward and backward leave room for gradients and optimizer."""
+    """Return the largest micro batch whose forward and backward leave room for gradients and optimizer."""
 
     from yanmo.model.lora import adapt
     from yanmo.train.backends.accelerator import prepare
@@ -178,7 +178,7 @@ def search(options: TrainConfig, vocab_size: int, device: str) -> int:
 
 
 def _peak(module: object, rows: int, context: int, vocab_size: int, device: str) -> int | None:
-    """Bytes at the peak of a forward and backward; None where there was too little memory."""
+    """Return the bytes at the peak of a forward and backward; None where there was too little memory."""
     import numpy as np
     import torch
 

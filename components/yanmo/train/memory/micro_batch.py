@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def largest_micro_batch(folder: Path) -> tuple[int, str]:
-    """Most rows that fit, as far as is known, and why; (0, "") before anything did not fit."""
+    """Return the most rows that fit, as far as is known, and why; (0, "") before anything did not fit."""
     try:
         value = json_value((folder / MICRO_BATCH).read_text(encoding="utf-8"))
         return int(value["rows"]), str(value["note"])
@@ -36,7 +36,7 @@ def keep_largest(folder: Path, rows: int, note: str) -> None:
 
 
 def halved(options: TrainConfig, rows: int) -> int:
-    """The largest micro batch of at most half as many rows that shares out those of a rank."""
+    """Return the largest micro batch of at most half as many rows that shares out those of a rank."""
     return max(n for n in range(1, rows // 2 + 1) if options.rank_rows % n == 0)
 
 

@@ -21,11 +21,6 @@ PROGRESS = (
     Metric(name="step", help="Optimizer steps done", zh="已完成的优化步数", final=True),
     Metric(name="steps", help="Optimizer steps in all", zh="优化步的总数", final=True),
     Metric(
-        name="last_step_timestamp_seconds",
-        help="Unix time at which the last step ended",
-        zh="上一步结束的 Unix 时间",
-    ),
-    Metric(
         name="last_step_age_seconds",
         help="Seconds since a step ended, or since the workers were started; it grows while nothing moves",
         zh="距上一步结束（或距工作进程启动）的秒数；停滞时不断增长",
@@ -51,23 +46,6 @@ PROGRESS = (
         still="zero",
     ),
     Metric(
-        name="samples_per_second",
-        help="Rows trained on per second",
-        zh="每秒训练的行数",
-        still="zero",
-    ),
-    Metric(
-        name="flops_per_second",
-        help="FLOP/s of the model's own arithmetic, all ranks together",
-        zh="模型自身运算的每秒浮点次数，各进程合计",
-        still="zero",
-    ),
-    Metric(
-        name="peak_flops_per_second",
-        help="Dense peak of the devices together; absent where it is neither known nor given",
-        zh="各设备的稠密峰值之和；未知且未给出时没有",
-    ),
-    Metric(
         name="mfu",
         help="Share of the devices' peak FLOP/s; absent where that is neither known nor given",
         zh="占设备峰值每秒浮点次数的比例；峰值未知且未给出时没有",
@@ -90,7 +68,6 @@ QUALITY = (
         still="gone",
         alert="YanmoTrainLossSpike",
     ),
-    Metric(name="perplexity", help="exp of the loss", zh="损失的指数", still="gone"),
     Metric(
         name="bits_per_character",
         help="Training loss of the last interval, bits per character",
@@ -154,23 +131,10 @@ QUALITY = (
         still="gone",
     ),
     Metric(
-        name="attention_info",
-        help="Path of the attention, always 1",
-        zh="注意力所走的路径，恒为 1",
-        labels=(Label(name="path", values=("varlen", "flash", "masked")),),
-    ),
-    Metric(
         name="skipped_steps",
         kind="counter",
         help="Steps that moved no weight: loss or gradient not finite",
         zh="未更新权重的步数：损失或梯度不是有限数",
-        alert="YanmoTrainNonFinite",
-    ),
-    Metric(
-        name="nonfinite_losses",
-        kind="counter",
-        help="Steps whose loss was not finite",
-        zh="损失不是有限数的步数",
         alert="YanmoTrainNonFinite",
     ),
     Metric(
@@ -180,22 +144,9 @@ QUALITY = (
         zh="退回更早检查点的次数",
         final=True,
     ),
-    Metric(
-        name="rewound_steps",
-        kind="counter",
-        help="Steps that such returns threw away",
-        zh="因退回而作废的步数",
-        final=True,
-    ),
 )
 RANKS = (
     Metric(name="ranks", help="Ranks on this pod", zh="本 Pod 上的进程数"),
-    Metric(
-        name="node",
-        help="Number of this pod's node among those that train together, from 0",
-        zh="本 Pod 的节点在共同训练的各节点中的编号，从 0 起",
-    ),
-    Metric(name="nodes", help="Nodes that train together", zh="共同训练的节点数"),
     Metric(
         name="ranks_doing",
         help="Ranks by what they do; a rank that stands still is doing what it did last",
@@ -208,9 +159,6 @@ RANKS = (
         zh="距该进程上次有任何进展的秒数；停住时不断增长",
         labels=(RANK,),
         alert="YanmoTrainStalled",
-    ),
-    Metric(
-        name="rank_step", help="Last step that a rank has ended", zh="该进程完成的最后一步", labels=(RANK,)
     ),
     Metric(
         name="step_seconds",
@@ -270,11 +218,6 @@ RANKS = (
 CHECKPOINTS = (
     Metric(name="checkpoint_step", help="Step of the newest whole checkpoint", zh="最新完整检查点的步数"),
     Metric(
-        name="checkpoint_timestamp_seconds",
-        help="Unix time at which it was whole",
-        zh="它写完整的 Unix 时间",
-    ),
-    Metric(
         name="checkpoint_age_seconds",
         help="Seconds since it was whole, or since the training began where there is none",
         zh="距它写完整的秒数；还没有检查点时为距训练开始的秒数",
@@ -286,21 +229,10 @@ CHECKPOINTS = (
         zh="两个检查点之间的最长时间，即 --checkpoint-seconds；未规定时没有",
         alert="YanmoCheckpointTooOld",
     ),
-    Metric(name="checkpoint_bytes", help="Its size", zh="它的大小"),
     Metric(
         name="checkpoint_write_seconds",
         help="Wall time that writing it took, beside the training",
         zh="写它所用的挂钟时间，与训练同时进行",
-    ),
-    Metric(
-        name="checkpoint_uploaded_step",
-        help="Step of the newest checkpoint in the store",
-        zh="存储中最新检查点的步数",
-    ),
-    Metric(
-        name="checkpoint_upload_seconds",
-        help="Wall time that its upload took, beside the training",
-        zh="上传它所用的挂钟时间，与训练同时进行",
     ),
     Metric(
         name="checkpoint_failures",

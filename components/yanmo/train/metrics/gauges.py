@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.bar import Bar
-from yanmo.common.plain_json import json_value
 from yanmo.stage.exporter import Telemetry
 from yanmo.train import job
+from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import STARTS, TRAINING, Silence, doings, figures_path, heartbeat_path
 from yanmo.train.metrics.declared import DOINGS, METRICS
 from yanmo.train.metrics.rank_figures import RankFigures, read_figures
@@ -36,9 +36,8 @@ _GONE = {m.name for m in METRICS if m.still == "gone"}
 _OF_AN_INTERVAL = (_ZERO | _GONE) - {"memory_bytes"}
 """What lines say; that comes from the ranks' own files."""
 _OF_A_LINE = (
-    *("loss", "perplexity", "bits_per_character", "learning_rate", "grad_norm"),
-    *("tokens_per_second", "samples_per_second", "mfu", "flops_per_second", "peak_flops_per_second"),
-    "seconds_left",
+    *("loss", "bits_per_character", "learning_rate", "grad_norm"),
+    *("tokens_per_second", "mfu", "seconds_left"),
 )
 """Fields of a line that are shown as they are."""
 _BY_LAYER = {
@@ -52,7 +51,11 @@ _Shown = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 class MetricsGauges:
-    """Follows one run's files."""
+    """Follows one run's files.
+
+    Counters begin at 0 with this process. A start of the workers begins some of theirs again, which
+    Prometheus takes for what it is.
+    """
 
     def __init__(self, telemetry: Telemetry, folder: Path) -> None:
         self._telemetry, self._folder = telemetry, folder
@@ -60,52 +63,42 @@ class MetricsGauges:
         self._read = 0
         self._lock = threading.Lock()
         self._tokens = 0
-        self._seen: set[tuple[Any, ...]] = set()
-        """What was counted, here or by an earlier process: a training that goes back, or on, writes its lines
-        again."""
+        """Most that a line has said, here or in an earlier process."""
+        self._events: set[tuple[Any, ...]] = set()
+        """Those that were counted: a training that goes back, or on, writes its lines again."""
         self._measured: _Shown = {}
         """What `_GONE` and `_ZERO` said last."""
         self._moves, self._beats = Silence(), dict[int, Silence]()
-        self._counted: dict[int, tuple[RankFigures, RankFigures]] = {}
-        """Rank -> what its processes before this one counted, and what this one has."""
         self._runs, self._is_broken = False, False
         self._bar, self._steps = Bar("step", 0), 0
         self._began, self._shown = time.monotonic(), 0.0
-        self._checkpoint: tuple[str, float, int] = ("", 0.0, 0)
         self._told: set[str] = set()
         with self._faults_said():
             for line in self._new_lines():
-                self._note(line)
+                self._is_new(line)
+                self._tokens = max(self._tokens, line.get("tokens", 0))
                 telemetry.set("step", line["step"])
         telemetry.source(lambda: self.show(_FRESH_SECONDS))
 
-    def starting(
-        self, ranks: int, steps: int, checkpoint_seconds: float = 0.0, *, node: int = 0, nodes: int = 1
-    ) -> None:
-        """The workers are being started; 0 seconds between checkpoints for no such rule.
-
-        Args:
-            node: this one's number, of so many `nodes`.
-        """
+    def starting(self, options: TrainConfig, place: job.Place | None = None) -> None:
+        """Note that the workers are being started: those of node `place` of several."""
         with self._lock:
             self._runs, self._is_broken = True, False
             self._moves, self._beats = Silence(), {}
-            self._counted = {rank: (_sum(*both), RankFigures()) for rank, both in self._counted.items()}
-            for name, value in (("ranks", ranks), ("node", node), ("nodes", nodes)):
-                self._telemetry.set(name, value)
-            self._telemetry.set("steps", steps)
-            self._bar, self._steps = Bar("step", steps), steps
-            if checkpoint_seconds:
-                self._telemetry.set("checkpoint_interval_seconds", checkpoint_seconds)
+            self._telemetry.set("ranks", options.ranks)
+            self._telemetry.set("steps", options.steps)
+            self._bar, self._steps = Bar("step", options.steps), options.steps
+            if options.checkpoint_seconds and not (place and place.node):
+                self._telemetry.set("checkpoint_interval_seconds", options.checkpoint_seconds)
 
     def restarting(self, reason: str) -> None:
-        """The workers are about to be started again, for one of RESTARTS."""
+        """Note that the workers are about to be started again, for one of RESTARTS."""
         self._telemetry.add("restarts", reason=reason)
         if reason == "smaller micro batch":
             self._telemetry.add("out_of_memory")
 
     def ended(self, *, well: bool) -> None:
-        """The workers have ended: there is nothing that could still move."""
+        """Note that the workers have ended: there is nothing that could still move."""
         self.show()
         with self._lock:
             self._runs, self._is_broken = False, not well
@@ -156,9 +149,9 @@ class MetricsGauges:
         return job.parse_lines(whole)
 
     def _take(self, line: dict[str, Any]) -> None:
-        event = line.get("event")
-        if event is not None:
-            self._take_event(event, line)
+        if "event" in line:
+            if self._is_new(line) and line["event"] in ("skipped", "rewind"):
+                self._telemetry.add("skipped_steps" if line["event"] == "skipped" else "rewinds")
             return
         for name in _OF_A_LINE:
             if name in line:
@@ -168,12 +161,9 @@ class MetricsGauges:
         self._telemetry.set("step", line["step"])
         if "seconds_left" in line:  # of an interval
             self._show_bar(line)
-        if "tokens" in line:
-            if _identity(line) not in self._seen:
-                self._telemetry.add("tokens", max(line["tokens"] - self._tokens, 0))
-            self._note(line)
-        if "attention" in line:
-            self._telemetry.set("attention_info", 1, path=line["attention"])
+        if line.get("tokens", 0) > self._tokens:
+            self._telemetry.add("tokens", line["tokens"] - self._tokens)
+            self._tokens = line["tokens"]
         if "phase_seconds" in line:
             self._forget("interval_seconds")
             for phase, seconds in line["phase_seconds"].items():
@@ -181,7 +171,12 @@ class MetricsGauges:
         for genre, bits in line.get("valid_bits_per_character", {}).items():
             if bits is not None:
                 self._telemetry.set("valid_bits_per_character", bits, genre=genre)
-        self._take_monitor(line.get("monitor", {}))
+        for figure, value in line.get("monitor", {}).items():
+            if figure == "output_entropy" and value is not None:
+                self._set("output_entropy_ratio", value)
+            for layer, one in value.items() if figure in _BY_LAYER else ():
+                if one is not None:
+                    self._set(_BY_LAYER[figure], one, layer=str(layer))
 
     def _show_bar(self, line: dict[str, Any]) -> None:
         figures = [f"{line['tokens_per_second']:,.0f} tokens/s"]
@@ -189,29 +184,12 @@ class MetricsGauges:
             figures[:0] = [f"loss {line['loss']:.3f}", f"{line['bits_per_character']:.3f} bits/character"]
         self._bar.show(line["step"], f"{line['step']:,}/{self._steps:,}", line["seconds_left"], *figures)
 
-    def _note(self, line: dict[str, Any]) -> None:
-        """Remember that a line was counted."""
-        self._seen.add(_identity(line))
-        self._tokens = line.get("tokens", self._tokens)
-
-    def _take_monitor(self, figures: dict[str, Any]) -> None:
-        for figure, name in _BY_LAYER.items():
-            for layer, value in figures.get(figure, {}).items():
-                if value is not None:
-                    self._set(name, value, layer=str(layer))
-        if figures.get("output_entropy") is not None:
-            self._set("output_entropy_ratio", figures["output_entropy"])
-
-    def _take_event(self, event: str, line: dict[str, Any]) -> None:
-        if _identity(line) in self._seen:
-            return
-        self._note(line)
-        if event == "skipped":
-            self._telemetry.add("skipped_steps")
-            self._telemetry.add("nonfinite_losses", line.get("what") == "loss")
-        if event == "rewind":
-            self._telemetry.add("rewinds")
-            self._telemetry.add("rewound_steps", max(line.get("from_step", 0) - line["step"], 0))
+    def _is_new(self, line: dict[str, Any]) -> bool:
+        """Note an event; return whether it was not counted before."""
+        event = line.get("event"), line["step"], line.get("first_sample", 0)
+        is_new = event not in self._events
+        self._events.add(event)
+        return is_new
 
     def _set(self, name: str, value: float, **labels: str) -> None:
         """Set a figure of the last interval, to be taken back when nothing moves."""
@@ -225,10 +203,9 @@ class MetricsGauges:
         self._measured = {key: value for key, value in self._measured.items() if key[0] != name}
 
     def _look_at_the_ranks(self) -> tuple[bool, bool]:
-        """Show each rank's figures and ages; returns whether no step ends, and whether a rank is frozen."""
-        telemetry, now = self._telemetry, {}
+        """Show each rank's figures and ages; return whether no step ends, and whether a rank is frozen."""
+        telemetry, now, oldest = self._telemetry, dict[int, RankFigures](), 0.0
         found = doings(self._folder) if self._runs else {}
-        oldest = 0.0
         for rank in found:
             beat = heartbeat_path(self._folder, rank)
             with suppress(OSError):
@@ -249,26 +226,21 @@ class MetricsGauges:
         telemetry.set("last_step_age_seconds", age)
         if any(figures.steps for figures in now.values()):
             telemetry.set("step", max(figures.step for figures in now.values()))
-            last = max(figures.ended_at for figures in now.values())
-            telemetry.set("last_step_timestamp_seconds", last)
         length = _STEPS * max((figures.last_seconds for figures in now.values()), default=0.0)
         return age > max(_STILL_SECONDS, length), oldest > max(_FROZEN_SECONDS, length)
 
     def _show_rank(self, rank: int, figures: RankFigures) -> None:
-        before = self._counted.get(rank, (RankFigures(), figures))[0]
-        self._counted[rank] = (before, figures)
-        total, telemetry, label = _sum(before, figures), self._telemetry, str(rank)
-        telemetry.set("rank_step", figures.step, rank=label)
-        telemetry.set("step_seconds", total.step_seconds, rank=label)
-        telemetry.set("data_wait_seconds", total.data_seconds, rank=label)
-        telemetry.set("allocator_retries", total.allocator_retries, rank=label)
+        telemetry, label = self._telemetry, str(rank)
+        telemetry.set("step_seconds", figures.step_seconds, rank=label)
+        telemetry.set("data_wait_seconds", figures.data_seconds, rank=label)
+        telemetry.set("allocator_retries", figures.allocator_retries, rank=label)
         if figures.memory_bytes:
             telemetry.set("memory_bytes", figures.memory_bytes, rank=label)
             telemetry.set("memory_peak_bytes", figures.memory_peak_bytes, rank=label)
-        if rank == 0 and figures.checkpoint_seconds:
-            telemetry.set("checkpoint_write_seconds", figures.checkpoint_seconds)
         if rank == 0:
-            telemetry.set("checkpoint_failures", total.checkpoint_failures, what="write")
+            telemetry.set("checkpoint_failures", figures.checkpoint_failures, what="write")
+            if figures.checkpoint_seconds:
+                telemetry.set("checkpoint_write_seconds", figures.checkpoint_seconds)
 
     def _say(self, still: bool, frozen: bool) -> None:
         """Show the figures of the last interval, as far as they still hold."""
@@ -283,47 +255,17 @@ class MetricsGauges:
 
     def _look_at_the_checkpoints(self) -> None:
         newest = max((self._folder / job.CHECKPOINTS).glob("step-*/manifest.json"), default=None)
+        if newest:
+            self._telemetry.set("checkpoint_step", int(newest.parent.name.removeprefix("step-")))
         if not self._runs:  # nothing can be lost any more, and none will be written
             self._telemetry.gone("checkpoint_age_seconds")
-        elif newest is None:
-            self._telemetry.set("checkpoint_age_seconds", time.monotonic() - self._began)
-        if newest is None:
             return
-        at, name = newest.stat().st_mtime, newest.parent.name
-        if self._checkpoint[:2] != (name, at):
-            try:
-                files = json_value(newest.read_text(encoding="utf-8"))["files"]
-                size = sum(int(file["bytes"]) for file in files)
-            except (ValueError, KeyError, TypeError):  # damaged: the workers skip it
-                size = 0
-            self._checkpoint = (name, at, size)
-            self._telemetry.set("checkpoint_step", int(name.removeprefix("step-")))
-            self._telemetry.set("checkpoint_timestamp_seconds", at)
-            self._telemetry.set("checkpoint_bytes", size)
-        if self._runs:
-            self._telemetry.set("checkpoint_age_seconds", max(time.time() - at, 0.0))
-
-
-def _identity(line: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells a line from one of the same step that was made again; of an event, the event itself."""
-    if line.get("event") is not None:
-        return line["event"], line["step"], line.get("first_sample", 0)
-    return "line", line["step"], line.get("tokens"), line.get("seconds")
-
-
-def _sum(before: RankFigures, now: RankFigures) -> RankFigures:
-    """The counters of a rank over its processes."""
-    return RankFigures(
-        steps=before.steps + now.steps,
-        step_seconds=before.step_seconds + now.step_seconds,
-        data_seconds=before.data_seconds + now.data_seconds,
-        allocator_retries=before.allocator_retries + now.allocator_retries,
-        checkpoint_failures=before.checkpoint_failures + now.checkpoint_failures,
-    )
+        age = time.time() - newest.stat().st_mtime if newest else time.monotonic() - self._began
+        self._telemetry.set("checkpoint_age_seconds", max(age, 0.0))
 
 
 def _in_few_words(doing: str) -> str:
-    """One of DOINGS for what a rank reports."""
+    """Return one of DOINGS for what a rank reports."""
     if doing.startswith(TRAINING):
         return "training"
     if "checkpoint" in doing and doing.startswith("waiting"):

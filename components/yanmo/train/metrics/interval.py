@@ -116,23 +116,19 @@ class Ledger:
 class Stopwatch:
     """Wall seconds by what they went to, since the last `read`.
 
-    On a CUDA device a number is the time until the kernels were launched, not until they were done, unless
-    `sync` is given (`--profile`, `--benchmark`), which costs some speed.
+    On a CUDA device a number is the time until the kernels were launched, not until they were done.
     """
 
-    def __init__(self, sync: bool = False) -> None:
-        self._sync = sync
+    def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
 
     def add(self, what: str, began: float) -> float:
         """Count the time from `began` (time.monotonic) until now; returns now."""
-        if self._sync and torch.cuda.is_available():
-            torch.cuda.synchronize()
         now = time.monotonic()
         self._seconds[what] = self._seconds.get(what, 0.0) + now - began
         return now
 
     def read(self) -> dict[str, float]:
-        """The seconds by name; then begin again at 0."""
+        """Return the seconds by name; then begin again at 0."""
         found, self._seconds = self._seconds, {}
         return found

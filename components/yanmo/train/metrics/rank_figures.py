@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from pathlib import Path
 
 from yanmo.common.plain_json import json_value
@@ -29,8 +28,6 @@ class RankFigures:
     """Of these, what they waited for their rows."""
     last_seconds: float = 0.0
     """Wall seconds of the last one."""
-    ended_at: float = 0.0
-    """When the last one ended, Unix seconds."""
     memory_bytes: int = 0
     memory_peak_bytes: int = 0
     allocator_retries: int = 0
@@ -45,7 +42,6 @@ class RankFigures:
         self.step_seconds += seconds
         self.data_seconds += data_seconds
         self.last_seconds = seconds
-        self.ended_at = time.time()
 
     def write(self, path: Path) -> None:
         """Write them; a reader sees the old file or the new one."""
@@ -55,7 +51,7 @@ class RankFigures:
 
 
 def read_figures(path: Path) -> RankFigures | None:
-    """What a rank wrote last; None where it has written nothing that can be read."""
+    """Return what a rank wrote last; None where it has written nothing that can be read."""
     try:
         value = json_value(path.read_text(encoding="ascii"))
         return RankFigures(**{name: type(empty)(value[name]) for name, empty in vars(RankFigures()).items()})

@@ -70,7 +70,7 @@ def peak_flops(device_name: str) -> float | None:
 
 
 def device_name(device: torch.device) -> str:
-    """What a person calls the device: the GPU's or the processor's model; "" where nobody says."""
+    """Return what a person calls the device: the GPU's or the processor's model; "" where nobody says."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return processor()
@@ -86,7 +86,7 @@ def flops_per_token(shape: DecoderConfig, context: int) -> float:
 
 
 def resident_memory() -> tuple[int, int]:
-    """Bytes of this process in memory, now and at most.
+    """Return the bytes of this process in memory, now and at most.
 
     Linux counts the peak of `getrusage` from before `exec`: a small process started by a large one
     reports the large one's memory. `VmHWM` is of this process alone.
@@ -116,7 +116,7 @@ class Utilization:
         self._peak = peak * options.world_size
 
     def figures(self, tokens_per_second: float) -> dict[str, Any]:
-        """Memory of this rank now and at most, bytes; FLOP/s; MFU where the peak is known or given."""
+        """Return the memory of this rank now and at most, bytes; FLOP/s; MFU where a peak is known."""
         now, most = self._memory()
         found: dict[str, Any] = {"attention": self._attention, "memory_bytes": now, "memory_peak_bytes": most}
         found["flops_per_second"] = tokens_per_second * self._flops
@@ -126,7 +126,7 @@ class Utilization:
         return found
 
     def allocator_retries(self) -> int:
-        """How often the device's allocator had to give its cache back to go on."""
+        """Return how often the device's allocator had to give its cache back to go on."""
         if self._device.type != "cuda":
             return 0
         return int(torch.cuda.memory_stats(self._device).get("num_alloc_retries", 0))

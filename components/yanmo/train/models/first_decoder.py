@@ -33,7 +33,7 @@ _COUNTED_TOKENS = 50_000_000
 
 
 def symbols_of(cache: TokenCache) -> Symbols:
-    """The special ids of a token cache."""
+    """Return the special ids of a token cache."""
     known = [(g, t) for g, t in zip(cache.genres, cache.tag_ids, strict=True) if t >= 0]
     return Symbols(
         bos=cache.bos,
@@ -45,7 +45,7 @@ def symbols_of(cache: TokenCache) -> Symbols:
 
 
 def decoder_config(options: TrainConfig, vocab_size: int) -> DecoderConfig:
-    """The shape that the options give."""
+    """Return the shape that the options give."""
     return DecoderConfig(
         vocab_size=vocab_size,
         hidden_size=options.width,
@@ -60,12 +60,12 @@ def decoder_config(options: TrainConfig, vocab_size: int) -> DecoderConfig:
 
 
 def decoder_shape(options: TrainConfig, vocab_size: int) -> Decoder:
-    """A decoder of the options' shape, with torch's default weights."""
+    """Return a decoder of the options' shape, with torch's default weights."""
     return Decoder(decoder_config(options, vocab_size))
 
 
 def new_decoder(options: TrainConfig, cache: TokenCache, samples: Samples, *, draw: bool) -> Decoder:
-    """A decoder with its first weights.
+    """Return a decoder with its first weights.
 
     Args:
         draw: whether to make the weights; False on ranks that get them from rank 0.
@@ -100,7 +100,7 @@ def _pairs(cache: TokenCache, samples: Samples) -> Iterator[tuple[NDArray[Any], 
 
 
 def starting_model(model: Output, options: TrainConfig, cache: TokenCache) -> Decoder:
-    """The decoder of a committed model, to train further, or to train an adapter beside it.
+    """Return the decoder of a committed model, to train further, or to train an adapter beside it.
 
     Raises:
         DataError: it was trained with another tokenizer, or its files are damaged.
@@ -119,7 +119,7 @@ def starting_model(model: Output, options: TrainConfig, cache: TokenCache) -> De
 
 
 def lora_of(options: TrainConfig) -> Lora:
-    """What the options say is trained beside a frozen model; `--lora-rank` is above 0."""
+    """Return what the options say is trained beside a frozen model; `--lora-rank` is above 0."""
     return Lora(
         rank=options.lora_rank,
         alpha=options.lora_alpha,

@@ -52,7 +52,7 @@ def model_card(
     *,
     has_tags: bool = True,
 ) -> str:
-    """The card's text.
+    """Return the card's text.
 
     Args:
         result: what the workers reported about the finished model, and its shape (layers, width).
@@ -101,7 +101,7 @@ def _shown(bits: float | None) -> str:
 
 
 def licenses_of(cache: Output) -> str:
-    """The licences that `curate` counted in the documents a token cache was made from, in words."""
+    """Return the licences that `curate` counted in the documents a token cache was made from, in words."""
     output: Output | None = cache
     while output is not None:
         counts = output.manifest.metadata.get("licenses")

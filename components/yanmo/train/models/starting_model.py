@@ -56,7 +56,7 @@ def check_tokenizer(model: Output, cache: TokenCache) -> None:
 
 
 def vocabulary_of(model: Output) -> int:
-    """Rows of a starting model's embedding, of which a tokenizer may leave the last ones unused."""
+    """Return the rows of the starting model's embedding, the last of which a tokenizer may leave unused."""
     return int(read_object(model.path(CONFIG))["vocab_size"])
 
 
@@ -87,7 +87,7 @@ def with_shape_of(options: TrainConfig, model: Output) -> TrainConfig:
 
 
 def shape_in(config: Mapping[str, Any]) -> dict[str, int | bool]:
-    """The shape in a config.json, by the names of our options.
+    """Return the shape in a config.json, by the names of our options.
 
     Raises:
         DataError: a part is missing or is not possible.

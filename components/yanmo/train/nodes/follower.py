@@ -23,10 +23,9 @@ from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job
 from yanmo.train.backends.hardware import this_machine
 from yanmo.train.config import TrainConfig
-from yanmo.train.health.stacks import Requests
 from yanmo.train.health.watchdog import BEFORE_OTHERS, doings
 from yanmo.train.job import WorkerJob, clear
-from yanmo.train.memory.cgroup import MemoryGroup
+from yanmo.train.memory.machine import memory_kills
 from yanmo.train.memory.micro_batch import halve_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
 from yanmo.train.nodes.leader import OF_THE_WINDOW
@@ -34,8 +33,7 @@ from yanmo.train.nodes.place import place_of
 from yanmo.train.nodes.record import End, NodesRecord, is_at_work, read_nodes_record
 from yanmo.train.supervision.automatic import TrainRun, check_machine
 from yanmo.train.supervision.ending import Ending, raise_failure
-from yanmo.train.supervision.one_start import Unbegun, full_ranks, run_ranks
-from yanmo.train.supervision.stop_requests import stop_requests
+from yanmo.train.supervision.windows import Unbegun, full_ranks, run_ranks, stop_requests
 
 log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
@@ -132,7 +130,7 @@ class Follower:
             model.paths("*")
 
     def _next(self) -> NodesRecord | None:
-        """What node 0 says that is new: a window to train, or its end; None once the model is committed.
+        """Return what node 0 says that is new: a window, or its end; None once the model is committed.
 
         Raises:
             WorkerLost: it says nothing within `--rendezvous-seconds`, or is gone.
@@ -187,7 +185,7 @@ class Follower:
         return now
 
     def _is_committed(self) -> bool:
-        """Whether the model is in the store: with --force, that of the attempt that this node has trained."""
+        """Return whether the model is in the store: with --force, that of the attempt trained here."""
         found = find_whole(self._run.store, self._run.stage.name, self._run.key)
         return found is not None and (not self._options.force or found.manifest.attempt == self._attempt)
 
@@ -207,13 +205,11 @@ class Follower:
         self.stop_file = task.own / job.STOP
         if self._asked:
             self.touch_stop_file()
-        memory = MemoryGroup()
-        killed_before, looked = memory.kills(), time.monotonic()
+        killed_before, looked = memory_kills(), time.monotonic()
 
         def look() -> None:
             nonlocal looked
             gauges.show(_SHOWN_SECONDS)
-            requests.serve(task.own)
             if time.monotonic() - looked > _LOOK_TRAINING_SECONDS:
                 now = self._record_if_readable()
                 looked = time.monotonic()
@@ -225,8 +221,7 @@ class Follower:
                     raise _Otherwise
 
         try:
-            with Requests().heard() as requests:
-                ending = run_ranks(task, gauges, self._asked, look)
+            ending = run_ranks(task, gauges, self._asked, look)
         except _Otherwise:
             return
         except Unbegun as reason:
@@ -234,7 +229,7 @@ class Follower:
         finally:
             self.stop_file = None
         self._done = (record.attempt, record.window)
-        full = full_ranks(ending, was_killed=memory.kills() > killed_before)
+        full = full_ranks(ending, was_killed=memory_kills() > killed_before)
         if full:
             rows = halve_micro_batch(task, full[0])
             if self._works[task.folder].is_in_store:
@@ -246,7 +241,7 @@ class Follower:
         self._check(ending)
 
     def _record_if_readable(self) -> NodesRecord | None:
-        """What node 0 says while ranks run here; a store that does not answer now ends no training."""
+        """Return what node 0 says while ranks run here; a store that does not answer now ends no training."""
         try:
             return read_nodes_record(self._run.store, self._run.key)
         except (OSError, EnvironmentFault) as error:
@@ -254,7 +249,7 @@ class Follower:
             return None
 
     def _is_node_0_there(self, record: NodesRecord) -> bool:
-        """Whether node 0 holds the lease still, as far as that can be known now."""
+        """Return whether node 0 holds the lease still, as far as that can be known now."""
         try:
             return is_at_work(self._run.store, self._run.key, record.attempt)
         except (OSError, EnvironmentFault):

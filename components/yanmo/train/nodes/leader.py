@@ -13,9 +13,8 @@ from yanmo.options.fields import by_kind
 from yanmo.store.pause import Pause
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob
-from yanmo.train.nodes.parts import PARTS
 from yanmo.train.nodes.place import place_of
-from yanmo.train.nodes.record import End, NodesRecord
+from yanmo.train.nodes.record import PARTS, End, NodesRecord
 from yanmo.train.supervision.automatic import TrainRun
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ _ELSEWHERE = "192.0.2.1"
 
 
 def place_of(options: TrainConfig, meeting: str, parts: str) -> Place:
-    """Where the ranks of the node stand that has these options; see `Place`."""
+    """Return where the ranks of the node stand that has these options; see `Place`."""
     host, port = options.meeting_point()
     limit = options.collective_seconds if options.hang_seconds else 0.0
     return Place(

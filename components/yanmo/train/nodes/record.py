@@ -23,6 +23,7 @@ from yanmo.common.errors import ERROR_OF, EnvironmentFault, ExitCode, UsageError
 from yanmo.common.made_by import made_by
 from yanmo.common.plain_json import json_value
 from yanmo.options.fields import by_kind, flag, spelled
+from yanmo.store.file_store import FileStore
 from yanmo.store.objects import ObjectStore, overwrite
 from yanmo.store.pause import Pause
 from yanmo.store.runs.in_use import lease_name, work_name
@@ -31,6 +32,7 @@ from yanmo.store.schema import parse
 from yanmo.train.config import STAGE, TrainConfig
 
 NODES, SCHEMA = "NODES.json", "yanmo.nodes/1"
+PARTS = "parts"
 _MAX_BYTES = 1 << 20
 
 
@@ -81,13 +83,13 @@ class NodesRecord:
 
     @classmethod
     def of(cls, options: TrainConfig, attempt: str) -> NodesRecord:
-        """What a node with these options, on this machine, would say."""
+        """Return what a node with these options, on this machine, would say."""
         versions = {name: text for name, text in made_by().items() if name != "processor"}
         execution = json.loads(json.dumps(by_kind(options, "execution")))  # as it is read again
         return cls(attempt=attempt, code=versions, execution=execution)
 
     def refusal(self, node: int, here: NodesRecord) -> Exception | None:
-        """Why node `node`, which would say `here`, cannot train with node 0; None if it can."""
+        """Return why node `node`, which would say `here`, cannot train with node 0; None if it can."""
         wrong = _difference(self.code, here.code)
         if wrong:
             name, first, other = wrong
@@ -114,12 +116,12 @@ class NodesRecord:
 
 
 def record_name(key: str) -> str:
-    """Where the record of a key lies."""
+    """Return where the record of a key lies."""
     return f"{work_name(STAGE.name, key)}/{NODES}"
 
 
 def read_nodes_record(store: ObjectStore, key: str) -> NodesRecord | None:
-    """What node 0 has said last; None where there is nothing, or nothing that can be read."""
+    """Return what node 0 has said last; None where there is nothing, or nothing that can be read."""
     try:
         values = parse(store.read(record_name(key))[0], SCHEMA, _MAX_BYTES)
         end = values["end"]
@@ -129,7 +131,7 @@ def read_nodes_record(store: ObjectStore, key: str) -> NodesRecord | None:
 
 
 def is_at_work(store: ObjectStore, key: str, attempt: str) -> bool:
-    """Whether a living run may hold the lease of the key for this attempt."""
+    """Return whether a living run may hold the lease of the key for this attempt."""
     name = lease_name(STAGE.name, key)
     info = store.stat(name)
     try:
@@ -141,7 +143,7 @@ def is_at_work(store: ObjectStore, key: str, attempt: str) -> bool:
 
 
 def _difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """The first name whose values differ, and both."""
+    """Return the first name whose values differ, and both."""
     for name in sorted({*first, *other}):
         if first.get(name) != other.get(name):
             return name, _shown(first.get(name)), _shown(other.get(name))
@@ -150,3 +152,15 @@ def _difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str
 
 def _shown(value: Any) -> str:
     return "" if value is None else spelled(value)[:100]
+
+
+def forget_parts(store: ObjectStore, work_name: str) -> None:
+    """Delete parts of checkpoints that nobody fetches any more: of earlier starts, or of a whole training.
+
+    Args:
+        work_name: where the work lies in the store.
+    """
+    if isinstance(store, FileStore):
+        return  # ranks write into the folder of the checkpoint itself
+    for found in list(store.list(f"{work_name}/{PARTS}")):
+        store.delete(found.name)

@@ -63,7 +63,7 @@ class DataOptions(Options, group="data"):
     )
 
     def contradictions(self) -> list[str]:
-        """What cannot be together."""
+        """Return what cannot be together."""
         _ = self.packing_plan  # refuses by itself
         return []
 

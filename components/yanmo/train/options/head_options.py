@@ -33,7 +33,7 @@ class HeadOptions(Options, group="head"):
     )
 
     def contradictions(self) -> list[str]:
-        """What cannot be together."""
+        """Return what cannot be together."""
         if self.is_changed("frequent_share") and not self.frequent_tokens:
             return ["--frequent-share has no effect where all logits are computed: give --frequent-tokens"]
         return []

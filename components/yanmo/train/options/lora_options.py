@@ -15,7 +15,7 @@ _RATE = 0.0002
 
 
 def left_to_lora(values: Mapping[str, Any]) -> dict[str, Scalar]:
-    """What follows from LoRA where nobody gives it: Muon and its rates are for whole matrices."""
+    """Return what follows from LoRA where nobody gives it: Muon and its rates are for whole matrices."""
     return {"optimizer": "adamw", "adam_learning_rate": _RATE} if values["lora_rank"] else {}
 
 
@@ -49,7 +49,7 @@ class LoraOptions(Options, group="lora"):
         return tuple(name for name in EVERY if name in named or _ALL in named)
 
     def contradictions(self) -> list[str]:
-        """What cannot be together."""
+        """Return what cannot be together."""
         unknown = {name.strip() for name in self.lora_targets.split(",")} - {_ALL, *EVERY}
         if unknown:
             known = ", ".join((*EVERY, _ALL))

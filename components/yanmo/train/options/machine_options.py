@@ -32,7 +32,7 @@ def fitting_ranks(batch_rows: int, micro_batches: Iterable[int], most: int) -> i
 
 
 def rows_of_a_node(values: Mapping[str, Any]) -> int:
-    """Rows of a batch that one node trains on; 0 where they do not divide among the nodes."""
+    """Return the rows of a batch that one node trains on; 0 where they do not divide among the nodes."""
     rows, nodes = int(values["batch_rows"]), max(int(values["nnodes"]), 1)
     return rows // nodes if rows % nodes == 0 else 0
 
@@ -222,12 +222,6 @@ class MachineOptions(Options, group="machine"):
         "first step of that trace; 0 begins after the third step of this start",
         kind="environment",
     )
-    flops: bool = opt(
-        False,
-        "count the FLOPs of each module, forward and backward, and write flops.json next to the model",
-        kind="environment",
-        trial=False,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +235,7 @@ class EngineOptions(MemoryOptions, MachineOptions):
         return self.backend == "deepspeed" and in_fp32 and self.zero_stage < 3
 
     def contradictions(self) -> list[str]:
-        """What cannot be, whatever the machine."""
+        """Return what cannot be, whatever the machine."""
         problems = []
         if self.backend == "torch":
             if self.zero_stage != 1:

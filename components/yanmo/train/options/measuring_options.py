@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from yanmo.options.fields import Options, opt
-from yanmo.train.options.sink_names import wrong
+from yanmo.options.nearest import did_you_mean
+from yanmo.options.values import brief
 
 _LEAST_HANG = 10
 """Seconds; torch is imported in half as many."""
+SINKS = {"tensorboard": "DIR", "mlflow": "URI", "wandb": "PROJECT"}
+"""Name -> what its target is."""
+
+
+def sinks_in(given: str) -> list[tuple[str, str]]:
+    """Return name and target of each of `NAME=TARGET,...`."""
+    parts = (part.strip().partition("=") for part in given.split(",") if part.strip())
+    return [(name, target) for name, _, target in parts]
+
+
+def wrong_sinks(given: str) -> Iterator[str]:
+    """Return what cannot be, of the value of --sinks."""
+    names = [name for name, _ in sinks_in(given)]
+    known = ", ".join(f"{name}={target}" for name, target in SINKS.items())
+    for name, target in sinks_in(given):
+        if name not in SINKS or not target:
+            yield f"--sinks {brief(f'{name}={target}')}: expected some of {known}{did_you_mean(name, SINKS)}"
+        elif names.count(name) > 1:
+            yield f"--sinks names {name} {names.count(name)} times: expected each at most once"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +83,8 @@ class MeasuringOptions(Options, group="measuring"):
     )
 
     def contradictions(self) -> list[str]:
-        """A number of twins that measures nothing, a sink that is none."""
-        problems = list(wrong(self.sinks))
+        """Return what cannot be: a number of twins that measures nothing, an unknown sink."""
+        problems = list(wrong_sinks(self.sinks))
         if self.twins == 1:
             problems.append("--twins 1 measures nothing: expected 0, or 2 and more to compare")
         return problems
@@ -131,7 +152,7 @@ class HealthOptions(Options, group="health"):
     )
 
     def contradictions(self) -> list[str]:
-        """A time in which no rank can start."""
+        """Return what cannot be: a time in which no rank can start."""
         if not 0 < self.hang_seconds < _LEAST_HANG:
             return []
         return [

@@ -20,7 +20,7 @@ class ModelOptions(Options, group="model"):
     tied_head: bool = opt(False, "use the embedding as the output head too; excludes --start bigram")
 
     def contradictions(self) -> list[str]:
-        """What cannot be together."""
+        """Return what cannot be together."""
         problems = []
         if self.heads % self.kv_heads:
             problems.append(
@@ -50,19 +50,19 @@ class StartOptions(Options, group="start"):
     embedding_std: float = opt(1.0, "standard deviation of the first embedding")
 
     def contradictions(self) -> list[str]:
-        """What cannot be together."""
+        """Return what cannot be together."""
         if self.start == "bigram" and self.residual_start != "zero":
             return ["--start bigram needs --residual-start zero: at first the layers must write nothing"]
         return []
 
 
 def shape_of(options: ModelOptions) -> dict[str, str | int | float | bool]:
-    """The shape of the model, by option."""
+    """Return the shape of the model, by option."""
     return {name: getattr(options, name) for name in names_of(ModelOptions)}
 
 
 def num_parameters(shape: dict[str, str | int | float | bool], vocab_size: int) -> int:
-    """Parameters of a shape, embedding and head counted in full, norms too."""
+    """Return the number of parameters of a shape, embedding and head counted in full, norms too."""
     o = {k: int(v) for k, v in shape.items() if isinstance(v, (int, bool))}
     tables = (1 if o.get("tied_head") else 2) * vocab_size * o["width"]
     attention = 2 * (o["heads"] + o["kv_heads"]) * o["head_width"] * o["width"] + 2 * o["head_width"]

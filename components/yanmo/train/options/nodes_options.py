@@ -53,7 +53,7 @@ class NodesOptions(Options, group="nodes"):
     )
 
     def contradictions(self) -> list[str]:
-        """A node that cannot be, and nodes that cannot meet."""
+        """Return what cannot be: a number of a node, nodes that cannot meet."""
         if self.node_rank >= self.nnodes:
             return [
                 f"--node-rank {self.node_rank} of --nnodes {self.nnodes}: expected "
@@ -88,7 +88,7 @@ class NodesOptions(Options, group="nodes"):
 
 
 def left_to_the_launcher(values: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Where the nodes meet, as torchrun's launchers say it: Kubeflow Trainer's torch runtime among them."""
+    """Return where the nodes meet, as torchrun's launchers say it (Kubeflow Trainer's torch runtime too)."""
     address = os.environ.get("PET_MASTER_ADDR", "")
     if not address or values["nnodes"] == 1:
         return {}
@@ -97,6 +97,9 @@ def left_to_the_launcher(values: Mapping[str, Any]) -> dict[str, Scalar]:
 
 
 def longest_silence(collective_seconds: float) -> float:
-    """How long a rank may give its node no sign of life, seconds: less than a training step may take, so that
-    the rank which stands still is named before those that wait for it."""
+    """Return how long a rank may give its node no sign of life, seconds.
+
+    It is less than a training step may take, so that the rank which stands still is named before those that
+    wait for it.
+    """
     return collective_seconds * 2 / 3

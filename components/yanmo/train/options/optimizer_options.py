@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from yanmo.options.fields import Options, opt
 from yanmo.train.options.sizes import BUNDLED
+
+Rule = Literal["muon", "adamw"]
+"""How a group of parameters is updated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +19,7 @@ class OptimizerOptions(Options, group="optimizer"):
     optimizer: str = opt(
         "muon",
         "muon is Muon for the layers' matrices and AdamW for the rest; adamw is AdamW for all",
-        choices=("muon", "adamw"),
+        choices=get_args(Rule),
         auto=BUNDLED,
         form="train_optimizer",
     )

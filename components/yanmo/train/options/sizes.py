@@ -61,12 +61,12 @@ PRESETS = Path(__file__).parent / "presets"
 
 
 def preset_names() -> list[str]:
-    """The presets that come with the package."""
+    """Return the presets that come with the package."""
     return sorted(path.stem for path in PRESETS.glob("*.yaml"))
 
 
 def read_preset(name: str) -> Settings:
-    """The options of a preset.
+    """Return the options of a preset.
 
     Raises:
         UsageError: there is none of that name.
@@ -83,7 +83,7 @@ def read_preset(name: str) -> Settings:
 
 
 def bundle(size: str, preset: str) -> Settings:
-    """The options that a size and a preset stand for."""
+    """Return the options that a size and a preset stand for."""
     return {**SIZES.get(size, {}), **(read_preset(preset) if preset else {})}
 
 
@@ -122,11 +122,11 @@ class SizeOptions(Options, group="sizes"):
 
     @classmethod
     def bundles(cls, values: dict[str, Any]) -> Settings:
-        """What --size and --preset stand for; a preset wins over a size."""
+        """Return what --size and --preset stand for; a preset wins over a size."""
         return bundle(str(values["size"]), str(values["preset"]))
 
     def contradictions(self) -> list[str]:
-        """A size that was named to the class itself, which cannot tell given options from defaults."""
+        """Return what cannot be: a size given to the class, which cannot tell given options from defaults."""
         defaults = {field.name: field.default for field in fields(self)}
         named = SIZES[self.size]
         if "width" not in named or any(getattr(self, name) != defaults[name] for name in named):

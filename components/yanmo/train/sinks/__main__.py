@@ -19,9 +19,8 @@ from pathlib import Path
 from yanmo.common.errors import in_words
 from yanmo.common.logs import setup
 from yanmo.common.parent import end_with_parent
-from yanmo.train.sinks.by_name import open_sink
 from yanmo.train.sinks.following import Follower
-from yanmo.train.sinks.sink import TrainingRun
+from yanmo.train.sinks.sink import Sink, TrainingRun
 
 log = logging.getLogger("yanmo.train.sinks")
 _LOOK_SECONDS = 1.0
@@ -51,6 +50,25 @@ def main() -> int:
         sys.stderr if given["log_level"] == "debug" else Path(os.devnull).open("w")
     ):
         return _follow(given["name"], given["target"], Path(given["folder"]), run, told, reply)
+
+
+def open_sink(name: str, target: str) -> Sink:
+    """Return the sink of a name; its library is imported with it.
+
+    Raises:
+        ImportError: its library is not installed.
+    """
+    if name == "tensorboard":
+        from yanmo.train.sinks.tensorboard_files import TensorBoard
+
+        return TensorBoard(target)
+    if name == "mlflow":
+        from yanmo.train.sinks.mlflow_server import MLflow
+
+        return MLflow(target)
+    from yanmo.train.sinks.wandb_run import WeightsAndBiases
+
+    return WeightsAndBiases(target)
 
 
 def _follow(

@@ -18,7 +18,7 @@ _OF_A_LINE = (
 
 
 def figures_of(line: Mapping[str, Any]) -> dict[str, float]:
-    """The finite figures of a line, by names such as `train/loss`; none of an event."""
+    """Return the finite figures of a line, by names such as `train/loss`; none of an event."""
     if "event" in line:
         return {}
     found: dict[str, Any] = {f"train/{name}": line.get(name) for name in _OF_A_LINE}

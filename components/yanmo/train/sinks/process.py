@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from yanmo.train import job
-from yanmo.train.options.sink_names import named
+from yanmo.train.options.measuring_options import sinks_in
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Sinks:
         run: what TrainingRun holds.
         log: log_level and log_format.
         """
-        self._given, self._told = named(given), {"folder": str(folder), "run": dict(run), **log}
+        self._given, self._told = sinks_in(given), {"folder": str(folder), "run": dict(run), **log}
         self._started: list[tuple[str, subprocess.Popen[str]]] = []
         self.is_done = False
         """Whether the training has come to its end, and does not go on later."""

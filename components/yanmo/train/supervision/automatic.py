@@ -30,7 +30,7 @@ from yanmo.model.flash_limits import half_precision, misfit, prefers_cudnn
 from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
 from yanmo.stage.stage_run import StageRun
 from yanmo.store.commit import Recipe
-from yanmo.store.runs.auto_record import AutoRecord, keep_first, put_in_place, read_record, record_name
+from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord, keep_first, read_record, record_name
 from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.starting_model import CONFIG, shape_in
@@ -53,7 +53,7 @@ Look = Callable[[], Machine]
 
 
 def settle(run: TrainRun, look: Look = this_machine) -> TrainConfig:
-    """The options, with values for those left to the machine.
+    """Return the options, with values for those left to the machine.
 
     Args:
         look: returns what this machine has; called only where no record is found.
@@ -74,7 +74,7 @@ def settle(run: TrainRun, look: Look = this_machine) -> TrainConfig:
 
 
 def _rows_of_an_epoch(run: TrainRun) -> int:
-    """Rows of the training text; numpy is imported where they are counted."""
+    """Return the rows of the training text; numpy is imported where they are counted."""
     from yanmo.formats.token_cache import TokenCache
     from yanmo.train.data import Samples
 
@@ -127,7 +127,7 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
         run_id=options.run_id,
     )
     if options.auto_again:
-        first = put_in_place(run.store, name, record)
+        first = AUTO_RECORD.write(run.store, name, record)
     else:
         first = keep_first(run.store, name, record, check)
     who = f"decided here ({machine})" if first == record else "decided by another machine just now"
@@ -137,7 +137,7 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
 
 
 def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, Any]:
-    """What the options become on a machine, in addition to those that were given.
+    """Return what the options become on a machine, in addition to those that were given.
 
     Of the given options only those that these depend on are read: a wrong `--ranks` is not found here.
 
@@ -221,7 +221,7 @@ def _say_cpus(options: TrainConfig) -> None:
 
 
 def _problem(run: TrainRun, options: TrainConfig, machine: Machine, whose: str = "") -> str:
-    """Why a machine cannot do a training, where it could run, and the flags that work here; "" if it can.
+    """Return why a machine cannot do a training, where it could run, and what works here; "" if it can.
 
     Args:
         whose: where the number of GPUs comes from.
@@ -266,7 +266,7 @@ def _off_the_gpu(run: TrainRun, precision: str) -> dict[str, Any]:
 
 
 def _most_ranks(options: TrainConfig, machine: Machine) -> int:
-    """The largest number of ranks for its GPUs; 1 always works if the options are consistent."""
+    """Return the largest number of ranks for its GPUs; 1 always works if the options are consistent."""
     rows = (options.micro_batch, options.night_micro_batch)
     return fitting_ranks(rows_of_a_node(vars(options)), rows, machine.gpus)
 
@@ -280,7 +280,7 @@ def _plain_attention(options: TrainConfig) -> str:
 
 
 def _attention(run: TrainRun, precision: str, machine: Machine) -> str:
-    """The fastest attention on the machine's GPUs."""
+    """Return the fastest attention on the machine's GPUs."""
     has_cudnn = prefers_cudnn(precision, _head_width(run), machine.capability)
     if _unfit(run, precision, machine) or (has_cudnn and run.options.packing == "one"):
         return _plain_attention(run.options)
@@ -293,13 +293,13 @@ def _head_width(run: TrainRun) -> int:
 
 
 def _unfit(run: TrainRun, precision: str, machine: Machine) -> str:
-    """Why variable-length flash attention cannot run on the machine's GPUs; "" if it can."""
+    """Return why variable-length flash attention cannot run on the machine's GPUs; "" if it can."""
     found = misfit("cuda", precision, _head_width(run), machine.capability)
     return found or ("" if machine.has_varlen else "this torch has no torch.nn.attention.varlen")
 
 
 def _with(run: TrainRun, left: list[str], values: Mapping[str, Any]) -> TrainConfig:
-    """The options with these values for those left to the machine.
+    """Return the options with these values for those left to the machine.
 
     Raises:
         EnvironmentFault: they contradict what was given; says what would work, and where.

@@ -14,8 +14,7 @@ from typing import Any
 from yanmo.common.words import plural
 from yanmo.options.fields import flag, names_of, spelled
 from yanmo.train.config import TrainConfig
-from yanmo.train.options.continued_options import ContinuedOptions
-from yanmo.train.schedule import ScheduleOptions
+from yanmo.train.schedule import ContinuedOptions, ScheduleOptions
 
 log = logging.getLogger(__name__)
 RATES = ("muon_learning_rate", "adam_learning_rate", "head_learning_rate", "norm_learning_rate")
@@ -25,7 +24,7 @@ _DIGITS = 12
 def with_length(
     options: TrainConfig, given: Collection[str], *, goes_on: bool, rows_of_an_epoch: Callable[[], int]
 ) -> TrainConfig:
-    """The options that a training really has, with those of its length settled into the others.
+    """Return the options that a training really has, with those of its length settled into the others.
 
     Args:
         given: options that somebody gave, or a preset: a warm-up that none did follows from the steps.
@@ -60,7 +59,7 @@ def with_length(
 
 
 def as_continued(options: TrainConfig, given: Collection[str], *, goes_on: bool) -> TrainConfig:
-    """The options that a training really has, with those of this group settled into the others.
+    """Return the options that a training really has, with those of this group settled into the others.
 
     Args:
         given: options that somebody gave: a warm-up that nobody did follows from the steps.

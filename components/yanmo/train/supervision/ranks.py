@@ -22,7 +22,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from yanmo.common.parent import PARENT
+from yanmo.train.config import TrainConfig
 from yanmo.train.job import MEETING, Place
+
+_SPINS = "3000"
+"""How often a thread of libgomp's looks whether the others are done, before it sleeps.
+
+By itself it looks 300,000 times, and where other work wants the cores, it takes them from the thread that
+it waits for (measured: docs/train.md#speed).
+"""
+_ADDRESSES = ("NCCL_COMM_ID", "NCCL_RAS_ADDR")
+"""Variables by which NCCL would listen elsewhere than at its interface."""
+_OF_LAUNCHERS = ("PET_", "TORCHELASTIC_")
+"""How variables begin by which a launcher tells torch's ranks of each other: ours are told by us alone."""
 
 LOOPBACK = "127.0.0.1"
 LOOPBACK_INTERFACE = "lo" if sys.platform == "linux" else "lo0"
@@ -85,7 +98,7 @@ class Ranks:
 
     @property
     def have_ended(self) -> bool:
-        """Whether all have."""
+        """All of them."""
         return not any(thread.is_alive() for thread in self._threads)
 
     def end(self) -> None:
@@ -111,7 +124,7 @@ class Ranks:
 
 
 def environments(ranks: int, place: Place | None) -> list[dict[str, str]]:
-    """What tells each rank of this node which one it is.
+    """Return what tells each rank of this node which one it is.
 
     Args:
         place: where the node stands among several.
@@ -122,7 +135,7 @@ def environments(ranks: int, place: Place | None) -> list[dict[str, str]]:
 
 
 def meeting_file(folder: Path, ranks: int) -> tuple[dict[str, str], tuple[int, ...]]:
-    """Where the ranks of one node meet: the variable that says so, and the open file that they inherit.
+    """Return where the ranks of one node meet: the variable that says so, and the file that they inherit.
 
     Args:
         folder: holds the file where the system has none without a name (a Mac).
@@ -135,3 +148,37 @@ def meeting_file(folder: Path, ranks: int) -> tuple[dict[str, str], tuple[int, .
     path = folder / "meeting"
     path.unlink(missing_ok=True)
     return {MEETING: str(path)}, ()
+
+
+def start(options: TrainConfig, job_path: Path, place: Place | None = None) -> Ranks:
+    """Start the ranks of this node.
+
+    Args:
+        place: where they stand among those of several nodes.
+    """
+    around = {name: text for name, text in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
+    env = {
+        **around,
+        "OMP_NUM_THREADS": str(options.threads),
+        "PYTHONWARNINGS": "ignore",
+        PARENT: str(os.getpid()),
+        # Sums in another order have other last digits; this keeps runs on one machine equal.
+        "MKL_CBWR": os.environ.get("MKL_CBWR", "AUTO,STRICT"),
+    }
+    if "OMP_WAIT_POLICY" not in env:
+        env.setdefault("GOMP_SPINCOUNT", _SPINS)
+    kept: tuple[int, ...] = ()
+    if place:
+        env.setdefault("GLOO_SOCKET_IFNAME", place.interface)
+    else:  # nobody beyond this machine has to reach a rank, whatever the environment says
+        env = {name: text for name, text in env.items() if name not in _ADDRESSES}
+        env |= {"GLOO_SOCKET_IFNAME": LOOPBACK_INTERFACE, "NCCL_SOCKET_IFNAME": f"={LOOPBACK_INTERFACE}"}
+        meeting, kept = meeting_file(job_path.parent, options.ranks)
+        env |= meeting
+    command = [sys.executable, "-m", "yanmo.train.worker", str(job_path)]
+    try:
+        of_ranks = [{**env, **variables} for variables in environments(options.ranks, place)]
+        return Ranks(command, of_ranks, place.first_rank if place else 0, kept)
+    finally:
+        for file in kept:
+            os.close(file)

@@ -9,7 +9,8 @@ import dataclasses
 import functools
 import logging
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from yanmo.formats.round_trip import open_tokenizer
 from yanmo.formats.seed_noise import PART
 from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import by_kind
+from yanmo.stage.channel_lease import Busy, alone_in
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
@@ -38,8 +40,6 @@ from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
 from yanmo.train.job import WorkerJob, clear, read_metrics
 from yanmo.train.memory.estimate import parameters
 from yanmo.train.memory.fitting import fitted
-from yanmo.train.memory.killed import FILE as RECORD
-from yanmo.train.memory.killed import KillWatch
 from yanmo.train.metrics.gauges import MetricsGauges
 from yanmo.train.models.model_card import model_card
 from yanmo.train.models.starting_model import (
@@ -50,13 +50,12 @@ from yanmo.train.models.starting_model import (
     vocabulary_of,
     with_shape_of,
 )
-from yanmo.train.nodes.leader import Leader, leading
-from yanmo.train.nodes.parts import forget_parts
-from yanmo.train.nodes.record import record_name
+from yanmo.train.nodes.leader import Leader, leading, tell_busy
+from yanmo.train.nodes.record import forget_parts, record_name
 from yanmo.train.sinks.process import Sinks
 from yanmo.train.supervision.automatic import Look, TrainRun, check_machine
-from yanmo.train.supervision.of_channel import begins, ends, is_trained, pauses
-from yanmo.train.supervision.twins import seed_noise
+from yanmo.train.supervision.seed_twins import seed_noise
+from yanmo.train.supervision.unfinished import begins, ends, is_trained, pauses
 from yanmo.train.supervision.windows import train_in_windows
 from yanmo.train.time_window import TimeWindows
 
@@ -92,10 +91,9 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
                 uploader.restore()
                 if leader:
                     forget_parts(run.store, run.work_folder.name)
-                watched = KillWatch(run.store, run.work_folder.name, folder).begin(first.options)
-                with watched as memory, _sinks(run, first) as sinks:
+                with _sinks(run, first) as sinks:
                     gauges = MetricsGauges(run.telemetry, folder)
-                    pause = train_in_windows(first, windows, gauges, uploader, memory, leader)
+                    pause = train_in_windows(first, windows, gauges, uploader, leader)
                     sinks.is_done = pause is None
                 if pause:
                     uploader.save()
@@ -112,8 +110,29 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
     return dataclasses.replace(_result(run, cache, folder), references=parts)
 
 
+@contextmanager
+def alone(run: TrainRun) -> Iterator[None]:
+    """Hold the lease of the channel, where `--when-busy` asks for it: two nights then never train at once.
+
+    Raises:
+        Busy: another training of the channel is at work.
+    """
+    options = run.options
+    if options.when_busy == "train":
+        yield
+        return
+    waits = options.when_busy == "wait"
+    try:
+        with alone_in(run.store, run.stage.name, options.channel, options.run_id, waits=waits):
+            yield
+    except Busy as reason:
+        if options.nnodes > 1:
+            tell_busy(run, str(reason))
+        raise
+
+
 def _sinks(run: TrainRun, task: WorkerJob) -> Sinks:
-    """Where the figures of the training go besides.
+    """Return the places where the figures of the training go besides.
 
     Its options are shown there as config.yaml holds them: those of its surroundings may hold a password.
     """
@@ -125,7 +144,7 @@ def _sinks(run: TrainRun, task: WorkerJob) -> Sinks:
 
 
 def _task(run: TrainRun, cache: TokenCache, folder: Path) -> WorkerJob:
-    """The job of the workers, checked."""
+    """Return the job of the workers, checked."""
     model = run.inputs["model"]
     options = _checked(run.options, cache, model, folder)
     if options.backend == "deepspeed":
@@ -144,7 +163,7 @@ def _train_twin(
 ) -> Pause | None:
     """`train_in_windows` without metrics on /metrics, which belong to the model."""
     gauges = MetricsGauges(Telemetry(STAGE.name, STAGE.metrics), task.folder)
-    return train_in_windows(task, windows, gauges, uploader, others=others)
+    return train_in_windows(task, windows, gauges, uploader, others)
 
 
 def forget(run: TrainRun, output: Output) -> Finish:
@@ -160,11 +179,10 @@ def forget(run: TrainRun, output: Output) -> Finish:
     folder = run.work_folder.path
     run.work_folder.forget()
     forget_parts(run.store, run.work_folder.name)
-    for name in (f"{run.work_folder.name}/{RECORD}", record_name(run.key)):
-        run.store.delete(name)
+    run.store.delete(record_name(run.key))
     for name in (job.CHECKPOINTS, job.EXPORT, job.NODES):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in (job.METRICS, job.TRACE, job.FLOPS, job.MICRO_BATCH, "job.json", "workers.log"):
+    for name in (job.METRICS, job.TRACE, job.MICRO_BATCH, "job.json", "workers.log"):
         (folder / name).unlink(missing_ok=True)
     clear(folder)
     with suppress(OSError):
@@ -173,7 +191,7 @@ def forget(run: TrainRun, output: Output) -> Finish:
 
 
 def _checked(options: TrainConfig, cache: TokenCache, model: Output | None, folder: Path) -> TrainConfig:
-    """The options with a micro batch that fits, after checks of the starting model, memory and disk.
+    """Return the options with a micro batch that fits, after checks of the starting model, memory and disk.
 
     Raises:
         DataError, EnvironmentFault, UsageError: a check failed; says what to do.
@@ -228,10 +246,9 @@ def _result(run: TrainRun, cache: TokenCache, folder: Path) -> Result:
     valid: dict[str, float | None] = {}
     for line in lines:
         valid = line.get("valid_bits_per_character", valid)
-    for name in (job.TRACE, job.FLOPS):
-        if (folder / name).exists():
-            shutil.copyfile(folder / name, run.attempt.path(name))
-            run.attempt.add(name, role="record")
+    if (folder / job.TRACE).exists():
+        shutil.copyfile(folder / job.TRACE, run.attempt.path(job.TRACE))
+        run.attempt.add(job.TRACE, role="record")
     shape = shape_in(read_object(export / CONFIG))
     known = open_tokenizer(cache.tokenizer.path("tokenizer.json"))
     card = model_card(
@@ -260,7 +277,7 @@ def _result(run: TrainRun, cache: TokenCache, folder: Path) -> Result:
 
 
 def _lora(run: TrainRun, result: dict[str, Any]) -> dict[str, Any]:
-    """What is recorded of an adapter; nothing where all weights were trained."""
+    """Return what is recorded of an adapter; nothing where all weights were trained."""
     o = run.options
     if not o.lora_rank:
         return {}

@@ -11,9 +11,9 @@ from typing import Any
 
 from yanmo_pipelines import resources
 from yanmo_pipelines.cluster.checks.finding import Asked, Finding
+from yanmo_pipelines.cluster.fitting import quantity
 from yanmo_pipelines.cluster.jobs import ended_state, pods_of_job, started
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
-from yanmo_pipelines.cluster.quantities import quantity
 from yanmo_pipelines.cluster.waiting import waiting
 
 _SECONDS = 180.0
@@ -41,7 +41,7 @@ def shm(asked: Asked) -> Iterator[Finding]:
 
 
 def _shared_memory(column: str) -> str:
-    """What a training asks for. A memory volume is no larger than the memory limit of its pod."""
+    """Return what a training asks for. A memory volume is no larger than the memory limit of its pod."""
     return resources.row_of(column, "train").shared_memory or "64Mi"
 
 

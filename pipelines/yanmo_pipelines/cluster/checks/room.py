@@ -9,13 +9,11 @@ from typing import Any
 from yanmo.common.words import plural
 from yanmo_pipelines import resources
 from yanmo_pipelines.cluster.checks.finding import Asked, Finding
-from yanmo_pipelines.cluster.fitting import no_node_holds, nodes_of, over_quota
-from yanmo_pipelines.cluster.needs import PodNeeds
-from yanmo_pipelines.cluster.quantities import quantity
+from yanmo_pipelines.cluster.fitting import PodNeeds, no_node_holds, nodes_of, over_quota, quantity
 
 
 def rows(column: str) -> list[PodNeeds]:
-    """What the pods of each stage ask for by a column of the table."""
+    """Return what the pods of each stage ask for by a column of the table."""
     from yanmo_pipelines.stages import LANGUAGE_MODEL  # 0.1 s; `yanmo doctor --help` needs no stage
 
     found = []
@@ -82,43 +80,18 @@ def _allocatable(node: Mapping[str, Any], resource: str) -> Decimal:
 
 
 def quota(asked: Asked) -> Iterator[Finding]:
-    """Quotas of the namespace admit each stage, now and ever."""
+    """Quotas of the namespace admit each stage where nothing else runs."""
     api = asked.kubernetes
     there = list(api.listed(api.in_namespace("resourcequotas"), "list quotas"))
     if not there:
         yield Finding("quota", "ok", f"namespace {api.namespace} has no quota")
         return
-    pods = rows(asked.options.resources)
-    never = over_quota(pods, there)
+    never = over_quota(rows(asked.options.resources), there)
     for problem in never:
         yield Finding("quota", "bad", problem, "ask for a larger quota, or give smaller requests on the form")
-    left = [_with_what_is_left(one) for one in there]
-    now = [problem for problem in over_quota(pods, left) if problem.partition(":")[0] not in _tasks(never)]
-    for problem in now:
-        yield Finding(
-            "quota",
-            "note",
-            f"{problem.replace(' in all', ' more now')}: its pod waits until others end",
-            "kubectl get pods shows what uses the quota",
-        )
-    if not never and not now:
+    if not never:
         names = ", ".join(one["metadata"]["name"] for one in there)
         yield Finding("quota", "ok", f"each stage fits into quota {names}")
-
-
-def _tasks(problems: list[str]) -> set[str]:
-    return {problem.partition(":")[0] for problem in problems}
-
-
-def _with_what_is_left(quota: Mapping[str, Any]) -> dict[str, Any]:
-    hard, used = (quota.get("spec") or {}).get("hard") or {}, (quota.get("status") or {}).get("used") or {}
-    left = {}
-    for name, amount in hard.items():
-        try:
-            left[name] = str(max(quantity(str(amount)) - quantity(str(used.get(name, "0"))), Decimal(0)))
-        except ValueError:
-            left[name] = str(amount)
-    return {"metadata": quota["metadata"], "spec": {"hard": left}}
 
 
 def images(asked: Asked) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ _REQUEUE = "DEFAULT_REQUEUE_TIME"
 
 
 def retries(asked: Asked) -> Iterator[Finding]:
-    """Which endings of a pod this installation tries again."""
+    """Yield which endings of a pod this installation tries again."""
     space = _kfps(asked)
     data = asked.kubernetes.get(
         f"/api/v1/namespaces/{space}/configmaps/{_CONTROLLER}", f"read ConfigMap {_CONTROLLER}"
@@ -59,7 +59,7 @@ def retries(asked: Asked) -> Iterator[Finding]:
 
 
 def requeue(asked: Asked) -> Iterator[Finding]:
-    """How often Argo looks at a run."""
+    """Yield how often Argo looks at a run."""
     found = _variables(asked, "workflow-controller")
     if found is None:
         said = f"no Deployment workflow-controller in namespace {_kfps(asked)}: its settings are not known"

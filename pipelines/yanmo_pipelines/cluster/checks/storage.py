@@ -94,7 +94,7 @@ def _round_trip(place: ObjectStore) -> Iterator[Finding]:
 
 
 def _refuses(place: ObjectStore, name: str) -> bool:
-    """Whether a second `create` of a name is refused."""
+    """Return whether a second `create` of a name is refused."""
     try:
         place.create(name, b"again")
     except AlreadyExists:
@@ -103,7 +103,7 @@ def _refuses(place: ObjectStore, name: str) -> bool:
 
 
 def _replaces(place: ObjectStore, name: str, version: str) -> bool:
-    """Whether `replace` writes over the version that was read, and only over that."""
+    """Return whether `replace` writes over the version that was read, and only over that."""
     try:
         place.replace(name, b"second", version)
     except StorageError:

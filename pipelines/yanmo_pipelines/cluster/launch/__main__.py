@@ -3,7 +3,7 @@
 import functools
 
 from yanmo.stage.help_first import answer_help
-from yanmo_pipelines.cluster.launch.reap_options import ReapOptions
+from yanmo_pipelines.cluster.launch.reap import ReapOptions
 from yanmo_pipelines.launch_options import STAGE
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from yanmo.common.answers import answer
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
+from yanmo.nights.observer import NightObserver
 from yanmo.options.command_line import load, load_given
 from yanmo.options.fields import default_argv
 from yanmo.stage.inputs import resolve_inputs
@@ -34,12 +35,12 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
         return reap(words[1:])
     if _is_dry_run(words):
         return ended(STAGE.name, lambda: _dry_run(words))
-    steps = Steps(work, prepare=prepare, show_pause=show_pause)
+    steps = Steps(work, prepare=prepare, show_pause=show_pause, observer=NightObserver)
     return stage_main(STAGE, steps, words, started=started)
 
 
 def _is_dry_run(words: Sequence[str]) -> bool:
-    """Whether nothing may be made, by a flag, a line of options or the file."""
+    """Return whether nothing may be made, by a flag, a line of options or the file."""
     try:
         return load(LaunchOptions, words, "yanmo launch").dry_run
     except UsageError:  # said where it is read again

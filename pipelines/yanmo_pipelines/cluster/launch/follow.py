@@ -23,11 +23,11 @@ from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.launch.made_by import Maker
 from yanmo_pipelines.cluster.launch.pods import End, NodePod, gravest, pods_of, result_of, warnings_of
 from yanmo_pipelines.cluster.launch.queue import Queue
-from yanmo_pipelines.cluster.refusals import Forbidden, NoAnswer, NotFound
+from yanmo_pipelines.cluster.left_running import patiently
+from yanmo_pipelines.cluster.refusals import Forbidden, NotFound
 from yanmo_pipelines.cluster.waiting import waiting
 
 log = logging.getLogger(__name__)
-_AWAY_SECONDS = 900.0
 _LAST_LINES = 20
 _MOST_WARNINGS = 10
 
@@ -50,20 +50,9 @@ class Follower:
                 all nodes, its exit code by the type of the error.
             NoAnswer: Kubernetes was away for too long.
         """
-        away_since = 0.0
-        while True:
-            try:
-                found = self._look()
-                away_since = 0.0
-            except NoAnswer as error:
-                away_since = away_since or time.monotonic()
-                if time.monotonic() - away_since > _AWAY_SECONDS:
-                    raise
-                self._once(f"{error}; the training goes on, waiting for Kubernetes", logging.WARNING)
-                found = None
-            if found is not None:
-                return found
+        while (found := patiently(self._look, "the training", look_seconds)) is None:
             time.sleep(look_seconds)
+        return found
 
     def _look(self) -> Reference | PausedOutput | None:
         """Say what is new; the result where it has ended well."""

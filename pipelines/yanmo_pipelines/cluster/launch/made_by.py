@@ -43,7 +43,7 @@ class Maker(Protocol):
         """Label whose value is the object's name, on each of its pods."""
 
     def objects(self, training: Training) -> list[dict[str, Any]]:
-        """What is made, the object that is followed first."""
+        """Return what is made, the object that is followed first."""
 
     def state(self, found: Mapping[str, Any]) -> tuple[str, str]:
         """`Complete`, `Failed` or `Suspended` and why; "" while it runs."""
@@ -130,7 +130,7 @@ class IndexedJobs:
 
 
 def maker_of(api: KubernetesApi, training: Training, by: str) -> Maker:
-    """What this cluster has for it.
+    """Return what this cluster has for it.
 
     Args:
         by: `auto`, `trainjob` or `job`.
@@ -152,7 +152,7 @@ def maker_of(api: KubernetesApi, training: Training, by: str) -> Maker:
 
 
 def _has_trainer(api: KubernetesApi, *, must: bool) -> bool:
-    """Whether Trainer serves the version that we speak.
+    """Return whether Trainer serves the version that we speak.
 
     Raises:
         EnvironmentFault: another version; or none where there has to be one.
@@ -213,7 +213,7 @@ def _joined(meta: Mapping[str, Any], training: Training) -> dict[str, Any]:
 
 
 def _meeting(training: Training) -> list[dict[str, Any]]:
-    """How the nodes find each other, in torchrun's words."""
+    """Return how the nodes find each other, in torchrun's words."""
     index = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
     return [
         {"name": "PET_NNODES", "value": str(training.nodes)},

@@ -49,7 +49,7 @@ class NodePod:
         return str((ended_state(self.pod) or {}).get("message") or "").strip()
 
     def end(self) -> End | None:
-        """How it ended; None while it has not."""
+        """Return how it ended; None while it has not."""
         found = ended_state(self.pod)
         status = self.pod.get("status") or {}
         by_cluster = _by_cluster(status)
@@ -101,7 +101,7 @@ def gravest(pods: Iterable[NodePod]) -> End | None:
 
 
 def result_of(pods: Sequence[NodePod]) -> Reference | PausedOutput | None:
-    """What node 0 made, by its last words; None where it left none.
+    """Return what node 0 made, by its last words; None where it left none.
 
     Raises:
         EnvironmentFault: it says something else: its image is of another version.
@@ -122,7 +122,7 @@ def result_of(pods: Sequence[NodePod]) -> Reference | PausedOutput | None:
 
 
 def warnings_of(api: KubernetesApi, name: str, since: str) -> list[str]:
-    """What Kubernetes warns of what belongs to a training, one line each, the newest last.
+    """Return what Kubernetes warns of what belongs to a training, one line each, the newest last.
 
     Args:
         since: leaves out what was said before, of an earlier one of the name; UTC, ISO 8601.
@@ -145,7 +145,7 @@ def _said_at(event: Mapping[str, Any]) -> str:
 
 
 def _by_cluster(status: Mapping[str, Any]) -> str:
-    """Why the cluster ended the pod: evicted, preempted, its machine drained or gone."""
+    """Return why the cluster ended the pod: evicted, preempted, its machine drained or gone."""
     for one in status.get("conditions") or []:
         if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
             return " ".join(f"{one.get('reason', '')} {one.get('message', '')}".split())
@@ -154,7 +154,7 @@ def _by_cluster(status: Mapping[str, Any]) -> str:
 
 
 def _cause(message: str) -> str:
-    """What a card gives as its reason, else its first line."""
+    """Return what a card gives as its reason, else its first line."""
     lines = [line for line in message.splitlines() if line.strip()]
     why = next((line.removeprefix("why: ") for line in lines if line.startswith("why: ")), "")
     return why or (lines[0][:300] if lines else "")

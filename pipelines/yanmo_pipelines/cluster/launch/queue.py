@@ -61,7 +61,7 @@ def _is(workload: Mapping[str, Any], kind: str) -> bool:
 
 
 def _why(workload: Mapping[str, Any]) -> str:
-    """What Kueue says last of its quota, or of the eviction before that."""
+    """Return what Kueue says last of its quota, or of the eviction before that."""
     for one in _conditions(workload):
         if one.get("type") == "QuotaReserved" and one.get("status") == "False" and one.get("message"):
             return " ".join(str(one["message"]).split())

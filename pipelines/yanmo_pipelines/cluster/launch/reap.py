@@ -9,21 +9,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load
+from yanmo.options.fields import opt
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.launch.made_by import TRAINER, VERSION
-from yanmo_pipelines.cluster.launch.owners import has_ended
-from yanmo_pipelines.cluster.launch.reap_options import ReapOptions
 from yanmo_pipelines.cluster.launch.training import LAUNCH
+from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import NotFound
 
 log = logging.getLogger(__name__)
 _KINDS = {"TrainJob": ("trainjobs", f"apis/{TRAINER}/{VERSION}"), "Job": ("jobs", "apis/batch/v1")}
+
+_ENDED = ("Succeeded", "Failed", "Error")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReapOptions(PlaceOptions, group="reap"):
+    """Delete trainings on several nodes whose runs have ended, cancelled ones above all.
+
+    A training without an owner, as `yanmo launch` in a shell makes it, is left alone.
+    """
+
+    dry_run: bool = opt(False, "say what would be deleted; delete nothing", often=True)
 
 
 def reap(argv: Sequence[str]) -> int:
@@ -67,7 +80,18 @@ def _is_left(api: KubernetesApi, meta: Mapping[str, Any]) -> bool:
 
 
 def _has_ended(api: KubernetesApi, owner: Mapping[str, Any]) -> bool:
+    """Return whether a run or a Job has ended or is gone, so that nobody waits for what it launched."""
+    kind = f"{str(owner['kind']).lower()}s"
+    version = str(owner["apiVersion"])
+    group = f"apis/{version}" if "/" in version else f"api/{version}"
+    asked = f"read {owner['kind']} {owner['name']}"
     try:
-        return has_ended(api, owner)
+        found = api.get(api.in_namespace(kind, str(owner["name"]), group=group), asked)
     except NotFound:
         return True
+    status = found.get("status") or {}
+    if status.get("phase") in _ENDED:
+        return True
+    conditions = status.get("conditions") or []
+    ends = ("Complete", "Failed") if owner["kind"] == "Job" else ()
+    return any(one.get("type") in ends and one.get("status") == "True" for one in conditions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +19,6 @@ from yanmo.store.pause import Pause, PausedOutput
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.launch.follow import Follower
 from yanmo_pipelines.cluster.launch.made_by import Maker, maker_of
-from yanmo_pipelines.cluster.launch.owners import owners_here
 from yanmo_pipelines.cluster.launch.training import LAUNCH, LaunchRun, Training, training_of
 from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import Exists, NotFound
@@ -46,6 +46,28 @@ def work(run: LaunchRun) -> Result:
     said["seconds"] = round(time.monotonic() - began, 1)
     run.attempt.write("launch.json", json.dumps(said, indent=1) + "\n", role="record")
     return Result(counts={}, references={"train": open_reference(run.store, found)})
+
+
+def owners_here(api: KubernetesApi) -> tuple[Mapping[str, Any], ...]:
+    """Return the ownerReferences of what this process launches; none where it runs in no pod.
+
+    Whose a training is, so that Kubernetes deletes one with the other: the owner of the launcher's own pod,
+    the Workflow of a run of KFP's or the Job of a rerun, and not the pod: its eviction ends no training.
+    Where two runs wait for one training both own it.
+
+    Raises:
+        Forbidden: this pod may not read pods.
+    """
+    names = (os.environ.get(name, "") for name in ("KFP_POD_NAME", "HOSTNAME"))  # the latter: 63 characters
+    pod = next(filter(None, names), "")
+    if not pod or "KUBERNETES_SERVICE_HOST" not in os.environ:
+        return ()
+    found = api.get(api.in_namespace("pods", pod), f"read the launcher's own pod {pod}")
+    return tuple(
+        {name: each[name] for name in ("apiVersion", "kind", "name", "uid")}
+        for each in found["metadata"].get("ownerReferences") or []
+        if each.get("controller")
+    )
 
 
 def show_pause(options: LaunchOptions, store: ObjectStore, paused: PausedOutput) -> Finish:

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from yanmo.common.answers import answer
 from yanmo.common.command_end import as_process, ended
-from yanmo.common.errors import ExitCode, UsageError
+from yanmo.common.errors import EnvironmentFault, ExitCode, UsageError
 from yanmo.common.logs import setup
+from yanmo.common.words import plural
 from yanmo.options.command_line import load_command
 from yanmo.options.fields import default_argv, opt, word
 from yanmo.options.nearest import did_you_mean
-from yanmo_pipelines.cluster.place import PlaceOptions
-from yanmo_pipelines.cluster.schedules.apply import Ways
+from yanmo_pipelines.cluster.kfp_api import KfpApi
+from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
+from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace
+from yanmo_pipelines.cluster.plan import Plan, planned
+from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.cluster.schedules.file import Schedule, read_schedules, shown_time
-from yanmo_pipelines.cluster.schedules.queue import hold
+from yanmo_pipelines.cluster.schedules.recurring import RecurringRuns
+from yanmo_pipelines.cluster.schedules.zones import kfp_zone, written_in
+from yanmo_pipelines.cluster.submit import cluster_if_any
 
 log = logging.getLogger(__name__)
 DIFFERS = 1
 """Exit code of `diff` where an apply would change something, as kubectl's."""
-_ABOUT = "Schedules from a file: recurring runs of KFP, or CronJobs that submit."
+_ABOUT = "Schedules from a file: recurring runs of KFP."
+_FIELDS = ("second", "minute", "hour", "day", "month", "weekday")
+_KUEUE = "apis/kueue.x-k8s.io"
+_HELD, _OPEN = "HoldAndDrain", "None"
+"""Stop policies of a LocalQueue: what was admitted gets SIGTERM and its grace to save; admitted again it goes
+on. KFP's own pods are in no queue: they keep to `--night`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,17 +112,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         name, options = load_command(COMMANDS, default_argv(argv), "yanmo schedule", _ABOUT)
         setup(options.log_level, "schedule", options.log_format)
         if isinstance(options, QueueOptions):
-            answer(hold(options, options.queue, held=name == "hold"))
+            answer(_set_queue(options, _HELD if name == "hold" else _OPEN))
             return ExitCode.DONE
         assert isinstance(options, FileOptions)
         schedules = read_schedules(options.file)
+        runs, zone = _recurring(options)
         if name == "delete":
-            return _delete(options, schedules)
+            return _delete(runs, options.only or tuple(schedules))
         chosen = _chosen(options, schedules)
-        ways = Ways(options, options.kfp_timezone, chosen.values())
-        return _diff(ways, chosen) if name == "diff" else _apply(ways, chosen)
+        plans = {each: plan_of(schedule) for each, schedule in chosen.items()}  # before one changes
+        return _diff(runs, chosen, plans) if name == "diff" else _apply(runs, chosen, plans, zone)
 
     return ended("schedule", serve, "the same command goes on")
+
+
+def _recurring(options: FileOptions) -> tuple[RecurringRuns, str]:
+    """Return the recurring runs of KFP, and its time zone with how that is known."""
+    kubernetes = cluster_if_any(options)
+    zone, known_by = kfp_zone(options.kfp_timezone, kubernetes)
+    namespace = options.namespace or (kubernetes.namespace if kubernetes else own_namespace())
+    return RecurringRuns(KfpApi.of(options, namespace), zone), f"{zone}, KFP's zone by {known_by}"
+
+
+def plan_of(schedule: Schedule) -> Plan:
+    """Return what the schedule's runs are; the same check as that of `yanmo submit`.
+
+    Raises:
+        UsageError: what is wrong with the form's values; names the schedule.
+    """
+    options = schedule.options
+    own = {"store": options.store, "channel": options.channel}
+    settings = [f"{name}={value}" for name, value in schedule.settings.items()]
+    try:
+        return planned(options.pipeline, settings, own, options)
+    except UsageError as error:
+        raise UsageError(f"schedule {schedule.name}: {error}") from error
 
 
 def _chosen(options: FileOptions, schedules: dict[str, Schedule]) -> dict[str, Schedule]:
@@ -124,43 +159,58 @@ def _chosen(options: FileOptions, schedules: dict[str, Schedule]) -> dict[str, S
     return {name: each for name, each in schedules.items() if not options.only or name in options.only}
 
 
-def _apply(ways: Ways, chosen: dict[str, Schedule]) -> int:
-    plans = {
-        name: ways.planned(each) for name, each in chosen.items()
-    }  # all are looked at before one changes
+def _apply(runs: RecurringRuns, chosen: Mapping[str, Schedule], plans: Mapping[str, Plan], zone: str) -> int:
     for name, schedule in chosen.items():
-        answer(f"{name}: {ways.apply(schedule, plans[name])}")
-        answer(_when(ways, schedule))
+        answer(f"{name}: {runs.apply(schedule, plans[name])}")
+        fields = written_in(schedule.cron, schedule.options.timezone, runs.zone, 0.0).fields
+        parts = ", ".join(f"{n} {f}" for n, f in zip(_FIELDS, fields, strict=True))
+        times = [shown_time(at, schedule.zone) for at in schedule.next_times(time.time())]
+        fires = "suspended: does not fire" if schedule.options.suspend else ", ".join(times)
+        answer(f"  cron  {' '.join(fields)}  ({parts}; {zone})")
+        answer(f"  next  {fires} ({schedule.options.timezone})")
     return ExitCode.DONE
 
 
-def _when(ways: Ways, schedule: Schedule) -> str:
-    """When it fires next, and how the server reads its line."""
-    times = [shown_time(at, schedule.zone) for at in schedule.next_times(time.time())]
-    fires = "suspended: does not fire" if schedule.options.suspend else ", ".join(times)
-    return f"  cron  {ways.explained(schedule)}\n  next  {fires} ({schedule.options.timezone})"
-
-
-def _diff(ways: Ways, chosen: dict[str, Schedule]) -> int:
-    differs = False
-    for name, schedule in chosen.items():
-        for difference in ways.differences(schedule):
-            if difference:
-                differs = True
-                answer("\n".join((f"{name}: {difference.what}", *(f"  {line}" for line in difference.lines))))
-    for name in sorted(ways.others(chosen)):
+def _diff(runs: RecurringRuns, chosen: Mapping[str, Schedule], plans: Mapping[str, Plan]) -> int:
+    found = {name: runs.difference(schedule, plans[name]) for name, schedule in chosen.items()}
+    for name, lines in found.items():
+        if lines:
+            answer("\n".join((f"{name}: recurring run of KFP", *(f"  {line}" for line in lines))))
+    for name in sorted(runs.names() - set(chosen)):
         log.info(
             "%s: made by another file, or no longer in this one; `delete --only %s` removes it", name, name
         )
-    return DIFFERS if differs else ExitCode.DONE
+    return DIFFERS if any(found.values()) else ExitCode.DONE
 
 
-def _delete(options: FileOptions, schedules: dict[str, Schedule]) -> int:
-    names = options.only or tuple(schedules)
-    ways = Ways(options, options.kfp_timezone, [schedules[name] for name in names if name in schedules])
+def _delete(runs: RecurringRuns, names: Sequence[str]) -> int:
     for name in names:
-        answer(f"{name}: {ways.delete(name)}")
+        count = runs.delete(name)
+        what = f"deleted: {plural(count, 'recurring run')} of KFP" if count else "nothing to delete"
+        answer(f"{name}: {what}")
     return ExitCode.DONE
+
+
+def _set_queue(options: QueueOptions, policy: str) -> str:
+    """Set the stop policy of a LocalQueue of Kueue's; return what was done.
+
+    Raises:
+        EnvironmentFault: there is no such queue.
+    """
+    api, name = KubernetesApi.of(options), options.queue
+    try:
+        served = api.get(f"/{_KUEUE}", "ask for Kueue's versions")["preferredVersion"]["version"]
+        path = api.in_namespace("localqueues", name, group=f"{_KUEUE}/{served}")
+        queue = api.get(path, f"read LocalQueue {name}")
+        if (queue.get("spec") or {}).get("stopPolicy", _OPEN) == policy:
+            return f"unchanged: LocalQueue {name} has stop policy {policy}"
+        api.merge(path, f"set the stop policy of LocalQueue {name}", {"spec": {"stopPolicy": policy}})
+    except NotFound:
+        raise EnvironmentFault(
+            f"there is no LocalQueue {name} in namespace {api.namespace}, or no Kueue: apply the component "
+            "night-window of manifests/, or give --queue or --namespace"
+        ) from None
+    return f"changed: LocalQueue {name} has stop policy {policy}"
 
 
 if __name__ == "__main__":

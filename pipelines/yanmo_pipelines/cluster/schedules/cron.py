@@ -1,12 +1,12 @@
-"""When a cron line fires: five fields as Kubernetes' CronJobs have them, or six as KFP's recurring runs do.
+"""When a cron line fires: five fields as crontab(5) has them, or six as KFP's recurring runs do.
 
 Times of day are those of a time zone. A time that a change of the clock leaves out does not fire, and one
-that it repeats fires twice: so do both servers (robfig/cron 1.2 in KFP, 3.0 in Kubernetes; their answers are
-in tests/pipelines/cluster/schedules/cron_answers.json). In zones whose clocks change by half an hour
-(Australia/Lord_Howe) both leave out or move what would fire within a day of a change: not done here.
+that it repeats fires twice: so does KFP (robfig/cron 1.2; its answers are in
+tests/pipelines/cluster/schedules/cron_answers.json). In zones whose clocks change by half an hour
+(Australia/Lord_Howe) it leaves out or moves what would fire within a day of a change: not done here.
 
-Alternative not taken: croniter. 7.0.0 gives another answer than both servers in 10 of these 110 (it fires at
-03:00 where the clock leaves out 02:30), and takes what they refuse (22-2, 5#2, L, R, a seventh field). A
+Alternative not taken: croniter. 7.0.0 gives another answer than KFP in 10 of these 110 (it fires at
+03:00 where the clock leaves out 02:30), and takes what KFP refuses (22-2, 5#2, L, R, a seventh field). A
 clock and refusals of our own around it left about 150 of 172 lines (a draft).
 """
 
@@ -47,21 +47,10 @@ class Cron:
     any_day: bool
     any_weekday: bool
     fields: tuple[str, ...] = ()
-    """Second, minute, hour, day, month, weekday as both servers take them: Sunday is 0, `@daily` is written
-    out."""
-
-    @property
-    def is_ambiguous(self) -> bool:
-        """Whether KFP and Kubernetes read it differently: `*/2` beside another restriction of days.
-
-        To KFP both must hold, as crontab(5) has it of what begins with `*`; to Kubernetes either will do.
-        """
-        day, weekday = self.fields[3], self.fields[5]
-        steps = [text.startswith(("*/", "?/")) for text in (day, weekday)]
-        return any(steps) and day not in "*?" and weekday not in "*?"
+    """Second, minute, hour, day, month, weekday as KFP takes them: Sunday is 0, `@daily` is written out."""
 
     def between(self, zone: tzinfo, since: float, until: float) -> Iterator[float]:
-        """When it fires after `since` and not after `until`, in order; Unix seconds."""
+        """Yield when it fires after `since` and not after `until`, in order; Unix seconds."""
         day = datetime.fromtimestamp(since, zone).date()
         last = datetime.fromtimestamp(until, zone).date()
         while day <= last:
@@ -70,7 +59,7 @@ class Cron:
             day += timedelta(days=1)
 
     def next_after(self, zone: tzinfo, since: float) -> float | None:
-        """When it fires next; None for never."""
+        """Return when it fires next; None for never."""
         return next(self.between(zone, since, since + _MOST_DAYS * 86400.0), None)
 
     def _is_on(self, day: date) -> bool:
@@ -92,7 +81,7 @@ class Cron:
 
 
 def _shown_at(wall: datetime, zone: tzinfo) -> Iterator[float]:
-    """When clocks show it: once, never where the clock leaves it out, twice where it repeats it."""
+    """Yield when clocks show it: once, never where the clock leaves it out, twice where it repeats it."""
     first, second = wall.replace(tzinfo=zone), wall.replace(tzinfo=zone, fold=1)
     if first.utcoffset() == second.utcoffset():  # no change of the clock is near
         yield first.timestamp()
@@ -143,7 +132,7 @@ def parse_cron(text: str) -> Cron:
 
 
 def _sunday_as_0(text: str, weekdays: frozenset[int]) -> str:
-    """Neither server takes 7."""
+    """KFP does not take 7."""
     return ",".join(str(day) for day in sorted({day % 7 for day in weekdays})) if "7" in text else text
 
 

@@ -14,11 +14,9 @@ Every value is read as a flag of `yanmo submit` is; what is wrong with one names
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +38,6 @@ _WHAT = "a YAML file of schedules"
 _OF_FILE = ("timezone", "schedules")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,34}[a-z0-9])?\Z")
 """With `yanmo-` before it and Kubernetes' digits after it still the name of a Job."""
-_YEAR_SECONDS = 366 * 86400.0
 _MOST_SCHEDULES = 50
 _ALONE = "end"
 
@@ -51,29 +48,19 @@ class ScheduleOptions(PodOptions, group="schedule"):
 
     cron: str = opt("", "when it fires")
     timezone: str = opt("UTC", "time zone of the cron line and of the night")
-    by: str = opt(
-        "kfp",
-        "kfp: a recurring run of KFP's; cronjob: a CronJob of Kubernetes' that submits",
-        choices=("kfp", "cronjob"),
-    )
     suspend: bool = opt(False, "do not fire until this is false again")
-    catch_up: bool = opt(False, "fire for each time that was missed; needs by: kfp")
+    catch_up: bool = opt(False, "fire for each time that was missed")
     night: str = opt("", "hours of the night, HH:MM-HH:MM: --night of the training")
     channel: str = opt("main", "series of runs; default: that of the pipeline's form")
     pipeline: str = opt("language_model", "as for yanmo submit")
     store: str = opt("", "as for yanmo submit")
     experiment: str = opt("Default", "experiment of KFP's that its runs belong to")
     service_account: str = opt("", "service account of the runs' pods")
-    host: str = opt("", "by: cronjob: address of KFP's API as the CronJob's pod sees it")
 
     def contradictions(self) -> list[str]:
-        """What cannot be."""
+        """Return what cannot be."""
         found = [*super().contradictions(), *name_problems("channel", self.channel)]
         found += [] if self.cron else ["cron is missing: expected such as '0 21 * * *' (21:00 every day)"]
-        if self.by == "cronjob" and self.catch_up:
-            found.append("catch_up: a CronJob fires only for the last time that was missed; expected by: kfp")
-        if self.by == "kfp" and self.host:
-            found.append("host is for by: cronjob; a recurring run needs none")
         if len(self.experiment) > 128:
             found.append(f"experiment: {plural(len(self.experiment), 'character')}; give at most 128")
         return found
@@ -91,7 +78,7 @@ class Schedule:
     zone: tzinfo
 
     def next_times(self, since: float, count: int = 3) -> list[float]:
-        """When it fires next; Unix seconds."""
+        """Return when it fires next; Unix seconds."""
         found: list[float] = []
         while len(found) < count:
             at = self.cron.next_after(self.zone, found[-1] if found else since)
@@ -136,9 +123,7 @@ def schedules_in(text: str, path: str) -> dict[str, Schedule]:
     zone = tree.get("timezone")
     if zone is not None and not isinstance(zone, str):
         raise UsageError(f"{path}: timezone: expected a name such as Asia/Shanghai")
-    found = {name: _schedule(name, entry, zone or "UTC", path) for name, entry in entries.items()}
-    _check_channels(found, path)
-    return found
+    return {name: _schedule(name, entry, zone or "UTC", path) for name, entry in entries.items()}
 
 
 def _mapping(tree: Any, where: str, expected: str) -> dict[str, Any]:
@@ -163,9 +148,8 @@ def _schedule(name: str, entry: Any, zone: str, path: str) -> Schedule:
     settings = _settings(tree.pop("set", None), where)
     try:
         options = _options({"timezone": zone, **tree})
-        cron = _cron(options)
         settings = _with_own(options, settings)
-        return Schedule(name, options, settings, cron, zone_of(options.timezone))
+        return Schedule(name, options, settings, parse_cron(options.cron), zone_of(options.timezone))
     except ValueError as error:
         raise UsageError(f"{where}: {str(error).replace('--', '')}") from error
 
@@ -198,21 +182,6 @@ def _options(tree: Mapping[str, Any]) -> ScheduleOptions:
     return ScheduleOptions(**said)
 
 
-def _cron(options: ScheduleOptions) -> Cron:
-    cron = parse_cron(options.cron)
-    if cron.is_ambiguous:
-        raise ValueError(
-            f"cron {options.cron!r}: KFP fires where day and weekday both fit, Kubernetes where either does; "
-            "write the days out, or restrict one of them alone"
-        )
-    if options.by == "cronjob" and cron.fields[0] != "0":
-        raise ValueError(
-            f"cron {options.cron!r}: a CronJob fires at whole minutes; expected 0 as first of six fields, "
-            "or five fields"
-        )
-    return cron
-
-
 def _with_own(options: ScheduleOptions, settings: Mapping[str, str]) -> dict[str, str]:
     """The settings, and what the schedule's own keys say of the training."""
     found = dict(settings)
@@ -229,25 +198,6 @@ def _with_own(options: ScheduleOptions, settings: Mapping[str, str]) -> dict[str
             if name in found:
                 raise ValueError(f"set: {name} is said by night and timezone already; keep one")
     return {**own, **found}
-
-
-def _check_channels(found: Mapping[str, Schedule], path: str) -> None:
-    """Refuse two schedules of a channel that fire at the same time: one of their nights would do nothing."""
-    live = [each for each in found.values() if not each.options.suspend]
-    now = time.time()
-    for one, other in combinations(live, 2):
-        if (one.options.channel, one.options.store) != (other.options.channel, other.options.store):
-            continue
-        times = {int(at) // 60 for at in one.cron.between(one.zone, now, now + _YEAR_SECONDS)}
-        both = (
-            at for at in other.cron.between(other.zone, now, now + _YEAR_SECONDS) if int(at) // 60 in times
-        )
-        if (at := next(both, None)) is not None:
-            raise UsageError(
-                f"{path}: schedules {one.name} and {other.name} both start a run of channel "
-                f"{one.options.channel} on {shown_time(at, one.zone)}, and two nights of one never train "
-                "at once; give them different hours or channels, or suspend one"
-            )
 
 
 def shown_time(at: float, zone: tzinfo) -> str:

@@ -11,9 +11,8 @@ last run) and now, whatever `no_catchup` says. So a changed schedule is a new re
 At no moment do two fire. What an apply that was killed left behind is known by the mark in the description:
 the next one takes a disabled one for nothing, begins again, and leaves one. Nothing without it is touched.
 
-KFP has no compare-and-swap. Of two applies at once each may enable its own; then the older one stays, and the
-apply whose one went looks again, so that both end with one that fires (for a second or two it was two, and
-the lease of the channel's training keeps their nights apart).
+KFP has no compare-and-swap: two applies at once may each leave one. `diff` then says so, the next apply
+leaves one, and the lease of the channel's training keeps their nights apart until then.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from typing import Any
 from yanmo.common.errors import UsageError
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.plan import Plan
-from yanmo_pipelines.cluster.refusals import NoAnswer, NotFound
-from yanmo_pipelines.cluster.schedules.difference import Difference, lines_of
+from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.cluster.schedules.file import Schedule
 from yanmo_pipelines.cluster.schedules.zones import written_in
 from yanmo_pipelines.cluster.submit import experiment_of
@@ -37,7 +35,6 @@ from yanmo_pipelines.cluster.uploaded import upload
 log = logging.getLogger(__name__)
 WHAT = "recurring run of KFP"
 _MARK = "yanmo.dev/schedule="
-_TRIES = 5
 _SAYS = "Made by `yanmo schedule apply`, which changes it from its file; "
 _ACCOUNT, _OWN = "service-account=", "KFP's own"
 
@@ -50,7 +47,7 @@ class RecurringRuns:
         Args:
             zone: KFP's time zone.
         """
-        self._api, self._zone = api, zone
+        self._api, self.zone = api, zone
         self._experiments: dict[str, str] = {}
 
     def made(self, name: str) -> list[dict[str, Any]]:
@@ -73,48 +70,25 @@ class RecurringRuns:
         found = self._api.recurring_runs()
         return {run["display_name"] for run in found if _is_ours(run, run.get("display_name", ""))}
 
-    def difference(self, schedule: Schedule, plan: Plan) -> Difference:
-        """What an apply would change."""
+    def difference(self, schedule: Schedule, plan: Plan) -> list[str]:
+        """Return what an apply would change: `- cron: ...` as it is, `+ cron: ...` as it would be."""
         wanted, found = self._wanted(schedule, plan), self.made(schedule.name)
         if not found:
-            return Difference(WHAT, lines_of({}, wanted))
+            return _lines({}, wanted)
         current = next((run for run in found if _is_enabled(run)), found[-1])
-        lines = lines_of(self._shown(current), wanted)
+        lines = _lines(self._shown(current), wanted)
         left = len(found) - 1
-        return Difference(
-            WHAT, (*lines, *([f"- {left} more of this schedule, left by an apply"] * bool(left)))
-        )
+        return [*lines, f"- {left} more of this schedule, left by an apply"] if left else lines
 
     def apply(self, schedule: Schedule, plan: Plan) -> str:
-        """Make it so; says what was done.
-
-        Raises:
-            NoAnswer: another apply of this schedule was at work, each time that this one looked.
-        """
-        why = ""
-        for _ in range(_TRIES):
-            try:
-                if done := self._applied(schedule, plan):
-                    return done
-            except NotFound as error:  # deleted by another apply while this one worked on it
-                why = f" ({error})"
-            log.info("schedule %s: another apply is at work; looking again", schedule.name)
-        raise NoAnswer(
-            f"{self._api.address}: schedule {schedule.name} is changed by others again and again{why}; "
-            "run the same command once that has ended"
-        )
-
-    def _applied(self, schedule: Schedule, plan: Plan) -> str:
-        """What was done; "" where another apply took it back meanwhile."""
+        """Make it so; return what was done."""
         found = self.made(schedule.name)
         wanted = self._wanted(schedule, plan)
-        good = [run for run in found if not lines_of(self._shown(run), wanted)]
+        good = [run for run in found if not _lines(self._shown(run), wanted)]
         kept = good[0] if good else None
         if kept is None:
             kept = self._api.create_recurring_run(self._body(schedule, plan))
             self._replace(found, kept, schedule)
-            if kept["recurring_run_id"] in self._leave_one(schedule.name):
-                return ""
             return f"{'changed' if found else 'made'}: {WHAT} {kept['recurring_run_id']}"
         others = [run for run in found if run is not kept]
         self._remove(others)
@@ -128,12 +102,6 @@ class RecurringRuns:
         if not schedule.options.suspend:
             self._api.switch_recurring_run(new["recurring_run_id"], on=True)
         self._remove(old)
-
-    def _leave_one(self, name: str) -> list[str]:
-        """Of those that two applies made at once the oldest stays, to both; the ids of the others."""
-        others = [run for run in self.made(name) if _is_enabled(run)][1:]
-        self._remove(others)
-        return [run["recurring_run_id"] for run in others]
 
     def delete(self, name: str) -> int:
         """Delete those of a schedule; how many there were. Runs that go on go on."""
@@ -152,13 +120,13 @@ class RecurringRuns:
     def _line(self, schedule: Schedule) -> str:
         """Six fields, in KFP's zone."""
         try:
-            cron = written_in(schedule.cron, schedule.options.timezone, self._zone, time.time())
+            cron = written_in(schedule.cron, schedule.options.timezone, self.zone, time.time())
         except ValueError as error:
             raise UsageError(f"schedule {schedule.name}: {error}") from error
         return " ".join(cron.fields)
 
     def _wanted(self, schedule: Schedule, plan: Plan) -> dict[str, Any]:
-        """What it says, by names that a person reads."""
+        """Return what it says, by names that a person reads."""
         options = schedule.options
         return {
             "cron": self._line(schedule),
@@ -224,6 +192,16 @@ class RecurringRuns:
             "mode": "DISABLE",
             "no_catchup": not options.catch_up,
         }
+
+
+def _lines(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return the values that differ, by name."""
+    found = []
+    for name in sorted({*now, *wanted}):
+        if now.get(name) != wanted.get(name):
+            found += [f"- {name}: {now[name]}"] if name in now else []
+            found += [f"+ {name}: {wanted[name]}"] if name in wanted else []
+    return found
 
 
 def _is_ours(run: Mapping[str, Any], name: str) -> bool:

@@ -65,8 +65,8 @@ def written_in(cron: Cron, zone: str, target: str, since: float) -> Cron:
     if len(shifts) > 1:
         raise ValueError(
             f"the clocks of {zone} and {target} do not change together, so no line of KFP's fires at "
-            f"{cron.line!r} of {zone} all year; give `by: cronjob`, whose clock runs in {zone}, or times of "
-            f"{target}"
+            f"{cron.line!r} of {zone} all year; give times of {target}, have KFP's zone changed "
+            f"({_ZONE}), or apply the component night of manifests/, whose clock has a zone of its own"
         )
     (shift,) = shifts
     found = _shifted(cron, shift)
@@ -76,7 +76,7 @@ def written_in(cron: Cron, zone: str, target: str, since: float) -> Cron:
     ):
         raise ValueError(
             f"{cron.line!r} of {zone} cannot be written as one line of {target}, KFP's zone, as hours "
-            f"or days begin at other moments there; give `by: cronjob`, or times of {target}"
+            f"or days begin at other moments there; give times of {target}"
         )
     return found
 

@@ -4,27 +4,45 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from yanmo.common.answers import answer
-from yanmo.common.command_end import ended
+from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode, advice, exit_code
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load
-from yanmo.options.fields import default_argv
+from yanmo.options.fields import default_argv, opt
+from yanmo.options.shared import StoreOptions
 from yanmo.store.opening import default_store, store_of
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
-from yanmo_pipelines.cluster.place import own_namespace
+from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace
 from yanmo_pipelines.cluster.status.of_kfp import runs_of
 from yanmo_pipelines.cluster.status.of_kubernetes import jobs_now, pods_now
 from yanmo_pipelines.cluster.status.of_store import store_state
-from yanmo_pipelines.cluster.status.options import StatusOptions
-from yanmo_pipelines.cluster.status.shown import shown
-from yanmo_pipelines.cluster.status.state import Status
+from yanmo_pipelines.cluster.status.shown import Status, shown
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusOptions(PlaceOptions, StoreOptions, group="status"):
+    """Show channels, champions and newest outputs, what runs where, what waits and why, what failed last.
+
+    It asks the store, KFP and Kubernetes, each only where it is known, and says which it could not ask. Exit
+    code: 0 where any of them answered, else that of the first.
+    """
+
+    store: str = opt(
+        "",
+        "store that is looked at: a folder or s3://bucket/prefix; default: what a mounted Secret says",
+        often=True,
+        variable="YANMO_STORE",
+    )
+    channel: str = opt("", "only this channel of the store", often=True)
+    runs: int = opt(10, "so many of KFP's newest runs, and of Jobs that ended", most=100, often=True)
+    json: bool = opt(False, "print one JSON object", often=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,3 +96,7 @@ def _as_json(found: Status) -> str:
     values: dict[str, Any] = asdict(found)
     values.pop("codes")
     return json.dumps(values, ensure_ascii=False, indent=1)
+
+
+if __name__ == "__main__":
+    as_process(main)

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.nights.index import rows_shown
+from yanmo.nights.index import index_name, rows_shown
 from yanmo.nights.night import Row
-from yanmo.nights.places import index_name
 from yanmo.nights.settings import index_address
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.failure_card import FILE as _FAILURE
@@ -74,7 +73,7 @@ class StoreState:
 
 
 def store_state(store: ObjectStore, channel: str = "") -> StoreState:
-    """What the store holds, of one channel or of all."""
+    """Return what the store holds, of one channel or of all."""
     prefix = f"pointers/{channel}" if channel else "pointers"
     named, damaged = read_undamaged(store, store.list(prefix))
     channels: dict[str, dict[str, Named]] = {name: {} for name in _with_nights(store, channel)}
@@ -102,7 +101,7 @@ def store_state(store: ObjectStore, channel: str = "") -> StoreState:
 
 
 def _given_up(store: ObjectStore, channel: str, damaged: dict[str, str]) -> list[GivenUp]:
-    """What a channel gave up; a damaged record is named among what is damaged."""
+    """Return what a channel gave up; a damaged record is named among what is damaged."""
     try:
         record = read_unfinished(store, channel)
     except DataError as error:
@@ -150,7 +149,7 @@ def _work(store: ObjectStore, now: float) -> Iterator[Work]:
 
 
 def _holder(store: ObjectStore, name: str, age: float) -> str:
-    """Who holds a lease; "" where nobody does."""
+    """Return who holds a lease; "" where nobody does."""
     try:
         return live_holder(name, store.read(name)[0], age)
     except (FileNotFoundError, DataError):

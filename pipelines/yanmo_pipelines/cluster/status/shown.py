@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from yanmo.common.logs import human_seconds
+from yanmo.common.names import STAGES
 from yanmo.nights.night import Row
+from yanmo_pipelines.cluster.status.of_kfp import Run
+from yanmo_pipelines.cluster.status.of_kubernetes import Job, Pod
 from yanmo_pipelines.cluster.status.of_store import Channel, StoreState
-from yanmo_pipelines.cluster.status.state import Status
 
-_FIRST = ("champion", "curate", "balance", "tokenize", "train", "evaluate", "promote")
+_FIRST = ("champion", *STAGES)
 """Pointers that are shown, in this order; `--json` has all."""
 
-
 _MOST_OF_A_SENTENCE = 300
+
+
+@dataclass
+class Status:
+    """Each part is None where it could not be asked."""
+
+    store: StoreState | None = None
+    runs: list[Run] | None = None
+    pods: list[Pod] | None = None
+    jobs: list[Job] | None = None
+    unasked: dict[str, str] = field(default_factory=dict)
+    """store, kfp or kubernetes -> why it could not be asked."""
+    codes: list[int] = field(default_factory=list)
+    """Exit codes of these."""
 
 
 def shown(found: Status) -> str:
@@ -80,7 +96,7 @@ def _channel(channel: Channel, now: float) -> Iterator[str]:
 
 
 def _took(night: Row) -> str:
-    """How long a night's processes worked, where it is known."""
+    """Return how long a night's processes worked, where it is known."""
     return f", {human_seconds(night.seconds)}" if night.seconds else ""
 
 

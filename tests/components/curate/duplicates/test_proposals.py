@@ -87,7 +87,7 @@ def test_similarities_are_the_same_with_a_small_window_on_the_sets(tmp_path: Pat
         write_array(path, one, "ab")
     size = np.array([len(one) for one in sets], np.int32)
     mapped = ShingleSets.mapped(path, np.cumsum(size) - size, size)
-    pairs = make_pairs(generator.integers(0, 400, 9000), generator.integers(0, 400, 9000))
+    pairs = make_pairs(generator.integers(0, 400, 3000), generator.integers(0, 400, 3000))
     expected = similarities(pairs, dataclasses.replace(mapped, pages=None))
     for window in (1, 5000, 1 << 20):
         windowed = dataclasses.replace(mapped, window_bytes=window)

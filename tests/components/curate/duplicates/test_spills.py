@@ -80,6 +80,7 @@ def test_a_full_disk_ends_the_run_with_78_and_leaves_nothing_and_the_same_comman
     assert not scratch(mapped)
 
 
+@pytest.mark.fault
 def test_a_run_that_is_killed_while_it_has_files_in_scratch_goes_on_with_the_same_bytes(
     tmp_path: Path, mapped: Path, source: Path
 ) -> None:

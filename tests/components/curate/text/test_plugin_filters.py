@@ -156,6 +156,7 @@ def test_what_a_plugin_prints_is_no_answer_of_the_stage(tmp_path: Path, workers:
     assert done.stdout == "" and "a text of" in done.stderr and "from C" in done.stderr
 
 
+@pytest.mark.process
 def test_two_packages_with_a_plugin_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     code = "def planted(text, genre):\n    return 0.0\n"
     for name in ("ink_first", "ink_second"):
@@ -165,6 +166,7 @@ def test_two_packages_with_a_plugin_of_one_name_are_refused(tmp_path: Path, monk
         plugin_filters("planted<=1")
 
 
+@pytest.mark.process
 def test_its_share_can_be_limited_like_that_of_any_filter(site: Path, tmp_path: Path):
     many = ("--plugin-filters", "longest_line<=10")
     code, log = curate(site, tmp_path / "a", *many, "--filter-shares", "longest_line=0.1")

@@ -1,11 +1,10 @@
 import numpy as np
 import pyppmd
 
-from yanmo.evaluate.baselines import ppmd
 from yanmo.evaluate.baselines.baselines import ppmd_bits, xz_results
+from yanmo.evaluate.baselines.compressors import added_by_ppmd, added_by_xz
 from yanmo.evaluate.baselines.mixture import fit_weights, mixture_bits
 from yanmo.evaluate.baselines.ngram import NgramModel
-from yanmo.evaluate.baselines.xz import added_bytes
 from yanmo.evaluate.documents.reading import Document
 
 LETTERS = {"诗": "明月几时有把酒", "文": "有把酒问青天"}
@@ -17,7 +16,7 @@ def test_xz_counts_documents_and_their_line_breaks_and_divides_by_characters():
     scored = [Document("1", "词", "s", "又恐琼楼玉宇，\n高处不胜寒。"), Document("2", "词", "s", "明月")]
     figures = xz_results(TEXTS, scored)["genres"]["词"]
     prefix = ("\n".join(TEXTS) + "\n").encode()
-    size = added_bytes(prefix, ["又恐琼楼玉宇，\n高处不胜寒。\n明月".encode()])[0]
+    size = added_by_xz(prefix, ["又恐琼楼玉宇，\n高处不胜寒。\n明月".encode()])[0]
     assert figures == {"documents": 2, "characters": 15, "bits_per_character": round(8 * size / 15, 4)}
 
 
@@ -26,8 +25,8 @@ def test_ppmd_after_the_training_text_adds_what_one_whole_run_adds():
     texts = ["又恐琼楼玉宇，\n".encode(), "高处不胜寒。\n".encode() * 20]
     whole = pyppmd.Ppmd7Encoder(6, 1 << 24)
     expected = [len(whole.encode(prefix)), *(len(whole.encode(text)) for text in texts)][1:]
-    assert ppmd.added_bytes(prefix, [texts, texts[1:]])[0] == expected
-    assert ppmd.added_bytes(prefix, []) == []
+    assert added_by_ppmd(prefix, [texts, texts[1:]])[0] == expected
+    assert added_by_ppmd(prefix, []) == []
 
 
 def test_ppmd_counts_each_document_and_what_it_has_read_is_cheap():

@@ -1,7 +1,5 @@
 """A killed evaluation goes on where it was, and what it left is checked."""
 
-import importlib.util
-import json
 import shutil
 
 import numpy as np
@@ -10,7 +8,7 @@ from tiny_store import make_ground
 
 from yanmo.evaluate.bits import of_documents as scoring
 from yanmo.evaluate.bits.of_documents import load_model, score
-from yanmo.evaluate.bits.pieces import KeptPieces, PieceTask, Ranks
+from yanmo.evaluate.bits.pieces import KeptPieces, PieceTask
 from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.documents.reading import read_split
 from yanmo.evaluate.work import STEPS
@@ -78,21 +76,6 @@ def test_a_piece_of_another_plan_is_not_taken(store):
     assert made == [0, 0]
 
 
-def test_a_rank_makes_what_a_dead_one_left_out_and_nothing_twice(store):
-    made = []
-    alone = KeptPieces(store, "runs/a/alone").all("bits", jobs([], 7))
-
-    def dies():
-        raise Killed
-
-    with pytest.raises(Killed):
-        KeptPieces(store, "runs/a/b", Ranks(1, 3)).all("bits", [*jobs(made, 4), PieceTask("plan4", dies)] * 2)
-    assert made == [1]
-    assert KeptPieces(store, "runs/a/b", Ranks(2, 3)).all("bits", jobs(made, 7)) == alone
-    assert KeptPieces(store, "runs/a/b", Ranks(0, 3)).all("bits", jobs(made, 7)) == alone
-    assert made == [1, 2, 5, 6, 4, 3, 0]
-
-
 class Killed(BaseException):
     """Stands for SIGKILL: nothing catches it."""
 
@@ -150,7 +133,6 @@ TASKS = ("--samples", "2", "--tasks", "likelihood", "--task-documents", "12")
         ("pieces/bits", 2),
         ("pieces/samples", 1),
         ("pieces/tasks-next-line", 0),
-        ("pieces/harness", 0),
         ("runs/baselines", 2),
     ],
 )
@@ -159,10 +141,6 @@ def test_a_run_killed_in_any_phase_goes_on_there_and_gives_the_bytes_of_one_that
 ):
     stage = "baselines" if phase == "runs/baselines" else "evaluate"
     more = [*TASKS, *([] if stage == "baselines" else ["--documents", "none"])]
-    if phase == "pieces/harness":
-        if importlib.util.find_spec("lm_eval") is None:
-            pytest.skip("lm-evaluation-harness is not installed (an extra)")
-        more += ["--harness-tasks", str(harness_folder(tmp_path))]
     argv = ground.arguments(*more)
     shutil.copytree(ground.folder, tmp_path / "other")
     with monkeypatch.context() as patch:
@@ -191,22 +169,6 @@ def test_a_run_killed_in_any_phase_goes_on_there_and_gives_the_bytes_of_one_that
     assert main(STAGE, STEPS, whole.arguments(*more)) == 0
     for name in {"evaluate", stage}:
         assert evaluation(ground, name).content_digest == evaluation(whole, name).content_digest
-
-
-def harness_folder(tmp_path):
-    folder = tmp_path / "harness"
-    folder.mkdir()
-    rows = [{"q": "明月", "a": "几时", "b": "何年"}, {"q": "天上", "a": "宫阙", "b": "玉宇"}]
-    (folder / "rows.jsonl").write_text(
-        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
-    )
-    (folder / "next.yaml").write_text(
-        "task: next\ndataset_path: json\ndataset_kwargs:\n  data_files:\n    test: rows.jsonl\n"
-        "test_split: test\noutput_type: multiple_choice\ndoc_to_text: '{{q}}'\ndoc_to_target: 0\n"
-        "doc_to_choice: ['{{a}}', '{{b}}']\nmetric_list:\n  - metric: acc\n",
-        encoding="utf-8",
-    )
-    return folder
 
 
 def test_the_stage_leaves_no_pieces_and_makes_them_again_when_forced(ground, monkeypatch):

@@ -11,8 +11,7 @@ from tokenizers import Tokenizer
 from yanmo.common.errors import DataError
 from yanmo.evaluate.bits.of_documents import load_model, score
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.documents.chats import turns_of
-from yanmo.evaluate.documents.reading import Document, read_split
+from yanmo.evaluate.documents.reading import Document, read_split, turns_of
 from yanmo.evaluate.work import STEPS
 from yanmo.evaluate.writing.writing import contamination
 from yanmo.formats.chat_tokens import chat_ids, prompt_ids

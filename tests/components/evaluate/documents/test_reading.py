@@ -39,7 +39,7 @@ def committed(store, night, held, group, in_two_files):
     return commit(store, "curate", files, options={"night": night})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(texts_of_nights)
 def test_each_document_once_and_nothing_else_is_found(nights):
     with tempfile.TemporaryDirectory() as folder:

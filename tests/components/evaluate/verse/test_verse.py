@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from yanmo.common.bootstrap import generator_for
-from yanmo.evaluate.verse import chance, rhyme, tones
+from yanmo.evaluate.verse import chance, sound
 from yanmo.evaluate.verse.parallel import Pairs, middle_couplets, mismatched
 from yanmo.evaluate.verse.poems import read_poem
 from yanmo.evaluate.verse.tunes import Tunes, tune_of
@@ -20,34 +20,34 @@ SPRING = read_poem(  # 杜甫 春望
 @pytest.mark.parametrize("poem", [HEIGHTS, SPRING])
 def test_famous_poems_rhyme_and_keep_their_tones(poem):
     lines = len(poem.lines)
-    assert rhyme.whole_rhyme(poem) == (1, 1)
-    assert rhyme.even_pairs(poem) == (lines // 2 - 1, lines // 2 - 1)
-    assert tones.alternation(poem) == (lines, lines)
-    assert tones.opposition(poem) == (lines // 2, lines // 2)
-    assert tones.adhesion(poem) == (lines // 2 - 1, lines // 2 - 1)
-    assert tones.mixed_ending(poem)[0] == tones.mixed_ending(poem)[1] == lines
+    assert sound.whole_rhyme(poem) == (1, 1)
+    assert sound.even_pairs(poem) == (lines // 2 - 1, lines // 2 - 1)
+    assert sound.alternation(poem) == (lines, lines)
+    assert sound.opposition(poem) == (lines // 2, lines // 2)
+    assert sound.adhesion(poem) == (lines // 2 - 1, lines // 2 - 1)
+    assert sound.mixed_ending(poem)[0] == sound.mixed_ending(poem)[1] == lines
 
 
 def test_rhymes_are_those_of_pingshui_and_not_of_modern_finals():
     # 斜 and 家 rhyme in 下平六麻, though now read xie and jia; 东 and 冬 are two rhymes, though read alike.
-    assert rhyme.even_pairs(read_poem("一，斜。一，家。")) == (1, 1)
-    assert rhyme.even_pairs(read_poem("一，东。一，冬。")) == (0, 1)
+    assert sound.even_pairs(read_poem("一，斜。一，家。")) == (1, 1)
+    assert sound.even_pairs(read_poem("一，东。一，冬。")) == (0, 1)
 
 
 def test_spoilt_poems_are_found():
     spoilt = read_poem("白日依山尽，黄河入海底。欲穷千里目，更上一层楼。")
-    assert rhyme.whole_rhyme(spoilt) == (0, 1)
-    assert tones.alternation(read_poem("山河依天流。")) == (0, 1)
-    assert tones.opposition(read_poem("白日依山尽，白日依山尽。")) == (0, 1)
-    assert tones.adhesion(read_poem("白日依山尽，黄河入海流。白日依山尽，黄河入海流。")) == (0, 1)
-    assert tones.mixed_ending(read_poem("白日山河流。")) == (0, 1)
-    assert tones.no_lone_level(read_poem("白河入海流。")) == (0, 1)  # 仄平仄仄平
+    assert sound.whole_rhyme(spoilt) == (0, 1)
+    assert sound.alternation(read_poem("山河依天流。")) == (0, 1)
+    assert sound.opposition(read_poem("白日依山尽，白日依山尽。")) == (0, 1)
+    assert sound.adhesion(read_poem("白日依山尽，黄河入海流。白日依山尽，黄河入海流。")) == (0, 1)
+    assert sound.mixed_ending(read_poem("白日山河流。")) == (0, 1)
+    assert sound.no_lone_level(read_poem("白河入海流。")) == (0, 1)  # 仄平仄仄平
 
 
 def test_a_character_that_the_table_does_not_know_is_not_held_against_a_poem():
-    assert rhyme.whole_rhyme(read_poem("一，㐂。一，家。")) == (0, 0)
-    assert tones.alternation(read_poem("白㐂依山尽。")) == (0, 0)
-    assert rhyme.whole_rhyme(read_poem("")) == (0, 0)
+    assert sound.whole_rhyme(read_poem("一，㐂。一，家。")) == (0, 0)
+    assert sound.alternation(read_poem("白㐂依山尽。")) == (0, 0)
+    assert sound.whole_rhyme(read_poem("")) == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -64,22 +64,12 @@ def test_a_verdict_about_another_champion_is_said(stage, held, capsys):
     assert "It was not compared with the champion of now, train/" in capsys.readouterr().out
 
 
-def test_a_dry_run_and_a_no_move_nothing(stage, held, monkeypatch):
-    before = {info.name: info for info in stage.store.list("pointers")}
-    assert stage.tool("set", held.reference.key, "--why", "x", "--dry-run") == 0
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", lambda _: "n")
-    assert stage.tool("set", held.reference.key, "--why", "x") == 0
-    assert {info.name: info for info in stage.store.list("pointers")} == before
-
-
 @pytest.mark.parametrize(
     ("what", "more", "code", "said"),
     [
         ("evaluate/abcdef", SIGNED, 64, "expected train/KEY of a model that was judged"),
         ("ab", SIGNED, 64, "expected train/KEY"),
         ("abcdef0123", SIGNED, 65, "no such output"),
-        ("HELD", ("--why", " ", "--yes"), 64, "--why is empty"),
         ("HELD", ("--why", "x"), 64, "nobody to ask"),
     ],
 )

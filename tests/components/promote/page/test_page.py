@@ -131,7 +131,7 @@ def test_the_verdict_comes_first_and_everything_is_there_in_both_languages(html)
         "训练过程",
         "生成样例",
         "成本",
-        "来源、选项与重跑命令",
+        "来源与选项",
         "How the run went",
         "Cost",
     ):
@@ -263,7 +263,6 @@ def test_tasks_are_shown_where_they_were_set(report):
         in squeezed(text)
     )
     assert "answer the last question答末问 chrFchrF, 40 questions题31.4––95.0 %" in squeezed(text)
-    assert "lm-evaluation-harness 0.4.9" in text and "C3acc0.4± 0.010.38" in squeezed(text)
     report["tasks"]["how"], report["tasks"]["rows"] = "likelihood", report["tasks"]["rows"][:1]
     text = Page(render(report)).text
     assert "in the form asked for" not in text and "chrF is" not in text
@@ -290,7 +289,6 @@ def with_everything():
     chat = {"task": "chat", "measure": "chrf", "value": 31.41, "interval": None, "obedient": 0.95, "of": 40}
     said = {"asked": f"明月几时有{HOSTILE}", "answer": f"把酒{HOSTILE}", "reference": "问青天"}
     said |= {"champion": f"不知{HOSTILE}", "base": None}
-    c3 = {"task": "C3", "metric": "acc", "value": 0.4, "error": 0.01, "champion": 0.38}
     return {
         "verse": [{**row, "held_out": original, "chance": chance, "generated": SHARE}, new],
         "memorization": {"window": 8, "generated": own, "held_out": other, "genres": by_genre},
@@ -308,7 +306,6 @@ def with_everything():
             "rows": [genre, {**chat, "champion": None, "base": None, "chance": None}],
             "answers": [said],
         },
-        "harness": {"version": "0.4.9", "rows": [c3]},
         "survived": [
             {
                 "stage": "train",
@@ -345,7 +342,6 @@ GROWING = (
     "dropped",
     "licenses",
     "options",
-    "inputs",
     "classes",
     "phases",
     "conditions",
@@ -353,9 +349,9 @@ GROWING = (
 
 
 def test_no_list_of_the_report_makes_the_page_too_large(report):
-    """Thousands of raw files, genres, ancestors or tasks: each list is cut, and says how much is left out."""
+    """Thousands of genres, ancestors or tasks: each list is cut, and says how much is left out."""
     report |= with_everything()
-    report["lost"], report["raw_files"] = ["curate/1: lost"], [{"name": "a.jsonl", "sha256": "5" * 64}]
+    report["lost"] = ["curate/1: lost"]
     report["data"]["curate"]["licenses"] = {"CC0-1.0": 1}
     report["data"]["curate"]["dropped"] = {"stub": 1}
     report["training"]["events"] = [{"step": 1, "event": "stop"}]
@@ -395,7 +391,6 @@ def test_thousands_of_genres_are_cut_to_the_largest_in_every_table(report):
 
 def test_texts_of_any_length_make_no_page_too_large(report):
     report |= with_everything()
-    report["raw_files"] = [{"name": "a.jsonl", "sha256": "5" * 64}]
     long = poisoned(report, "<月>" * 40_000, keys=DATA_NAMES, kept=CHOICES)
     assert len(render(long).encode()) < MOST_BYTES
 

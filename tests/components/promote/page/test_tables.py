@@ -1,7 +1,7 @@
-"""Rows by source, of tasks and of the harness: which are shown, and with what they are compared."""
+"""Rows by source and of tasks: which are shown, and with what they are compared."""
 
 from yanmo.promote.gate.evaluation import open_evaluation
-from yanmo.promote.page.tables import group_rows, harness_rows, task_rows
+from yanmo.promote.page.tables import group_rows, task_rows
 
 
 def test_of_many_sources_the_largest_are_shown(stage):
@@ -11,23 +11,19 @@ def test_of_many_sources_the_largest_are_shown(stage):
     assert list(group_rows("sources", evaluation, None)) == [f"s{i}" for i in range(99, 39, -1)]
 
 
-def test_tasks_and_harness_are_compared_only_where_they_were_set_alike(stage):
+def test_tasks_are_compared_only_where_they_were_set_alike(stage):
     tasks = {
         "how": "likelihood",
         "genre": {"of": 20, "accuracy": 0.5, "interval": [0.3, 0.7], "chance": 0.25},
     }
     other = {**tasks, "genre": {**tasks["genre"], "of": 10, "accuracy": 0.9}}
-    harness = {"version": "1", "tasks": {"C3": {"alias": "C3", "acc,none": 0.4, "acc_stderr,none": "N/A"}}}
     own, alike, unlike = (open_evaluation(stage.evaluate(stage.model(i))) for i in (1, 2, 3))
-    own.summary.update(tasks=tasks, harness=harness)
-    alike.summary.update(tasks=tasks, harness=harness)
+    own.summary.update(tasks=tasks)
+    alike.summary.update(tasks=tasks)
     unlike.summary.update(tasks=other)
     (row,) = task_rows(own, alike)["rows"]
     assert (row["value"], row["champion"], row["obedient"]) == (0.5, 0.5, None)
     assert task_rows(own, unlike)["rows"][0]["champion"] is None
-    (row,) = harness_rows(own, alike)["rows"]
-    assert row == {"task": "C3", "metric": "acc", "value": 0.4, "error": None, "champion": 0.4}
-    assert task_rows(unlike, None) and harness_rows(unlike, own) is None
 
 
 def test_answers_to_chats_are_cut_to_what_is_read(stage):
@@ -47,12 +43,3 @@ def test_answers_of_others_are_those_to_the_same_question(stage):
     assert shown == {"asked": "问", "answer": "一", "reference": "零", "champion": None, "base": "三"}
     base.summary["tasks"]["how"] = "likelihood"
     assert task_rows(own, champion, base)["answers"][0]["base"] is None
-
-
-def test_what_is_no_number_is_no_figure_of_the_harness(stage):
-    """Of one example its error is NaN, which JSON does not have."""
-    evaluation = open_evaluation(stage.evaluate(stage.model(1)))
-    one_example = {"acc,none": float("nan"), "f1,none": 1.0, "f1_stderr,none": float("nan")}
-    evaluation.summary["harness"] = {"version": "1", "tasks": {"C3": one_example}}
-    (row,) = harness_rows(evaluation, None)["rows"]
-    assert (row["metric"], row["value"], row["error"]) == ("f1", 1.0, None)

@@ -70,8 +70,7 @@ def test_whatever_the_words_are_a_card_is_short_whole_and_read_again(
     attach(error, Details(why=why, others=(other,)))
     made = Card.of("toy", error, command)
     assert all(len(line.splitlines()) <= 1 for line in made.others) and len(made.why) <= 600
-    (again,) = json.loads(failure_card.to_json([made]))["cards"]
-    assert failure_card._card(again) == made
+    assert failure_card.CARDS.parse(failure_card.to_json([made]).encode(), "here").cards == (made,)
 
 
 def test_no_card_holds_a_password() -> None:
@@ -101,11 +100,9 @@ def test_the_cards_of_a_key_are_kept_newest_first_and_a_lost_lease_writes_none(t
         {"others": 1},
         {"saved_at": "x"},
         {"saved_at": math.nan},
-        {"saved_at": -math.inf},
         {"checkpoint": 4},
         {"exit_code": []},
         {"made_at": 5},
-        {"why": "\ud800"},
         {"stage": None},
     ],
     ids=str,
@@ -114,7 +111,7 @@ def test_a_record_of_failures_with_other_values_ends_nothing(
     tmp_path: Path, damage: dict[str, object]
 ) -> None:
     store, key = open_store(str(tmp_path)), "0" * 64
-    value = {"schema": failure_card.SCHEMA, "cards": [{**dataclasses.asdict(card()), **damage}]}
+    value = {"schema": failure_card.CARDS.schema, "cards": [{**dataclasses.asdict(card()), **damage}]}
     store.create(failure_card.failure_name("train", key), json.dumps(value).encode())
     found = read_cards(store, "train", key)
     assert all(len(one.lines()) > 1 for one in found)

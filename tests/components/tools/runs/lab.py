@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import json
 from collections.abc import Mapping
@@ -32,10 +31,6 @@ def raw(name: str = "tang") -> dict[str, Any]:
 
 class Said(ground.Said):
     """How `yanmo runs` ended."""
-
-    @property
-    def csv(self) -> list[dict[str, str]]:
-        return list(csv.DictReader(io.StringIO(self.out)))
 
     @property
     def table(self) -> list[list[str]]:

@@ -15,7 +15,6 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ from yanmo.store.objects import Leftover
 from yanmo.store.output import Output, deletion_mark, open_reference
 from yanmo.store.pointers import move_pointer
 from yanmo.store.runs import in_use
-from yanmo.store.runs.auto_record import AutoRecord
+from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord
 from yanmo.store.runs.in_use import announce, check_present, work_name
 from yanmo.store.runs.lease import Lease
 from yanmo.store.runs.run_record import add_to_run
@@ -90,37 +89,6 @@ def test_the_newest_runs_of_each_channel_keep_what_they_name_and_champions_stay_
     assert ground.gc().code == 0
     assert not ground.names("pointers/demo/runs") and not ground.names(folder_of(nights[3]))
     assert all(is_there(ground, output) for output in ground.outputs.values())
-
-
-def test_the_runs_of_the_newest_nights_stay_and_nights_without_a_run_do_not_count(tmp_path: Path) -> None:
-    """A night is from noon to noon where --timezone says; in another channel another night is the newest."""
-    ground = Ground(str(tmp_path / "store"))
-    evening = datetime(2026, 3, 3, 13, 30, tzinfo=UTC).timestamp()  # 21:30 in Shanghai
-    kept: dict[str, Output] = {}
-    runs = [("main", "first", 0), ("main", "first-again", 9), ("main", "second", 24)]
-    runs += [("main", "third", 24 * 20), ("dev", "only", -24 * 50)]
-    for seed, (channel, run, hours) in enumerate(runs):
-        kept[run] = ground.commit("train", seed=seed, text=run)
-        add_to_run(ground.store, channel, run, {"train": kept[run].reference})
-        record = Path(ground.uri) / f"pointers/{channel}/runs/{run}.json"
-        os.utime(record, (evening + hours * 3600,) * 2)
-
-    def removed(*words: str) -> set[str]:
-        shown = ground.tool("gc", "--older-than", "0", "--timezone", "Asia/Shanghai", "--json", *words).json
-        return {name.rpartition("/")[2].removesuffix(".json") for name in shown["runs"]}
-
-    assert removed() == set(kept)
-    assert removed("--keep-nights", "1") == {"first", "first-again", "second"}
-    assert removed("--keep-nights", "2") == {"first", "first-again"}
-    assert removed("--keep-nights", "3") == set()
-    assert removed("--keep-nights", "1", "--keep-runs", "2") == {"first", "first-again"}
-    assert removed("--keep-nights", "2", "--timezone", "America/New_York") == {"first"}, "noon is elsewhere"
-    wait_until_old(ground)
-    for path in Path(ground.uri).rglob("*"):
-        os.utime(path, (evening,) * 2) if path.is_file() and "pointers" not in path.parts else None
-    assert ground.gc("--keep-nights", "1", "--timezone", "Asia/Shanghai").code == 0
-    assert [run for run in kept if ground.names(folder_of(kept[run]))] == ["third", "only"]
-    assert ground.tool("gc", "--timezone", "Mars/Olympus").code == 64
 
 
 def test_what_the_newest_output_was_made_of_file_by_file_stays_however_old(ground: Ground) -> None:
@@ -197,7 +165,7 @@ def test_a_record_of_auto_stays_as_long_as_its_key_and_goes_with_it(ground: Grou
 
     def record(digit: str, stage: str, key: str) -> str:
         name = f"runs/{stage}/auto/{digit * 64}.json"
-        ground.write(name, AutoRecord(stage=stage, key=key, options={"ranks": 2}).to_json())
+        ground.write(name, AUTO_RECORD.to_json(AutoRecord(stage=stage, key=key, options={"ranks": 2})))
         return name
 
     kept = record("1", "train", needed.manifest.key)

@@ -70,7 +70,7 @@ def test_muon_takes_torchs_own_steps():
     # torch.optim.Muon orthogonalizes in bf16, ours in fp32 on a CPU: equal to bf16's 8 bits.
     matrices = [torch.randn(24, 40), torch.randn(40, 24)]
     ours, theirs = ([torch.nn.Parameter(m.clone()) for m in matrices] for _ in range(2))
-    group = {"lr": 0.02, "weight_decay": 0.1, "muon": True, "momentum": 0.95, "peak_lr": 0.02}
+    group = {"lr": 0.02, "weight_decay": 0.1, "rule": "muon", "momentum": 0.95, "peak_lr": 0.02}
     first = MatrixAdamW([{"params": ours, **group}], (0.9, 0.95))
     second = torch.optim.Muon(theirs, lr=0.02, weight_decay=0.1, momentum=0.95)
     for step in range(4):
@@ -94,14 +94,16 @@ def test_matrices_cut_between_ranks_are_found_once():
 
 def test_matrices_of_the_layers_get_muon_and_nothing_else():
     groups = parameter_groups(random_decoder(), options(weight_decay=0.1))
-    assert [(g["muon"], g["weight_decay"]) for g in groups] == [
-        (True, 0.1),
-        (False, 0.0),
-        (False, 0.0),
-        (False, 0.0),
+    assert [(g["rule"], g["weight_decay"]) for g in groups] == [
+        ("muon", 0.1),
+        ("adamw", 0.0),
+        ("adamw", 0.0),
+        ("adamw", 0.0),
     ]
     assert [len(g["params"]) for g in groups] == [14, 1, 1, 9]
-    assert not any(g["muon"] for g in parameter_groups(random_decoder(), options(optimizer="adamw")))
+    assert not any(
+        g["rule"] == "muon" for g in parameter_groups(random_decoder(), options(optimizer="adamw"))
+    )
 
 
 @pytest.mark.parametrize("shape", [(20, 50), (50, 20), (30, 32), (32, 32)])
@@ -137,7 +139,7 @@ def located(layers: int, on: str | None, state: str = "cpu") -> MatrixAdamW:
         (flat,) = group["params"]
         flat.grad = torch.randn_like(flat)
         made.locate(flat, found, cut_places([found]))
-        made.make_states(flat, group["muon"])
+        made.make_states(flat, group["rule"])
     return made
 
 

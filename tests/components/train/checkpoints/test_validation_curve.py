@@ -18,10 +18,10 @@ from yanmo.formats.token_cache import TokenCache
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
-from yanmo.train import curve, job
+from yanmo.train import job, validate
 from yanmo.train.config import TrainConfig
-from yanmo.train.curve import Curve
-from yanmo.train.supervision.twins import twin_of
+from yanmo.train.supervision.seed_twins import twin_of
+from yanmo.train.validate import Curve
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("one_rank")
 @pytest.fixture
 def any_budget(monkeypatch):
     """A training of a few steps has no budget for a curve."""
-    monkeypatch.setattr(curve, "_SHARE", 100.0)
+    monkeypatch.setattr(validate, "_SHARE", 100.0)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_a_curve_ends_with_the_training_and_keeps_to_its_share(cache, points, st
     assert len(found.steps) <= points and found.steps <= set(range(1, steps + 1))
     assert not found.steps or (len(found.steps) >= 2 and max(found.steps) == steps)
     forwards = 3 * steps * rows * 64
-    assert len(found.steps) * found.validation.num_tokens <= curve._SHARE * forwards
+    assert len(found.steps) * found.validation.num_tokens <= validate._SHARE * forwards
 
 
 def test_by_default_a_training_of_some_length_has_eight_points_and_decisions_have_none(cache):

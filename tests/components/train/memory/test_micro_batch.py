@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from yanmo.common.errors import EnvironmentFault
+from yanmo.options.fields import flag
 from yanmo.store.manifest import Reference
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Status, WorkerJob, is_out_of_memory
@@ -80,20 +84,57 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     from yanmo.store.runs.lease import Lease
     from yanmo.store.runs.work_folder import WorkFolder
     from yanmo.train.checkpoints.uploader import Uploader
-    from yanmo.train.health.stacks import Requests
     from yanmo.train.metrics.declared import METRICS
     from yanmo.train.metrics.gauges import MetricsGauges
-    from yanmo.train.supervision import one_start, windows
+    from yanmo.train.supervision import windows
     from yanmo.train.supervision.ranks import Ranks
 
     code = "from yanmo.train.job import failure; failure(1, MemoryError()).send()"
     full = Ranks([sys.executable, "-c", code], [os.environ])
-    monkeypatch.setattr(one_start, "start", lambda options, path, place: full)
+    monkeypatch.setattr(windows, "start", lambda options, path, place: full)
     store = open_store(str(tmp_path))
     lease = Lease(store, "runs/train/key/LEASE.json", "one")
     assert lease.acquire()
     uploader = Uploader(WorkFolder(store, "runs/train/key"), lease)
     gauges = MetricsGauges(Telemetry("train", METRICS), tmp_path)
-    assert windows._one_window(task, gauges, uploader, [time.monotonic()], Requests(), None) is None
+    assert windows._one_window(task, gauges, uploader, [time.monotonic()]) is None
     assert largest_micro_batch(tmp_path)[0] == 1
     lease.release()
+
+
+V1 = Path("/sys/fs/cgroup/memory")
+
+
+@pytest.fixture
+def container() -> Iterator[Path]:
+    """A control group of the first version with little memory."""
+    group = V1 / f"yanmo-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(900 << 20))
+    except OSError as error:
+        pytest.skip(f"needs a control group of its own for memory, version 1: {error}")
+    yield group
+    until = time.monotonic() + 60
+    while (group / "cgroup.procs").read_text() and time.monotonic() < until:
+        time.sleep(0.05)
+    group.rmdir()
+
+
+@pytest.mark.fault
+def test_a_rank_killed_for_the_containers_memory_goes_on_with_half_the_rows(
+    store, tiny, tmp_path, faults, container
+):
+    """Where the system kills one process, and not all of the container."""
+    site = faults.install(tmp_path / "site", f"faults.hungry({80 << 20})")
+    flags = [f"{flag(name)}={value}" for name, value in tiny.items()]
+    only = subprocess.run(
+        [sys.executable, "-m", "yanmo.train", f"--store={store}", "--metrics-port=-1", *flags],
+        env={**os.environ, "PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        preexec_fn=lambda: (container / "cgroup.procs").write_text(str(os.getpid())),
+    )
+    assert only.returncode == 0, only.stderr
+    assert "out of memory with a micro batch of 8 rows on rank 0; going on with 4 rows" in only.stderr

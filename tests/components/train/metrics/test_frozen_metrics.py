@@ -64,11 +64,11 @@ def test_while_a_rank_stands_still_rates_say_0_figures_are_gone_and_ages_grow(st
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         before = wait_for(port, moves)
-        assert before["train_tokens_per_second"] > 0 and before["train_flops_per_second"] > 0
+        assert before["train_tokens_per_second"] > 0
         assert before["train_steps"] == 100_000 and before["train_ranks"] == 2
         assert before["train_loss"] > 0 and before['stage_state{state="working"}'] == 1
         for rank in "01":  # of every rank, not of the first alone
-            for name in ("rank_step", "step_seconds_total", "data_wait_seconds_total", "memory_bytes"):
+            for name in ("step_seconds_total", "data_wait_seconds_total", "memory_bytes"):
                 assert before[f'train_{name}{{rank="{rank}"}}'] > 0, (name, rank)
         victim = second_rank(store)
         os.kill(victim, signal.SIGSTOP)
@@ -82,7 +82,6 @@ def test_while_a_rank_stands_still_rates_say_0_figures_are_gone_and_ages_grow(st
         ages = ("train_last_step_age_seconds", 'train_heartbeat_age_seconds{rank="1"}')
         later = wait_for(port, lambda found: all(found[age] > frozen[age] + 1 for age in ages))
         assert later["train_step"] == frozen["train_step"]
-        assert time.time() - later["train_last_step_timestamp_seconds"] > 5
         os.kill(victim, signal.SIGCONT)
         again = wait_for(port, moves)
         assert again["train_last_step_age_seconds"] < later["train_last_step_age_seconds"]

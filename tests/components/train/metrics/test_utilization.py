@@ -3,8 +3,9 @@ import sys
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from yanmo.model.decoder import DecoderConfig
+from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.metrics.utilization import Utilization, flops_per_token, peak_flops, resident_memory
@@ -83,3 +84,22 @@ def test_a_peak_that_is_given_makes_mfu_on_any_device(given):
     assert found["flops_per_second"] == flops
     assert found.get("mfu") == (flops / (2 * given * 1e12) if given else None)
     assert found.get("peak_flops_per_second") == (2 * given * 1e12 or None)
+
+
+def test_the_formula_counts_what_torch_counts():
+    shape = DecoderConfig(
+        vocab_size=397,
+        hidden_size=48,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        intermediate_size=80,
+        max_position_embeddings=64,
+    )
+    with torch.device("meta"):
+        decoder, ids = Decoder(shape), torch.zeros(1, 64, dtype=torch.int64)
+    decoder.attention = "flash"  # one document a row
+    with FlopCounterMode(display=False) as counter:
+        decoder(ids).sum().backward()
+    assert counter.get_total_flops() / 64 == pytest.approx(flops_per_token(shape, 64), rel=1e-12)

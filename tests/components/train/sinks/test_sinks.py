@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from yanmo.train import job
-from yanmo.train.options.sink_names import wrong
+from yanmo.train.options.measuring_options import wrong_sinks as wrong
 from yanmo.train.sinks.following import Follower, figures_of
 from yanmo.train.sinks.process import Sinks
 
@@ -292,17 +292,6 @@ def test_a_place_that_fails_is_warned_of_once(tmp_path: Path, capfd: pytest.Capt
     assert said.count("sink tensorboard") == 1 and "the training goes on" in said
 
 
-def test_a_place_that_is_back_before_the_time_is_over_gets_the_rest(tmp_path: Path) -> None:
-    given, held = tensorboard(tmp_path)
-    in_its_place = tmp_path / "tb"
-    in_its_place.write_text("no folder")
-    write(tmp_path, line(10, 5.0), line(20, 4.0))
-    with Patient(given, tmp_path, RUN, LOG) as sinks:
-        threading.Timer(4.0, in_its_place.unlink).start()
-        sinks.is_done = True
-    assert held()["train/loss"] == [(10, 5.0), (20, 4.0)]
-
-
 def test_a_library_that_is_not_there_is_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,18 +300,3 @@ def test_a_library_that_is_not_there_is_named(
     with Sinks("wandb=verses", tmp_path, RUN, LOG):
         pass
     assert "pip install '.[wandb]'" in capfd.readouterr().err
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: DeepSpeed")
-def test_a_rank_imports_none_of_the_libraries() -> None:
-    """DeepSpeed would import MLflow where that is installed."""
-    pytest.importorskip("mlflow", reason="mlflow is not installed")
-    code = (
-        "import sys\n"
-        "from yanmo.train.backends.zero import import_deepspeed\n"
-        "import_deepspeed('cpu')\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert not {"mlflow", "wandb", "tensorboard"} & set(done.stdout.split())

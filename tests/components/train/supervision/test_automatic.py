@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import needs_affinity, one_cpu
 
-from yanmo.common.errors import DataError, EnvironmentFault, UsageError
+from yanmo.common.errors import EnvironmentFault, UsageError
 from yanmo.options.command_line import load_given
 from yanmo.options.fields import by_kind, flag
 from yanmo.stage.exporter import Telemetry
@@ -28,7 +28,6 @@ from yanmo.store.commit import Recipe, Result
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
-from yanmo.store.runs.auto_record import AutoRecord, read_record
 from yanmo.tools.store.command import main as store_tool
 from yanmo.train.backends import hardware as machine_module
 from yanmo.train.backends.hardware import Machine, this_machine
@@ -281,25 +280,6 @@ def test_every_other_machine_finds_the_key_of_the_first(place, first) -> None:
     assert len(records(place)) == 1
 
 
-def test_options_and_inputs_as_given_are_what_a_record_is_of(store) -> None:
-    """The number of steps that is the default anyway is the same; another seed or a preset's is not."""
-    place = str(store)
-    keys = {}
-    for name, flags in {
-        "plain": (),
-        "the default said": ("--steps=750",),
-        "auto said": ("--precision=auto", "--ranks=", "--device=auto"),
-        "an execution option": ("--threads=3", "--ranks=1", "--compile=false"),
-        "another seed": ("--seed=1",),
-        "by the file": ("--config=seed: 1",),
-    }.items():
-        assert train(place, ONE, *flags) == 0
-        keys[name] = made(place)[0]
-    assert keys["plain"] == keys["the default said"] == keys["auto said"] == keys["an execution option"]
-    assert keys["another seed"] == keys["by the file"] != keys["plain"]
-    assert len(records(place)) == 2
-
-
 def test_what_a_person_gives_counts_and_a_wrong_number_of_ranks_is_not_remembered(store, capsys) -> None:
     place = str(store)
     assert train(place, ONE, "--ranks=8") == 78
@@ -372,85 +352,10 @@ def test_a_committed_model_is_found_where_the_gpu_that_made_it_is_not(store) -> 
     assert train(str(store), NONE, *asked, "--force") == 78
 
 
-def test_the_flags_that_a_machine_without_gpus_is_given_make_the_same_key(store) -> None:
-    settle(run_of(str(store)), Asked(ONE))
-    (record,) = records(str(store)).values()
-    assert train(str(store), NONE, "--device=cpu", "--precision=bf16") == 0
-    assert made(str(store))[0] == record["key"]
-    assert made(str(store))[1]["threads"] == 3
-
-
 def test_idle_gpus_are_reported(store, capsys) -> None:
     settle(run_of(str(store)), Asked(ONE))
     assert train(str(store), EIGHT) == 0
     assert "7 of 8 GPUs stay idle; --ranks 8 trains on more" in capsys.readouterr().err
-
-
-RACER = """
-import json, sys
-from yanmo.options.command_line import load_given
-from yanmo.options.fields import by_kind
-from yanmo.stage.stage_run import StageRun
-from yanmo.store.opening import open_store
-from yanmo.store.output import open_reference
-from yanmo.store.pointers import read_pointer
-from yanmo.stage.exporter import Telemetry
-from yanmo.train.backends.hardware import Machine
-from yanmo.train.config import STAGE, TrainConfig
-from yanmo.train.supervision.automatic import settle
-
-uri, gpus, *flags = sys.argv[1:]
-
-def look():
-    print("looking", flush=True)
-    sys.stdin.readline()  # until all have found no record
-    return Machine(gpus=int(gpus), name="fake", capability=(9, 0), has_varlen=True, compiles=True)
-
-options, given = load_given(TrainConfig, [f"--store={uri}", *flags], "yanmo train")
-store = open_store(uri)
-cache = open_reference(store, read_pointer(store, "dev", "tokenize"))
-run = StageRun(stage=STAGE, options=options, store=store, inputs={"token_cache": cache, "model": None},
-    telemetry=Telemetry("train", STAGE.metrics), given=given)
-print(json.dumps(by_kind(settle(run, look), "semantic", "execution")))
-"""
-
-
-@pytest.mark.process(few=1)
-@pytest.mark.parametrize("flags", [(), ("--auto-again",)], ids=["first", "again"])
-def test_of_machines_that_race_one_record_counts_for_all(place, flags) -> None:
-    """Processes, as two pods are: nothing but the store stands between them."""
-    gpus = (0, 8, 1, 4, 2)
-    racers = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACER, place, str(count), *flags],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for count in gpus
-    ]
-    try:
-        for racer in racers:
-            assert racer.stdout is not None and racer.stdout.readline() == "looking\n"
-        assert not records(place)
-        for racer in racers:
-            assert racer.stdin is not None
-            racer.stdin.write("go\n")
-            racer.stdin.flush()
-        found = [json.loads(racer.communicate()[0]) for racer in racers]
-    finally:
-        for racer in racers:
-            racer.kill()
-            racer.wait()
-    (record,) = records(place).values()
-    if not flags:
-        assert all(one == found[0] for one in found)
-    last = Asked(NONE)
-    settled = by_kind(settle(run_of(place), last), "semantic", "execution")
-    assert last.times == 0 and settled in found
-    assert settled["precision"] == record["options"]["precision"]
-    seen = record["machine"]["gpus"]
-    assert (settled["device"], settled["ranks"]) == (("cuda", seen) if seen else ("cpu", 1))
 
 
 def copy(place: str, target: str, pointer: str) -> None:
@@ -474,17 +379,6 @@ def test_a_copied_channel_finds_the_key_of_the_machine_where_it_was_made(place, 
     assert train(target, look) == 0 and look.times == 0
 
 
-def test_what_auto_became_at_the_target_stays(place, tmp_path) -> None:
-    target = str(tmp_path / "target")
-    copy(place, target, "dev/tokenize")
-    assert train(target, NONE) == 0 and train(place, ONE) == 0
-    theirs = records(target)
-    copy(place, target, "dev/train")
-    assert records(target) == theirs and made(target)[0] == made(place)[0]
-    assert train(target, EIGHT) == 0
-    assert made(target)[0] == next(iter(theirs.values()))["key"]
-
-
 def test_auto_again_decides_on_this_machine_and_for_all_later_ones(place) -> None:
     assert train(place, ONE) == 0
     first = made(place)[0]
@@ -493,49 +387,6 @@ def test_auto_again_decides_on_this_machine_and_for_all_later_ones(place) -> Non
     assert second != first and len(records(place)) == 1
     assert train(place, EIGHT) == 0
     assert made(place)[0] == second
-
-
-@UNHURRIED
-@given(data=st.data())
-def test_a_damaged_record_is_bad_data_whatever_its_bytes(tmp_path_factory, store_template, data) -> None:
-    facts = dataclasses.asdict(ONE)
-    key = made_of(run_of(str(store_template), "--precision=bf16"))
-    record = AutoRecord(stage="train", key=key, options={"precision": "bf16"}, machine=facts)
-    whole = json.loads(record.to_json())
-    junk = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5), st.just([]), st.just({}))
-    kind = data.draw(st.sampled_from(["bytes", "cut", "value", "field", "option", "fact", "facts", "extra"]))
-    text = json.dumps(whole).encode()
-    if kind == "bytes":
-        text = data.draw(st.binary(max_size=60))
-    elif kind == "cut":
-        text = text[: data.draw(st.integers(0, len(text) - 1))]
-    elif kind == "value":
-        text = json.dumps(data.draw(junk)).encode()
-    elif kind == "field":
-        name = data.draw(st.sampled_from(sorted(whole.keys() - {"run_id", "created_at"})))
-        text = json.dumps(whole | {name: data.draw(junk)}).encode()
-    elif kind == "option":
-        text = json.dumps(whole | {"options": {"precision": data.draw(junk)}}).encode()
-    elif kind == "fact":
-        name = data.draw(st.sampled_from(sorted(facts)))
-        value = data.draw(junk.filter(lambda found: type(found) is not type(facts[name])))
-        text = json.dumps(whole | {"machine": facts | {name: value}}).encode()
-    elif kind == "facts":
-        text = json.dumps(whole | {"machine": {n: v for n, v in facts.items() if n != "gpus"}}).encode()
-    else:
-        text = json.dumps(whole | {"schema": "yanmo.automatic/1"}).encode()
-    store = open_store(str(tmp_path_factory.mktemp("damaged")))
-    store.create("runs/train/auto/x.json", text)
-    run = run_of(str(store_template))
-    run.store = store
-    with pytest.MonkeyPatch.context() as patch:  # the name, not the store
-        patch.setattr("yanmo.train.supervision.automatic.record_name", lambda *_: "runs/train/auto/x.json")
-        with pytest.raises(DataError, match=r"what `auto` became is damaged .* --auto-again"):
-            settle(run, Asked(NONE))
-        again = run_of(str(store_template), "--auto-again")
-        again.store = store
-        assert settle(again, Asked(NONE)).device == "cpu"
-        assert settle(run, Asked(ONE)).device == "cpu"
 
 
 TWO, NO_COMPILER = Machine(gpus=2, **H200), Machine(gpus=1, **H200 | {"compiles": False})
@@ -704,7 +555,7 @@ from yanmo.stage.stage_run import Steps
 from yanmo.train.backends.hardware import Machine
 from yanmo.train.config import STAGE
 from yanmo.train.supervision.automatic import settle
-from yanmo.train.supervision.grid import prepare
+from yanmo.train.supervision.benchmark import prepare
 from yanmo.train.supervision.supervisor import forget, work
 
 gpus = int(sys.argv.pop(1))
@@ -744,25 +595,6 @@ def test_a_training_that_paused_on_a_cpu_goes_on_as_it_began_on_a_machine_with_g
     assert third.returncode == 0 and "is committed already" in third.stderr, third.stderr
 
 
-def test_a_key_that_a_gpu_made_is_found_where_there_is_none(store) -> None:
-    """The first run is killed by what it has not got; its record stands, and says so to the next."""
-    flags = [f"--store={store}", "--metrics-port=-1", "--steps=12", "--warmup-steps=2"]
-    settle(run_of(str(store), "--steps=12", "--warmup-steps=2"), Asked(ONE))
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "0", *flags], capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 78, done.stderr
-    assert "go on here with --device cpu --precision bf16" in done.stderr
-
-
-def test_a_record_survives_its_own_json(tmp_path) -> None:
-    store = open_store(str(tmp_path))
-    record = AutoRecord(stage="train", key="a" * 64, options={"ranks": 2}, machine={"gpus": 0}, run_id="r")
-    store.create("runs/train/auto/r.json", record.to_json())
-    assert read_record(store, "runs/train/auto/r.json") == record
-    assert read_record(store, "runs/train/auto/other.json") is None
-
-
 @pytest.fixture
 def without_deepspeed(monkeypatch) -> None:
     find = importlib.util.find_spec
@@ -790,11 +622,3 @@ def test_what_needs_deepspeed_says_so_where_it_is_not_installed(
     assert train(store, NONE, *flags) == 78
     said = capsys.readouterr().err
     assert flags[0].replace("=", " ") in said and "--backend torch trains here" in said
-
-
-def test_a_committed_model_is_found_where_deepspeed_is_not_installed(store, monkeypatch) -> None:
-    flags = ("--zero-stage=2", "--device=cpu")
-    assert train(store, NONE, *flags) == 0
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "deepspeed" else find(name))
-    assert train(store, NONE, *flags) == 0

@@ -16,8 +16,7 @@ from processes import is_alive, listeners, needs_proc
 
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import MEETING, Place
-from yanmo.train.supervision import worker_group
-from yanmo.train.supervision.ranks import Ranks, environments
+from yanmo.train.supervision.ranks import Ranks, environments, start
 
 WAITS = "import os, time; os.write(1, b'begun\\n'); time.sleep(600)"
 
@@ -83,7 +82,7 @@ def test_a_rank_that_cannot_be_started_leaves_no_other_and_no_pipe(tmp_path):
 
 
 def variables_of(options: TrainConfig, folder: Path, place: Place | None = None) -> list[dict[str, str]]:
-    ranks = worker_group.start(options, folder / "none.json", place)
+    ranks = start(options, folder / "none.json", place)
     try:
         found = []
         for pid in ranks.pids:

@@ -7,43 +7,23 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from processes import fields_of
+from training_runs import command, losses_of, model_of, stage
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.formats.token_cache import TokenCache
-from yanmo.options.fields import flag
 from yanmo.store.opening import open_store
-from yanmo.store.output import Output, open_reference
+from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.train.checkpoints.checkpoint import step_of
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.model_options import num_parameters, shape_of
 from yanmo.train.supervision.supervisor import _check_space, _sinks
-
-
-def command(store: Path, options: dict) -> list[str]:
-    flags = [f"{flag(name)}={value}" for name, value in options.items()]
-    return [sys.executable, "-m", "yanmo.train", f"--store={store}", "--metrics-port=-1", *flags]
-
-
-def stage(store: Path, options: dict, **kwargs) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(store, options), capture_output=True, text=True, timeout=300, **kwargs)
-
-
-def model_of(store: Path) -> Output:
-    opened = open_store(str(store))
-    return open_reference(opened, read_pointer(opened, "dev", "train"))
-
-
-def losses(output: Output) -> list[float]:
-    text = output.path("metrics.jsonl").read_text(encoding="utf-8")
-    return [x["loss"] for x in map(json.loads, text.splitlines()) if "loss" in x]
 
 
 def folder_of(store: Path, seconds: float = 120) -> Path:
@@ -116,7 +96,7 @@ def test_two_ranks_without_a_compiler_train_a_model_that_transformers_loads(
     again = stage(store, {**tiny, "ranks": 1})
     assert again.returncode == 0 and "committed already" in again.stderr
     # The same samples and steps as one rank's; sums in another order differ in the last digits.
-    assert losses(model_of(trained_store)) == pytest.approx(losses(output), abs=1e-4)
+    assert losses_of(model_of(trained_store)) == pytest.approx(losses_of(output), abs=1e-4)
 
 
 def test_sigterm_pauses_and_the_same_command_goes_on(store, tiny, tmp_path, no_dynamo):
@@ -134,7 +114,7 @@ def test_sigterm_pauses_and_the_same_command_goes_on(store, tiny, tmp_path, no_d
     assert not processes_of(folder)
     finished = stage(store, options, env=no_dynamo)
     assert finished.returncode == 0 and "resuming at step" in finished.stderr, finished.stderr
-    assert len(losses(model_of(store))) == 60
+    assert len(losses_of(model_of(store))) == 60
 
 
 @pytest.mark.fault
@@ -154,7 +134,7 @@ def test_kill_9_at_any_step_changes_no_digit(store, tiny, tmp_path):
         _, log = process.communicate(timeout=120)
         assert process.returncode == 75 and "was killed by SIGKILL (for lack of memory" in log, log
     assert stage(store, options).returncode == 0
-    assert losses(model_of(store)) == losses(model_of(whole))
+    assert losses_of(model_of(store)) == losses_of(model_of(whole))
     weights = [model_of(s).path("model.safetensors").read_bytes() for s in (store, whole)]
     assert weights[0] == weights[1]
 
@@ -231,7 +211,7 @@ def test_training_goes_on_from_a_committed_model(trained_store, tmp_path, tiny):
     assert done.returncode == 0, done.stderr
     opened = open_store(str(store))
     tuned = open_reference(opened, read_pointer(opened, "dev", "tuned"))
-    assert losses(tuned)[0] < losses(first)[0]
+    assert losses_of(tuned)[0] < losses_of(first)[0]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,18 @@
-"""A request to stop reaches the workers, whoever makes it and however full the disk is."""
+"""What happens around the workers: requests to stop, pauses, the power limit (by nvml_answers.py)."""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from pathlib import Path
 
 import pytest
+from nvml_answers import Driver, bindings_of
 
 from yanmo.common import waiting
 from yanmo.common.errors import WorkerLost
+from yanmo.stage.nvml import Nvml, power_limit
 from yanmo.store.manifest import Reference
 from yanmo.store.pause import Pause
 from yanmo.train.config import TrainConfig
@@ -77,3 +80,41 @@ def test_a_pause_always_says_why_and_only_its_own_hours_are_planned(reason, stop
 def test_a_pause_that_does_not_say_where_and_why_cannot_be(field):
     with pytest.raises(ValueError, match="where it is, and why"):
         Pause(**{"where": "step 1 of 2", "why": "asked to stop", field: ""})
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return Driver()
+
+
+def limited(driver: Driver, watts: int):
+    return power_limit(watts, Nvml(bindings_of(driver)))
+
+
+def test_the_limit_holds_inside_and_the_old_one_comes_back(driver):
+    driver.limits[2] = 650_000
+    with pytest.raises(KeyError), limited(driver, 450):
+        assert driver.limits == {1: 450_000, 2: 450_000}
+        raise KeyError
+    assert driver.limits == {1: 700_000, 2: 650_000}
+
+
+def test_a_refusal_is_a_warning_and_training_goes_on(driver, caplog):
+    driver.may_set_limits = False
+    with limited(driver, 450):
+        pass
+    assert caplog.text.count("Insufficient Permissions") == driver.cards
+    assert driver.calls.count("nvmlDeviceSetPowerManagementLimit") == driver.cards, "nothing is set back"
+
+
+def test_without_a_gpu_a_limit_has_no_effect_and_says_so(caplog, monkeypatch):
+    with caplog.at_level(logging.WARNING), limited(Driver(cards=0), 450):
+        pass
+    assert "450 W" in caplog.text
+
+
+def test_no_limit_calls_nothing(driver):
+    with limited(driver, 0):
+        pass
+    assert not driver.calls

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import http.server
 import json
-import random
 import re
 import threading
 from collections.abc import Iterator
@@ -17,33 +16,11 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from yanmo_pipelines.compiled_yaml import documents_of
+from yanmo_pipelines.parameters import documents_of
 
 
 class Stopped(Exception):
     """It answers nothing more."""
-
-
-class Turns:
-    """Answers the requests of two clients in an order that a seed draws, as if each had a pace of its own."""
-
-    def __init__(self, seed: int) -> None:
-        self._draw, self._lock = random.Random(seed), threading.Condition()
-        self._at_work = {0, 1}
-        self._next = self._draw.randrange(2)
-
-    def wait(self, client: int) -> None:
-        """Return when it is this client's turn, or the other one has ended."""
-        with self._lock:
-            self._lock.wait_for(lambda: self._next == client or self._at_work == {client})
-            self._next = self._draw.randrange(2)
-            self._lock.notify_all()
-
-    def ended(self, client: int) -> None:
-        """This client asks nothing more."""
-        with self._lock:
-            self._at_work.discard(client)
-            self._lock.notify_all()
 
 
 class RecurringKfp:
@@ -58,8 +35,6 @@ class RecurringKfp:
         self.most_changes = 10**9
         """It stops answering, as if we were killed, before the next change."""
         self.most_enabled = 0
-        self.turns: Turns | None = None
-        """Who of two that ask at once is answered next; None: who comes first."""
         self.lock = threading.Lock()
         self._next = 0
 
@@ -141,8 +116,8 @@ def _equal(held: dict[str, dict[str, Any]], query: dict[str, list[str]]) -> list
 
 
 @contextmanager
-def serving(kfp: RecurringKfp, client: int = 0) -> Iterator[str]:
-    """Its address; `client` is who asks there, where two take turns."""
+def serving(kfp: RecurringKfp) -> Iterator[str]:
+    """Its address."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -150,8 +125,6 @@ def serving(kfp: RecurringKfp, client: int = 0) -> Iterator[str]:
 
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if kfp.turns:
-                kfp.turns.wait(client)
             try:
                 with kfp.lock:
                     found = kfp.answer(self.command, self.path, body)

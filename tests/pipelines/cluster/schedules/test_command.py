@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
-from recurring_kfp import RecurringKfp, Turns, serving
+from recurring_kfp import RecurringKfp, serving
 
 from yanmo_pipelines.cluster.schedules import command
-from yanmo_pipelines.cluster.schedules.apply import Ways
-from yanmo_pipelines.cluster.schedules.file import read_schedules
 
 FILE = """\
 timezone: Asia/Shanghai
@@ -212,60 +209,3 @@ def test_a_schedule_of_before_is_named_by_diff(kfp: RecurringKfp, schedule: Any)
     code, _, err = schedule("diff")
     assert code == 0 and "weekly: made by another file, or no longer in this one" in err
     assert schedule("delete", "--only=weekly")[0] == 0 and "old" not in kfp.runs
-
-
-def of_file(path: Path, cron: str, steps: int) -> Any:
-    """The one schedule of a file, and what its runs are."""
-    path.write_text(FILE.format(cron=cron, suspend="false", steps=steps), encoding="utf-8")
-    (schedule,) = read_schedules(str(path)).values()
-    with serving(RecurringKfp()) as address:
-        options = command.ApplyOptions(file=str(path), host=address, look_seconds=0)
-        return schedule, Ways(options, "", [schedule]).planned(schedule)
-
-
-def applied_at_once(kfp: RecurringKfp, wanted: list[Any], seed: int) -> list[str]:
-    """What two applies say whose requests are answered in the order of a seed."""
-    kfp.turns = turns = Turns(seed)
-    said = ["", ""]
-
-    def apply(client: int, address: str) -> None:
-        schedule, plan = wanted[client]
-        options = command.ApplyOptions(file="", host=address, look_seconds=0)
-        try:
-            said[client] = Ways(options, "", [schedule]).apply(schedule, plan)
-        finally:
-            turns.ended(client)
-
-    with serving(kfp, 0) as one, serving(kfp, 1) as other:
-        people = [threading.Thread(target=apply, args=each) for each in enumerate((one, other))]
-        for each in people:
-            each.start()
-        for each in people:
-            each.join()
-    kfp.turns = None
-    return said
-
-
-@pytest.mark.fault(few=1)
-@pytest.mark.parametrize("begins", ["with nothing", "with an older one"])
-@pytest.mark.parametrize("alike", [True, False], ids=["the same file", "two files"])
-def test_of_two_applies_at_once_one_schedule_is_left_and_fires(
-    tmp_path: Path, schedule: Any, begins: str, alike: bool
-) -> None:
-    old, one, other = (
-        of_file(tmp_path / "night.yaml", cron, steps)
-        for cron, steps in (("0 20 * * *", 10), ("0 21 * * *", 20), ("0 21 * * *", 20 if alike else 30))
-    )
-    for seed in range(4):
-        kfp = RecurringKfp()
-        if begins == "with an older one":
-            applied_at_once(kfp, [old, old], 0)
-        said = applied_at_once(kfp, [one, other], seed)
-        assert all(said), f"seed {seed}: {said}"
-        enabled = [run for run in kfp.runs.values() if run["status"] == "ENABLED"]
-        assert len(enabled) == 1, f"seed {seed}: {kfp.changes}"
-        assert str(enabled[0]["runtime_config"]["parameters"]["train_steps"]) in ("20", "30")
-        assert kfp.most_enabled <= 2, f"seed {seed}: one each, for a moment"
-        assert applied_at_once(kfp, [one, one], seed)
-        (run,) = kfp.runs.values()
-        assert run["status"] == "ENABLED" and str(run["runtime_config"]["parameters"]["train_steps"]) == "20"

@@ -39,7 +39,7 @@ def test_a_schedule_says_when_it_fires_in_the_teams_zone() -> None:
         "train_steps": "400",
         "train.layers": "4",
     }
-    assert not nightly.options.catch_up and nightly.options.by == "kfp"
+    assert not nightly.options.catch_up
 
 
 def test_a_schedule_that_names_no_channel_has_that_of_the_pipelines_form() -> None:
@@ -72,16 +72,12 @@ def test_one_of_the_file_may_wait_in_the_place_of_ending() -> None:
         (one("0 21 * * *", "    timezone: Asia/Shangai\n"), "'Asia/Shangai': not a time zone"),
         (one("0 21 * * *", "    timezone: ../../etc/passwd\n"), "not a time zone"),
         (one("0 21 * * *", "    suspend: maybe\n"), "suspend: maybe: expected true or false"),
-        (one("0 21 * * *", "    by: argo\n"), "by: argo: expected one of kfp, cronjob"),
         (one("0 21 * * *", "    set: [a]\n"), "set: expected a mapping"),
         (one("0 21 * * *", "    set: {a: {b: c}}\n"), "set: a: expected a single value"),
         (one("0 21 * * *", "    channel: a/b\n"), "channel 'a/b': expected up to 100 letters"),
         (one("0 21 * * *", "    night: 21:00-08:00\n    set: {train.night: 1-2}\n"), "is said by night"),
-        (one("0 21 * * *", "    by: cronjob\n    catch_up: true\n"), "catch_up: a CronJob fires only"),
         (one("0 21 30 2 *"), "never fires: no month has such a day"),
         (one("0 21 * *"), "expected minute, hour, day, month and day of the week"),
-        (one("0 21 */2 * mon"), "KFP fires where day and weekday both fit"),
-        (one("5 0 21 * * *", "    by: cronjob\n"), "a CronJob fires at whole minutes"),
         ("schedules:\n  a:\n    cron: */5 * * * *\n", "stands in quotation marks"),
         ("schedules:\n  a:\n    cron: @daily\n", "stands in quotation marks"),
         ("schedules:\n  Nightly: {cron: 0 21 * * *}\n", "schedule Nightly: expected a name of at most 36"),
@@ -105,19 +101,3 @@ def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="in UTF-8"):
         read_schedules(str(tmp_path / "bytes"))
-
-
-def two(first: str, second: str, more: str = "", zone: str = "UTC") -> str:
-    return (
-        f"schedules:\n  a: {{cron: '{first}', channel: n}}\n"
-        f"  b: {{cron: '{second}', channel: n, timezone: {zone}{more}}}\n"
-    )
-
-
-def test_two_schedules_of_a_channel_may_not_fire_at_once() -> None:
-    for text in (two("0 21 * * *", "0 21 1 * *"), two("0 13 * * *", "0 21 * * *", zone="Asia/Shanghai")):
-        with pytest.raises(UsageError, match="schedules a and b both start a run of channel n on "):
-            schedules_in(text, "x")
-    assert len(schedules_in(two("0 21 * * 1-5", "0 9 * * 0,6"), "x")) == 2
-    assert len(schedules_in(two("0 21 * * *", "0 21 * * *", ", suspend: true"), "x")) == 2
-    assert len(schedules_in(two("0 21 * * *", "0 21 * * *", ", store: 's3://b/p'"), "x")) == 2

@@ -1,0 +1,148 @@
+"""What is recorded of a stage that is part of a night: an observer of stages (yanmo.stage.observer).
+
+Only a run of a pipeline is a night, that is one with an id which moves its channel's pointers: not a stage
+that is run by hand, a dry run, or one of several ranks that is not the first.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
+from yanmo.nights.night import Words, night_date
+from yanmo.nights.overdue import tell_earlier
+from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, StageEnd, Verdict
+from yanmo.nights.settings import team_zone
+from yanmo.nights.telling import Run, tell_begin, tell_end, tell_verdict
+from yanmo.options.fields import NONE
+from yanmo.options.shared import StageOptions
+from yanmo.options.time_zone import zone_of
+from yanmo.store.objects import ObjectStore
+from yanmo.store.opening import store_of
+from yanmo.store.output import Output
+from yanmo.store.pause import PausedOutput
+from yanmo.store.runs.failure_card import Card
+from yanmo.store.runs.unfinished import GivenUp
+
+log = logging.getLogger(__name__)
+
+
+def is_of_a_night(options: StageOptions) -> bool:
+    """Return whether this process is a stage of a night, and the one that speaks for it."""
+    return bool(options.run_id) and options.pointer != NONE and not options.is_helper()
+
+
+class NightObserver:
+    """Records how one process of one stage stands, on its run's record and its channel's index."""
+
+    def __init__(
+        self, stage: str, options: StageOptions, started: float, hours: str = "", zone: str = ""
+    ) -> None:
+        """Args:
+        started: when the process was, by the monotonic clock.
+        hours: of the night, `21:00-08:00`; by default those of the options, if they have any.
+        zone: of these; the team's where there are no hours.
+        """
+        self._stage, self._options, self._started = stage, options, started
+        self._hours = hours or str(getattr(options, "night", ""))
+        self._zone = zone or (str(getattr(options, "timezone", "")) if self._hours else "")
+        self._is_on = is_of_a_night(options)
+        part = options.pointer.removesuffix("_evaluation") if stage == "evaluate" else ""
+        self._task = f"{stage}-{part}" if part and part != stage else stage
+        self._key = ""
+
+    def begins(self, store: ObjectStore, key: str = "") -> None:
+        """The work begins."""
+        self._key = key
+        if self._is_on:
+            work = StageEnd(
+                task=self._task,
+                stage=self._stage,
+                state=WORKING,
+                key=key,
+            )
+            tell_begin(self._run(store), work)
+
+    def opens(self, store: ObjectStore) -> None:
+        """The night itself begins: it is shown."""
+        if self._is_on:
+            run = self._run(store)
+            tell_end(run, self._end(DONE))
+            tell_earlier(run)
+
+    def done(self, store: ObjectStore, output: Output, found: Verdict | None) -> None:
+        """The output is there and handed over; `found` is what a verdict says of the run."""
+        if not self._is_on:
+            return
+        run = self._run(store)
+        tell_end(run, self._end(DONE, key=output.manifest.key))
+        if found is not None:
+            tell_verdict(run, found)
+
+    def paused(self, store: ObjectStore, paused: PausedOutput) -> None:
+        """The work is saved, and goes on in another run."""
+        words = Words(
+            f"{self._task} paused at {paused.where} ({paused.why}); the next run goes on there.",
+            f"{self._task} 已暂停于 {paused.where}（{paused.why}）；下一次运行从该处继续。",
+        )
+        if self._is_on:
+            tell_end(self._run(store), self._end(PAUSED, words, key=paused.key))
+
+    def failed(self, error: BaseException, again: str) -> None:
+        """The stage failed for now: nothing in this process tries it again."""
+        if not self._is_on:
+            return
+        card = Card.of(self._stage, error, again, self._options.run_id)
+        words = Words(
+            f"{card.first_line}: {card.why}", f"{self._task} 失败，退出码 {card.exit_code}：{card.why}"
+        )
+        state = FAILED
+        if isinstance(error, GivenUp):
+            state, words = GIVEN_UP, Words(f"{self._task}: {card.why}", f"{self._task} 已放弃：{card.why}")
+        store = self._store()
+        if store is not None:
+            tell_end(self._run(store), self._end(state, words, lines=tuple(card.lines())))
+
+    def stopped(self) -> None:
+        """A signal ended the process."""
+        task = self._task
+        words = Words(f"{task} was asked to stop, and can be run again.", f"{task} 被要求停止，可再次运行。")
+        if self._is_on and (store := self._store()) is not None:
+            tell_end(self._run(store), self._end(FAILED, words))
+
+    def _store(self) -> ObjectStore | None:
+        """The store of the options; None where it cannot be opened, which may be what ended the stage."""
+        try:
+            return store_of(self._options)
+        except (OSError, UsageError, DataError, EnvironmentFault) as problem:
+            log.warning("this end is on no page of nights: %s", advice(problem))
+            return None
+
+    def _end(
+        self,
+        state: str,
+        sentence: Words | None = None,
+        *,
+        lines: tuple[str, ...] = (),
+        key: str = "",
+    ) -> StageEnd:
+        return StageEnd(
+            task=self._task,
+            stage=self._stage,
+            state=state,
+            sentence=sentence or Words(),
+            lines=lines,
+            key=key or self._key,
+            seconds=time.monotonic() - self._started,
+        )
+
+    def _run(self, store: ObjectStore) -> Run:
+        name, zone = (self._zone, zone_of(self._zone)) if self._zone else team_zone()
+        return Run(
+            store=store,
+            channel=self._options.channel,
+            run_id=self._options.run_id,
+            date=night_date(time.time(), zone, self._hours),
+            timezone=name,
+        )

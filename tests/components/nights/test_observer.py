@@ -1,0 +1,95 @@
+"""What the pages of nights hear of a real stage: each of its ends, and nothing of a run that is no night."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import toy_stage
+
+from yanmo.nights.index import rows_shown
+from yanmo.nights.overdue import settle
+from yanmo.nights.record import read_record
+from yanmo.stage.run import main
+from yanmo.store.opening import open_store
+from yanmo.store.runs.in_use import lease_name
+
+TOY = str(Path(toy_stage.__file__))
+
+
+def toy(root: Path, *more: str) -> list[str]:
+    return [
+        "--store",
+        str(root / "s"),
+        "--channel",
+        "nightly",
+        "--run-id",
+        "run-1",
+        "--metrics-port=-1",
+        *more,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "state"),
+    [
+        ("done", 0, "begun"),
+        ("pause", 0, "paused"),
+        ("stopped", 75, "paused"),
+        ("data", 65, "failed"),
+        ("bug", 70, "failed"),
+    ],
+)
+def test_each_end_of_a_stage_is_told(tmp_path: Path, end: str, code: int, state: str) -> None:
+    assert main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path, "--end", end)) == code
+    store = open_store(str(tmp_path / "s"))
+    [row] = rows_shown(store, "nightly")
+    assert (row.run_id, row.state) == ("run-1", state) and row.seconds >= 0
+    record = read_record(store, "nightly", "run-1")
+    assert record is not None and list(record.stages) == ["toy"]
+    if state == "failed":
+        page = store.read("nights/nightly/index.html")[0].decode()
+        assert f"toy failed with exit code {code}" in page and "why: " in page
+
+
+@pytest.mark.parametrize("more", [["--run-id", ""], ["--pointer", "none"]])
+def test_what_is_no_night_leaves_no_page(tmp_path: Path, more: list[str]) -> None:
+    assert main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path, *more)) == 0
+    assert not list(open_store(str(tmp_path / "s")).list("nights"))
+
+
+def test_a_stage_that_is_killed_is_found_dead(tmp_path: Path) -> None:
+    command = [sys.executable, TOY, *toy(tmp_path, "--sleep-seconds", "600")]
+    store = open_store(str(tmp_path / "s"))
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        record = None
+        while not (record and record.stages["toy"].state == "working"):
+            time.sleep(0.1)
+            assert process.poll() is None
+            record = read_record(store, "nightly", "run-1")
+        key = record.stages["toy"].key
+        assert store.stat(lease_name("toy", key)) is not None
+        process.send_signal(signal.SIGKILL)
+    name = "nights/nightly/runs/run-1.json"
+    data, version = store.read(name)
+    values = json.loads(data)
+    values["stages"]["toy"]["at"] = "2020-01-01T00:00:00+00:00"  # so that nobody waits five minutes here
+    store.replace(name, json.dumps(values).encode(), version)
+    assert settle(store, "nightly") == 0, "it was never shown: its first task would have"
+    main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path, "--end", "data"))
+    row = rows_shown(store, "nightly")[0]
+    assert row.state == "failed"
+
+
+def test_a_store_that_is_lost_in_the_middle_fails_as_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "nights").write_text("in the way")
+    assert main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path)) == 0
+    assert "the index of nights of channel nightly is behind" in caplog.text
