@@ -3,8 +3,8 @@
     python -m yanmo.verse.ci_tunes corpus/small.jsonl.zst > components/yanmo/verse/ci_tunes.txt
 
 A tune is known where ten texts have the same line lengths. A place has a tone where 85 % of their characters
-have it alone; characters of both tones are not counted. Two lines rhyme where they do so by 平水韵 in 35 % of
-the texts (two random lines: 4 %; 词 rhyme more widely than 平水韵, so that no two of their lines reach 100 %).
+have it alone; characters of both tones are not counted. Two lines rhyme where they do so by 平水韵 in 35 %
+of the texts (two random lines: 4 %; 词 rhyme more widely than 平水韵, so that no lines reach 100 %).
 A sentence ends where most texts end it.
 """
 
@@ -19,9 +19,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from yanmo.chinese.pingshui import LEVEL, OBLIQUE, rhymes, tones
-from yanmo.evaluate.verse.poems import Poem, read_poem
-from yanmo.evaluate.verse.tunes import tune_of
 from yanmo.verse.forms import ANY
+from yanmo.verse.poems import Poem, read_poem
+from yanmo.verse.tunes import tune_of
 
 _TEXTS, _OF_A_TONE, _RHYMING = 10, 0.85, 0.35
 _LOST = "失调名"

@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from yanmo.chinese.pingshui import LEVEL, OBLIQUE, rhyme_groups, rhymes
-from yanmo.evaluate.verse.poems import Poem
-from yanmo.evaluate.verse.tones import mixed_ending, no_lone_level
+from yanmo.verse.poems import Poem
+from yanmo.verse.sound import mixed_ending, no_lone_level
 
 ANY = "中"
 """A place whose tone is free."""
@@ -123,16 +124,30 @@ def _regular(lines: int, width: int, tone: str) -> tuple[tuple[tuple[Line, ...],
 
 
 def _lines(width: int, second: str, is_rhyming: bool, is_strict: bool) -> tuple[Line, ...]:
-    """Ways to write a line: 2, 4, 6 alternate; 1, 3, 5 are free as far as the rules let them be."""
+    """Ways to write a line: 2, 4, 6 alternate; 1, 3, 5 are free as far as the rules let them be.
+
+    Each way is as wide as can be: where it has `ANY`, a character of unknown tone will do.
+    """
     bound = {1: second, 3: _other(second), 5: second, width - 1: LEVEL if is_rhyming else OBLIQUE}
-    choices = [bound.get(i, LEVEL + OBLIQUE) for i in range(width)]
-    ways = map("".join, itertools.product(*choices))
-    return tuple(Line(way, "a" if is_rhyming else "") for way in ways if not is_strict or _passes(way))
+    choices = [bound.get(i, LEVEL + OBLIQUE + ANY) for i in range(width)]
+    ways = ["".join(way) for way in itertools.product(*choices)]
+    if is_strict:
+        ways = [way for way in ways if all(map(_passes, itertools.product(*map(_either, way))))]
+    widest = [way for way in ways if not any(way != other and _covers(other, way) for other in ways)]
+    return tuple(Line(way, "a" if is_rhyming else "") for way in widest)
 
 
-def _passes(tones: str) -> bool:
-    line = Poem((tones.translate(_EXAMPLE),), ())
+def _passes(tones: Iterable[str]) -> bool:
+    line = Poem(("".join(tones).translate(_EXAMPLE),), ())
     return all(obeyed == of for obeyed, of in (no_lone_level(line), mixed_ending(line)))
+
+
+def _either(tone: str) -> str:
+    return LEVEL + OBLIQUE if tone == ANY else tone
+
+
+def _covers(wider: str, way: str) -> bool:
+    return all(a in (b, ANY) for a, b in zip(wider, way, strict=True))
 
 
 def _other(tone: str) -> str:

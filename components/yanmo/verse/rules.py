@@ -9,10 +9,16 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from yanmo.chinese.pingshui import rhymes, tones
-from yanmo.evaluate.verse.poems import Poem, read_poem
-from yanmo.evaluate.verse.rhyme import whole_rhyme
-from yanmo.evaluate.verse.tones import adhesion, alternation, mixed_ending, no_lone_level, opposition
 from yanmo.verse.forms import ANY, REGULAR, Form, Line
+from yanmo.verse.poems import Poem, read_poem
+from yanmo.verse.sound import (
+    adhesion,
+    alternation,
+    mixed_ending,
+    no_lone_level,
+    opposition,
+    whole_rhyme,
+)
 
 OF_REGULAR: dict[str, Callable[[Poem], tuple[int, int]]] = {
     rule.__name__: rule
@@ -21,7 +27,8 @@ OF_REGULAR: dict[str, Callable[[Poem], tuple[int, int]]] = {
 
 
 def is_regulated(poem: Poem) -> bool:
-    """Whether a poem has a regular form and breaks no rule of rhyme and tones; unknown characters break none."""
+    """Whether a poem has a regular form and breaks no rule of rhyme and tones; an unknown character breaks
+    none."""
     return poem.form is not None and all(a == b for a, b in (rule(poem) for rule in OF_REGULAR.values()))
 
 

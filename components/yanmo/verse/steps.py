@@ -98,7 +98,7 @@ class Steps:
         line, column, marks = self.places[state.at]
         if marks:
             return State(state.at + 1, state.ways, state.used) if character in marks else None
-        used, left = state.used, set()
+        used, left = state.used, set[Way]()
         for way in state.ways:
             demand = self.demand(way, column)
             if not demand.is_met(character) or (demand.rhymes is not None and character in state.used):
@@ -109,9 +109,9 @@ class Steps:
             left.add(way)
         if not left:
             return None
-        if column + 1 == self.form.shape[line]:
-            left = self._into(line + 1, ((way.pattern, way.rhymes) for way in left))
-        return State(state.at + 1, frozenset(left), used)
+        is_last = column + 1 == self.form.shape[line]
+        into = self._into(line + 1, ((way.pattern, way.rhymes) for way in left)) if is_last else left
+        return State(state.at + 1, frozenset(into), used)
 
     def _narrowed(self, way: Way, character: str) -> Way:
         """The way, when the rhyme of its line is one of the character's."""

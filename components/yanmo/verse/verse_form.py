@@ -22,8 +22,8 @@ from yanmo.verse.forms import form_of
 from yanmo.verse.pieces import Bools, Pieces
 from yanmo.verse.steps import Rhymes, State, Steps, Way
 
-_KEPT_BYTES = 256 << 20
-"""Of answers that are kept."""
+_KEPT_BYTES, _KEPT_STEPS = 32 << 20, 1 << 14
+"""Of masks, and of readings of a token, that are kept."""
 
 
 class _Reading(NamedTuple):
@@ -62,10 +62,9 @@ class VerseForm:
         self._begins_at = begins_at
         self._ends = list(ends) or [tokenizer.eos_token_id]
         self._steps = Steps(self.form, self._rhymes())
-        keeps = max(_KEPT_BYTES // max(len(self._pieces.texts), 1), 64)
-        self._allowed = functools.lru_cache(maxsize=keeps)(self._tokens)
-        self._fitting = functools.lru_cache(maxsize=keeps)(self._pieces_of)
-        self._after = functools.lru_cache(maxsize=1 << 16)(self._read)
+        keeps = functools.lru_cache(maxsize=max(_KEPT_BYTES // len(self._pieces.texts), 64))
+        self._fitting, self._masked = keeps(self._pieces_of), keeps(self._mask_of)
+        self._after = functools.lru_cache(maxsize=_KEPT_STEPS)(self._read)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Scores (B, vocabulary) with minus infinity for what may not come next.
@@ -78,7 +77,7 @@ class VerseForm:
 
     def allowed(self, texts: Sequence[Sequence[int]], size: int) -> Tensor:
         """(texts, size), bool: the tokens that may come next in each poem; raises as `__call__`."""
-        rows = torch.stack([self._allowed(self._reading(ids)) for ids in texts])
+        rows = torch.stack([self._tokens(self._reading(ids)) for ids in texts])
         return torch.nn.functional.pad(rows, (0, size - rows.shape[-1]))
 
     def lines_left(self, ids: Sequence[int]) -> int:
@@ -108,13 +107,17 @@ class VerseForm:
 
     def _tokens(self, reading: _Reading) -> Tensor:
         """(V,), bool: the tokens that may come next."""
-        state = reading.state
+        state, begun = reading
         if self._steps.is_done(state):
             return torch.isin(torch.arange(len(self._pieces.texts)), torch.tensor(self._ends))
-        fitting, rhyming = self._fitting(state.at, state.ways), self._steps.to_rhyme(state)
-        if state.used and 0 <= rhyming < self._pieces.longest:
-            fitting = fitting & ~self._pieces.holding(state.used, rhyming)
-        return torch.from_numpy(self._pieces.tokens(fitting, reading.begun))
+        rhyming = self._steps.to_rhyme(state)
+        if not state.used or not 0 <= rhyming < self._pieces.longest:
+            return self._masked(state.at, state.ways, begun)
+        fitting = self._fitting(state.at, state.ways) & ~self._pieces.holding(state.used, rhyming)
+        return torch.from_numpy(self._pieces.tokens(fitting, begun))
+
+    def _mask_of(self, at: int, ways: frozenset[Way], begun: tuple[int, ...]) -> Tensor:
+        return torch.from_numpy(self._pieces.tokens(self._fitting(at, ways), begun))
 
     def _pieces_of(self, at: int, ways: frozenset[Way]) -> Bools:
         return self._pieces.fitting(self._steps.demands(at, ways, self._pieces.longest))
@@ -127,13 +130,14 @@ class VerseForm:
         """
         single, most = self._pieces.single, self.form.num_rhyming
         found = []
-        for letter, groups in self.form.rhymes:
+        for _, groups in self.form.rhymes:
             counts = Counter(group for c in single for group in rhymes(c) & groups)
             found.append(frozenset(group for group, number in counts.items() if number >= most))
             if not found[-1]:
+                have = max(counts.values(), default=0)
                 raise ValueError(
-                    f"{self.form.name} needs {most} characters of one rhyme, and the tokenizer writes at most "
-                    f"{max(counts.values(), default=0)} of {' '.join(sorted(groups))[:60]}; choose another --rhyme"
+                    f"{self.form.name} needs {most} characters of one rhyme, and the tokenizer writes {have} "
+                    f"at most of {' '.join(sorted(groups))[:60]}; choose another --rhyme"
                 )
         classes = {tone for c in single for tone in tones(c)}
         if not {LEVEL, OBLIQUE} <= classes or not {"，", "。", "\n"} <= single:

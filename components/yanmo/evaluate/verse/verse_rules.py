@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from yanmo.evaluate.verse import sound
 from yanmo.evaluate.verse.parallel import Pairs
-from yanmo.evaluate.verse.poems import Poem
-from yanmo.evaluate.verse.tunes import Tunes
+from yanmo.verse import sound
+from yanmo.verse.poems import Poem
+from yanmo.verse.tunes import Tunes
 
 Tally = tuple[int, int]
 SHI, CI = "诗", "词"

@@ -59,4 +59,4 @@ def _drawn(log_weights: Sequence[float], number: float) -> int:
     """An index, drawn in proportion to the weights by a number in [0, 1)."""
     weights = np.exp(np.array(log_weights) - max(log_weights))
     reached = weights.cumsum()
-    return int(np.searchsorted(reached, number * reached[-1], side="right"))
+    return min(int(np.searchsorted(reached, number * reached[-1], side="right")), len(reached) - 1)
