@@ -48,8 +48,8 @@ class Pieces:
         """Token ids -> the character that they spell."""
         self._beginnings = {ids[:n] for ids in self.spelled for n in range(1, len(ids))}
         self.characters = sorted({c for text, _ in rows for c in text})
-        self.longest = max((len(text) for text, _ in rows), default=0)
-        self.first = np.array([ids[0] for _, ids in rows])
+        self.longest = max((len(text) for text, _ in rows), default=1)
+        self.first = np.array([ids[0] for _, ids in rows], dtype=np.int64)
         """(N,): the first token of each piece."""
         self.ids = [ids for _, ids in rows]
         index = {c: i for i, c in enumerate(self.characters)}

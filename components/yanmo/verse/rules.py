@@ -37,7 +37,11 @@ def passes(text: str, form: Form) -> bool:
     poem = read_poem(text)
     if poem.shape != form.shape:
         return False
-    return is_regulated(poem) if form.name in REGULAR else any(_is_of_tune(poem, p) for p in form.patterns)
+    if form.name not in REGULAR:
+        return any(_is_of_tune(poem, pattern) for pattern in form.patterns)
+    ((_, wanted),) = form.rhymes
+    ends = [rhymes(line[-1]) or wanted for line in poem.lines[1::2]]
+    return is_regulated(poem) and bool(wanted.intersection(*ends))
 
 
 def _is_of_tune(poem: Poem, pattern: tuple[tuple[Line, ...], ...]) -> bool:

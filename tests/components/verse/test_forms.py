@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import opencc
@@ -22,9 +23,14 @@ SONG = (
 )
 
 
-def fits(text: str, name: str, rhyme: str = "", tone: str = "strict") -> bool:
+@functools.cache
+def machine(name: str, rhyme: str, tone: str) -> Steps:
     form = form_of(name, rhyme, tone)
-    steps = Steps(form, tuple(groups for _, groups in form.rhymes))
+    return Steps(form, tuple(groups for _, groups in form.rhymes))
+
+
+def fits(text: str, name: str, rhyme: str = "", tone: str = "strict") -> bool:
+    steps = machine(name, rhyme, tone)
     state = steps.start
     for character in text:
         state = state and steps.after(state, character)
@@ -66,7 +72,7 @@ def test_a_lone_level_character_is_refused_where_the_rules_refuse_it():
 
 def test_what_the_machine_takes_passes_the_rules_and_most_poems_that_pass_are_taken(corpus):
     simple = opencc.OpenCC("t2s").convert
-    poems = [simple(record["text"]) for record in corpus if record["genre"] == "诗"][:3000]
+    poems = [simple(record["text"]) for record in corpus if record["genre"] == "诗"][:1200]
     taken = regulated = both = 0
     for text in poems:
         name, rules = read_poem(text).form, is_regulated(read_poem(text))
@@ -76,7 +82,7 @@ def test_what_the_machine_takes_passes_the_rules_and_most_poems_that_pass_are_ta
             taken, regulated, both = taken + is_taken, regulated + rules, both + (rules and is_taken)
     # Others rhyme in their first line with a neighbouring rhyme, or twice with one character, or bind one
     # that the table does not have.
-    assert regulated > 800 and both > 0.6 * regulated, (taken, both, regulated)
+    assert regulated > 300 and both > 0.6 * regulated, (taken, both, regulated)
 
 
 def test_the_tunes_are_those_that_the_corpus_teaches(repo_root, capsys):
