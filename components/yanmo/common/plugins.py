@@ -19,7 +19,6 @@ from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault, PluginFault, UsageError, is_out_of_space
 
-GROUPS = ("yanmo.filters", "yanmo.metrics", "yanmo.tasks")
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 """How a plugin is called: options, metrics and JSON have it."""
 

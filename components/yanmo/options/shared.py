@@ -112,9 +112,9 @@ class LogOptions(Options, group="run"):
     )
     log_format: str = opt(
         "plain",
-        "form of the log's lines: plain for people, keyvalue or json for programs, with level and figures",
+        "form of the log's lines: plain for people, json for programs, with level and figures",
         kind="environment",
-        choices=("plain", "keyvalue", "json"),
+        choices=("plain", "json"),
         variable="YANMO_LOG_FORMAT",
     )
 
