@@ -104,7 +104,7 @@ class TrainFiles:
         table = next(self.batches(("labels",)))[2]
         return sorted({name for row in table["labels"].to_pylist() for name, _ in row})
 
-    def read(self, by: str, bounds: Sequence[int], counting: TokenCount) -> Rows:
+    def read(self, by: str, counting: TokenCount) -> Rows:
         """The table of all documents.
 
         Raises:
@@ -119,7 +119,7 @@ class TrainFiles:
         for index, start, table in self.batches(columns):
             starts[index + 1] = start + table.num_rows
             characters = count_characters(table["text"])
-            values = values_by_part(table, characters.tolist(), by, bounds)
+            values = values_by_part(table, by)
             unlabelled = [name for name in unlabelled if not {*values[name]} - {NONE}]
             here = slice(known, known + table.num_rows)
             ids[here] = _binary(table["id"], self.paths[index])
