@@ -125,16 +125,6 @@ def documents_schema(form: str, has_chats: bool) -> pa.Schema:
     return schema.with_metadata({**schema.metadata, b"yanmo.text_form": form.encode()})
 
 
-def as_documents(table: pa.Table, form: str = TEXT_FORM) -> pa.Table:
-    """A table with the columns of documents v2, as v1 if none of the documents is a chat, else as v2.
-
-    Args:
-        form: text form of the documents.
-    """
-    schema = documents_schema(form, table["turns"].null_count < len(table))
-    return table.select(schema.names).replace_schema_metadata(schema.metadata)
-
-
 def check_schema(path: Path, name: str) -> None:
     """Check that a Parquet file has the schema `name`, in a version that this code reads.
 

@@ -65,7 +65,6 @@ class FileTask:
     """Sentences on which agreement with jieba is measured."""
     user: bytes = b""
     """Lines of the user dictionaries that jieba is to load."""
-    compression: str = "none"
     file_bytes: int = FILE_BYTES
 
 
@@ -286,14 +285,7 @@ def _write(job: FileTask, done: Done, segmenter: Segmenter, pending: _Pending) -
     size, digest = segmenter.vocab_size, job.tokenizer_digest
     hand_back()  # what batches took: the writer needs four times the bytes of the ids
     try:
-        write_tokens(
-            tokens,
-            pending.ids,
-            vocab_size=size,
-            tokenizer=digest,
-            split=job.split,
-            compression=job.compression,
-        )
+        write_tokens(tokens, pending.ids, vocab_size=size, tokenizer=digest, split=job.split)
     except ValueError as error:
         raise DataError(f"{job.documents}: {error}; split its documents into smaller ones") from error
     write_index(index, table, vocab_size=size, tokenizer=digest)

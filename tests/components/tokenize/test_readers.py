@@ -24,12 +24,12 @@ def few_documents(few):
     return few[:300:3]
 
 
-@pytest.fixture(params=["none", "zstd"])
-def folder(request, tmp_path, few_documents, tokenizer, commit_documents) -> Path:
+@pytest.fixture
+def folder(tmp_path, few_documents, tokenizer, commit_documents) -> Path:
     """The files of a cache of a hundred documents, and its tokenizer.json beside them."""
     root = tokenizer.store.root
     commit_documents(root, [few_documents], few_documents[:3])
-    fixed = ["--agreement-sentences=0", "--metrics-port=-1", f"--compression={request.param}"]
+    fixed = ["--agreement-sentences=0", "--metrics-port=-1"]
     given = f"--tokenizer=tokenizer/{tokenizer.manifest.key}"
     assert main(STAGE, STEPS, ["--store", str(root), *fixed, given]) == 0
     store = FileStore(root)
