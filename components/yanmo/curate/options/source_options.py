@@ -104,11 +104,6 @@ class FieldOptions(Options, group="fields"):
         "else such a document is malformed",
         often=True,
     )
-    genres: str = opt(
-        "",
-        "genres that must be present, separated by commas (shi,ci,wen,fu); empty requires none",
-        phase="checks",
-    )
     licenses: str = opt(
         "chinese-poetry/=MIT,Werneror/=MIT,NiuTrans/=MIT,kanripo/=CC-BY-SA-4.0",
         "licences of documents that name none: PREFIX=LICENCE, separated by commas; PREFIX is the "

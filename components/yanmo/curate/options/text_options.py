@@ -32,9 +32,6 @@ class TextFormOptions(Options, group="text"):
         "steps of cleaning and normalization to add (NAME) or leave out (no-NAME), separated by "
         "commas (docs/curate.md)",
     )
-    keep_original: bool = opt(
-        False, "keep the text before simplification as the label 'original' where it differs"
-    )
     mask_personal: str = opt(
         "phone,id,mail",
         "kinds of personal data to mask: phone, id, mail, separated by commas; none masks nothing",
@@ -65,12 +62,6 @@ class FilterOptions(Options, group="filters"):
         "filters of installed packages, with what a text that stays has at most or at least: NAME<=NUMBER or "
         "NAME>=NUMBER, separated by commas (docs/plugins.md)",
         kind="execution",  # with its package's version it is in the key, where it is given
-    )
-    filter_shares: str = opt(
-        "",
-        "share of documents that a certain filter may drop, instead of --max-filter-share: "
-        "FILTER=SHARE, separated by commas",
-        phase="checks",
     )
     max_filter_share: float = opt(
         0.2,
