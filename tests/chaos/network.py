@@ -15,7 +15,6 @@ from servers.fault_proxy import FaultProxy, Faults
 from servers.tls_proxy import TlsProxy
 
 from chaos.ground import Ground
-from chaos.place import Place
 from chaos.plan import Case
 from chaos.start import Run, start_stage
 
@@ -54,10 +53,7 @@ def _through(ground: Ground, name: str, faults: Faults) -> Case:
 
 
 def pipeline(ground: Ground, endpoint: str, variables: dict[str, str]) -> tuple[str, list[str]]:
-    """Every stage through `endpoint`, again where it ends with 75; outcome and findings.
-
-    The runs have a run id: none of them may leave a record that it ended for good.
-    """
+    """Every stage through `endpoint`, again where it ends with 75; outcome and findings."""
     codes: Counter[int] = Counter()
     findings: list[str] = []
     variables = {"YANMO_S3_RETRY_SECONDS": _RETRY_SECONDS, **variables}
@@ -74,7 +70,7 @@ def pipeline(ground: Ground, endpoint: str, variables: dict[str, str]) -> tuple[
             else:
                 findings.append(f"{stage} did not get through in {_TRIES} runs: {run.text[-900:]}")
                 break
-        findings += [*_fatal_records(place), *ground.differences(place, may_leave=True)]
+        findings += ground.differences(place, may_leave=True)
     return f"runs by exit code: {dict(codes)}; same content", findings
 
 
@@ -83,11 +79,6 @@ def _wrong_words(stage: str, run: Run) -> Iterator[str]:
     for line in run.text.splitlines():
         if any(word in line for word in _WRONG):
             yield f"{stage} said: {line[:600]}"
-
-
-def _fatal_records(place: Place) -> list[str]:
-    """Records that a run ended for good."""
-    return [f"{name}: {place.read(name)[:600]!r}" for name in place.names() if "/fatal/" in name]
 
 
 def _without(ground: Ground) -> tuple[str, list[str]]:
@@ -149,7 +140,6 @@ def _mistrust(ground: Ground, name: str) -> tuple[str, list[str]]:
         findings = [] if code == 78 else [f"ended with {code}: {run.text[-900:]}"]
         findings += [f"does not say {word}: {run.text[-900:]}" for word in wanted if word not in run.text]
         place.endpoint = server.tls_endpoint  # type: ignore[union-attr]
-        findings += _fatal_records(place)
         trust = {"AWS_CA_BUNDLE": server.ca_path}
         again = start_stage("curate", place, ground.folder, "--run-id", "trust", environment=trust)
         if after := again.wait():
@@ -158,7 +148,7 @@ def _mistrust(ground: Ground, name: str) -> tuple[str, list[str]]:
 
 
 def _other_scheme(ground: Ground, endpoint: str) -> tuple[str, list[str]]:
-    """TLS spoken to who speaks none, or none to who wants it: no success, no fatal record, no bug."""
+    """TLS spoken to who speaks none, or none to who wants it: no success, no bug."""
     scheme, _, rest = endpoint.partition("://")
     wrong = f"{'https' if scheme == 'http' else 'http'}://{rest}"
     with ground.place(wrong) as place:
@@ -166,7 +156,6 @@ def _other_scheme(ground: Ground, endpoint: str) -> tuple[str, list[str]]:
         run = start_stage("curate", place, ground.folder, "--run-id", "scheme", environment=variables)
         code = run.wait()
         findings = [] if code in (75, 78) else [f"ended with {code}: {run.text[-900:]}"]
-        findings += _fatal_records(place)
     if wrong.startswith("https") and "is its address http://" not in run.text:
         findings.append(f"does not say that the scheme is wrong: {run.text[-900:]}")
     return f"exit code {code}", findings
