@@ -85,7 +85,8 @@ class TrainFiles:
         """Index of the file, number of the first row, and rows of each batch of documents."""
         for index, path in enumerate(self.paths):
             start = 0
-            for table in document_batches(path, columns, _BATCH):
+            for batch in document_batches(path, columns, _BATCH):
+                table = pa.Table.from_batches([batch])
                 yield index, start, table
                 start += table.num_rows
 
@@ -93,7 +94,8 @@ class TrainFiles:
         """The documents at `positions`, in the order of files: their indexes in `positions`, their rows."""
         for number, places, row in by_file(rows.starts, positions):
             start = 0
-            for table in document_batches(self.paths[number], columns, _BATCH):
+            for batch in document_batches(self.paths[number], columns, _BATCH):
+                table = pa.Table.from_batches([batch])
                 low, high = np.searchsorted(row, (start, start + table.num_rows)).tolist()
                 if low < high:
                     yield places[low:high], table.take(pa.array(row[low:high] - start))

@@ -12,9 +12,10 @@ from threading import Lock
 from yanmo.common.fork_server import preload
 from yanmo.common.logs import Progress
 from yanmo.common.workers import Workers
+from yanmo.formats.documents import document_batches
 from yanmo.tokenize.lexicon import dictionary_path, read_lexicon, with_user_words
 from yanmo.tokenize.segmenter import Segmenter
-from yanmo.tokenize.shards import LESS, read_documents
+from yanmo.tokenize.shards import BATCH_DOCUMENTS, LESS
 from yanmo.tokenize.vocabulary import Counts, dictionary_segmenter
 
 log = logging.getLogger(__name__)
@@ -72,5 +73,5 @@ def _words(user: bytes) -> Segmenter:
 
 
 def _add(found: Counts, task: CountTask, words: Segmenter) -> None:
-    for batch in read_documents(task.documents, ("text", "genre")):
+    for batch in document_batches(task.documents, ("text", "genre"), BATCH_DOCUMENTS):
         found.add(batch, words)
