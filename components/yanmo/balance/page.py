@@ -12,6 +12,7 @@ import numpy as np
 
 from yanmo.balance.augmentation.augment import REPEAT, Augmenter
 from yanmo.balance.document_table import Rows, TrainFiles
+from yanmo.balance.report import largest
 from yanmo.common.pages import html
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -69,19 +70,13 @@ def page(report: Mapping[str, Any], shown: Sequence[Example]) -> str:
     """
     return html.render(
         _TEMPLATE,
-        {"largest": _largest},
+        {"largest": largest},
         r=report,
         most_bars=_MOST_BARS,
         most_rows=_MOST_ROWS,
         most_warnings=_MOST_WARNINGS,
         pairs=[(example, list(_pieces(example))) for example in shown],
     )
-
-
-def _largest(classes: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """The `number` classes with the most characters, in the order of `classes`."""
-    order = sorted(classes, key=lambda name: -classes[name]["after"]["characters"])[:number]
-    return {name: classes[name] for name in classes if name in set(order)}
 
 
 def _pieces(example: Example) -> Iterator[tuple[str, str]]:
