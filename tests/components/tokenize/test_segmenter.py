@@ -247,7 +247,7 @@ def test_kernel_runs_where_source_and_home_are_read_only(segmenter, tokenizer, t
     env = {
         "PATH": os.environ["PATH"],
         "HOME": "/nonexistent",
-        "TMPDIR": str(temporary),
+        "NUMBA_CACHE_DIR": str(temporary),  # as our images set it
         "PYTHONPATH": os.pathsep.join(sys.path),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
