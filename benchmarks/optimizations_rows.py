@@ -318,8 +318,8 @@ ROWS = (
             "语言模型惯用 0.95（arXiv 2005.14165），torch 的默认是 0.999",
         ),
         avoid=(
-            "larger models: not tried ([recipe.md](recipe.md))",
-            "更大的模型：没有试过（[recipe.zh.md](recipe.zh.md)）",
+            "larger models: not tried ([recipe.md](../explanation/recipe.md))",
+            "更大的模型：没有试过（[recipe.zh.md](../explanation/recipe.zh.md)）",
         ),
     ),
     Row(
@@ -328,8 +328,8 @@ ROWS = (
         on=("--token-noise=0.05",),
         claim=("augmentation: more from little text", "增强：文字少时学得更多"),
         avoid=(
-            "less than several epochs ([augmentation.md](augmentation.md))",
-            "不足数轮时（[augmentation.zh.md](augmentation.zh.md)）",
+            "less than several epochs ([augmentation.md](../explanation/augmentation.md))",
+            "不足数轮时（[augmentation.zh.md](../explanation/augmentation.zh.md)）",
         ),
     ),
     Row(

@@ -28,7 +28,7 @@ from yanmo.train.metrics.utilization import PEAK_FLOPS, flops_per_token
 from yanmo.train.models.first_decoder import decoder_config
 from yanmo.train.options.model_options import num_parameters
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs/reference"
 VOCABULARY, CONTEXT = 32_768, 4096
 
 

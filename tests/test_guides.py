@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from pathlib import Path
 
 import pytest
+from user_pages import page_called
 
 from yanmo.balance.config import STAGE as BALANCE
 from yanmo.common.errors import UsageError
@@ -21,7 +21,6 @@ from yanmo.train.config import STAGE as TRAIN
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import check, largest_that_fits
 
-DOCS = Path(__file__).parents[1] / "docs"
 COMMANDS: list[type[Options]] = [
     *(stage.config for stage in (TRAIN, CURATE, BALANCE, EVALUATE)),
     GenerateOptions,
@@ -73,7 +72,7 @@ def test_a_training_says_what_was_meant(given: str, meant: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_page_maps_all_of_them(page: str) -> None:
-    text = (DOCS / page).read_text(encoding="utf-8")
+    text = page_called(page).read_text(encoding="utf-8")
     firsts = re.findall(r"^\| (`[a-z0-9_]+`(?:, `[a-z0-9_]+`)*) \|", text, re.M)
     named = [name for cell in firsts for name in re.findall(r"`([a-z0-9_]+)`", cell)]
     assert sorted(named) == sorted(GUIDE_NAMES)
@@ -87,7 +86,7 @@ def test_the_page_maps_all_of_them(page: str) -> None:
 
 
 def commands(page: str) -> list[str]:
-    text = (DOCS / page).read_text(encoding="utf-8")
+    text = page_called(page).read_text(encoding="utf-8")
     return re.findall(r"\| `(yanmo train [^`]+)` \|", text)
 
 

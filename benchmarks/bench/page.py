@@ -16,7 +16,7 @@ from bench.intervals import ratio
 _MOST_COLUMNS = (100, 80)
 """Of a line, by language: Han take two columns and three bytes."""
 _CLOSING = "，。；：、）”"
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/reference"
 HEAD: Words = (
     """# Benchmarks: beside others that do the same
 

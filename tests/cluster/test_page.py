@@ -14,7 +14,7 @@ import pytest
 from real_cluster import RealCluster
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/cluster.md"
+PAGE = ROOT / "docs/tutorials/cluster.md"
 MOST_COMMANDS = 15
 _END, _CHANNEL = "end of command", "tour"
 

@@ -65,6 +65,8 @@ def _table(outcomes: Sequence[Outcome], factor: float, language: str) -> str:
 def write_tables(docs: Path, english: str, chinese: str) -> None:
     """Put them between the marks of docs/drill.md and docs/drill.zh.md."""
     for name, table in (("drill.md", english), ("drill.zh.md", chinese)):
-        text = (docs / name).read_text(encoding="utf-8")
+        text = (docs / "how-to" / name).read_text(encoding="utf-8")
         assert _BETWEEN.search(text), name
-        (docs / name).write_text(_BETWEEN.sub(lambda _, made=table: f"\n{made}\n", text), encoding="utf-8")
+        (docs / "how-to" / name).write_text(
+            _BETWEEN.sub(lambda _, made=table: f"\n{made}\n", text), encoding="utf-8"
+        )

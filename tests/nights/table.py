@@ -131,7 +131,7 @@ def wrapped(text: str) -> str:
 def write_tables(docs: Path, record: Record) -> None:
     """Put summary and table between the marks of both pages."""
     for language, name in PAGES.items():
-        path = docs / name
+        path = docs / "reference" / name
         page = path.read_text(encoding="utf-8")
         assert _BETWEEN.search(page), name
         made = f"\n{summary(record, language)}\n{table(record, language)}\n"

@@ -198,7 +198,7 @@ def test_a_record_is_read_as_it_was_written_and_the_pages_show_it(tmp_path: Path
 def test_the_pages_show_the_record_that_lies_beside_the_harness() -> None:
     record = read_record(THIRTY) if THIRTY.exists() else None
     for language, name in PAGES.items():
-        page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        page = (ROOT / "docs/reference" / name).read_text(encoding="utf-8")
         assert (record is None) == ("<!-- nights -->\n<!-- /nights -->" in page)
         assert record is None or (table(record, language) in page and summary(record, language) in page)
 

@@ -16,7 +16,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.tokenize.config import STAGE
 from yanmo.tokenize.work import STEPS
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs/reference"
 
 
 @pytest.fixture(scope="module")
