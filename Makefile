@@ -41,7 +41,7 @@ UPGRADE ?=
 lock: install
 	$(BIN)/python install/lock.py --upgrade $(UPGRADE)
 
-# The scarce genres twice: chosen on the validation split (docs/recipe.md). Two threads whatever the CPUs, so
+# The scarce genres twice, by the validation split (docs/explanation/recipe.md). Two threads whatever the CPUs, so
 # that README's digits hold everywhere.
 demo: install
 ifeq ($(SOURCES),)
@@ -59,7 +59,7 @@ demo-chat: install
 	@$(BIN)/yanmo run --pipeline chat --store "$${STORE:-runs/demo}" --channel chat --set model_start=demo/champion \
 	    --set evaluate.budget_documents=60 --set evaluate.task_documents=25 --set evaluate.samples=8 --set train.threads=2
 	@echo "Talk to it: $(BIN)/yanmo generate --chat --model chat --store $${STORE:-runs/demo}"
-	@echo "With chats of your own, beside the text: --set data_sources=bundled,chats.jsonl (docs/chat.md)"
+	@echo "With chats of your own, beside the text: --set data_sources=bundled,chats.jsonl (docs/tutorials/chat.md)"
 
 # Novels in the vernacular, and documents with Latin, digits and code; pieces of a chapter stay together.
 demo-modern: install
@@ -95,25 +95,25 @@ CLUSTER_TESTS ?= -m cluster
 test-cluster: install
 	$(BIN)/python -m pytest tests/cluster -n 0 -v $(CLUSTER_TESTS)
 
-# Faults on a folder and on a real S3 server, an hour and more; --brief does less: docs/torture.md.
+# Faults on a folder and on a real S3 server, an hour and more; --brief does less: benchmarks/NOTES.md.
 # make torture TORTURE="--store file --kills 50 --seed 7 --only kills"
 TORTURE ?=
 torture: install
 	PYTHONPATH=tests $(BIN)/python -m torture $(TORTURE)
 
-# Breaks small trainings beside a real Prometheus and Alertmanager, ten minutes: docs/drill.md.
+# Breaks small trainings beside a real Prometheus and Alertmanager, ten minutes: benchmarks/NOTES.md.
 # make drill DRILL="--only frozen disk"
 DRILL ?=
 drill: install
 	PYTHONPATH=tests $(BIN)/python -m drill $(DRILL)
 
-# Nights of one channel with faults, on the cluster that KUBECONFIG and KFP_ENDPOINT name: docs/thirty-nights.md.
+# Nights of one channel with faults, on the cluster that KUBECONFIG and KFP_ENDPOINT name: benchmarks/NOTES.md.
 # make nights NIGHTS="--local --nights 3"    # here, without a cluster
 NIGHTS ?=
 nights: install
 	PYTHONPATH=tests $(BIN)/python -m nights $(NIGHTS)
 
-# Beside others that do the same, in turn: docs/benchmarks.md. make bench ONLY=tokens,generation STORE=runs/demo
+# Beside others, in turn: docs/reference/benchmarks.md. make bench ONLY=tokens,generation STORE=runs/demo
 ONLY ?=
 BENCH ?=
 bench: install

@@ -1,4 +1,4 @@
-"""Write docs/metrics.md and docs/metrics.zh.md: every metric, from where it is declared.
+"""Write docs/reference/metrics.md and docs/reference/metrics.zh.md: every metric, from where it is declared.
 
     python docs/metrics.py
 

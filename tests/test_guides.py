@@ -1,4 +1,4 @@
-"""docs/guides.md: every name of the guides gets its hint, and every command by hardware is one that runs."""
+"""docs/how-to/settings.md: names of the guides get a hint, commands by hardware are ones that run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS: list[type[Options]] = [
     *(stage.config for stage in (TRAIN, CURATE, BALANCE, EVALUATE)),
     GenerateOptions,
 ]
-PAGES = ("guides.md", "guides.zh.md")
+PAGES = ("settings.md", "settings.zh.md")
 
 
 def hints(name: str) -> list[str]:
@@ -41,7 +41,7 @@ def hints(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", GUIDE_NAMES)
 def test_a_name_of_the_guides_is_answered_with_ours(name: str) -> None:
-    answers = [said for said in hints(name) if "docs/guides.md" in said]
+    answers = [said for said in hints(name) if "docs/how-to/settings.md" in said]
     assert answers, hints(name)
     options = {option for command in COMMANDS for option in names_of(command)}
     for said in GUIDE_NAMES[name]:

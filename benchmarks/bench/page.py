@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md and docs/benchmarks.zh.md from benchmarks/results/."""
+"""Writes docs/reference/benchmarks.md and docs/reference/benchmarks.zh.md from benchmarks/results/."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ import yaml
 
 from drill.faults import FAULTS, Fault, NotHere
 from drill.scaled import scaled
-from drill.table import tables, write_tables
+from drill.table import table_of, write_table
 from drill.watchers import Watchers, missing
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make drill", description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument("--only", nargs="+", choices=names, default=names, help="only these faults")
     parser.add_argument("--factor", type=float, default=10.0, help="times are divided by it (default: 10)")
-    parser.add_argument("--docs", action="store_true", help="write the table into docs/drill.md and .zh.md")
+    parser.add_argument("--docs", action="store_true", help="write the table into benchmarks/NOTES.md")
     parser.add_argument("--keep", action="store_true", help="leave the folders of logs behind")
     given = parser.parse_args()
     if reason := missing():
@@ -82,10 +82,10 @@ def main() -> int:
             print(f"logs: {folder}", file=sys.stderr)
         else:
             shutil.rmtree(folder, ignore_errors=True)
-    english, chinese = tables(outcomes, given.factor)
-    print(english)
+    table = table_of(outcomes, given.factor)
+    print(table)
     if given.docs:
-        write_tables(ROOT / "docs", english, chinese)
+        write_table(ROOT / "benchmarks/NOTES.md", table)
     return 0 if all(each.is_good or each.left_out for each in outcomes) else 1
 
 

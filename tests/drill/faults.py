@@ -41,11 +41,9 @@ class Fault:
 
     name: str
     what: str
-    zh: str
     alert: str
     waits: str
     """What the rule waits for before it fires, at its real times."""
-    waits_zh: str
     scene: Callable[[Path], contextlib.AbstractContextManager[Scene]]
     """Folder -> what is watched."""
 
@@ -144,46 +142,36 @@ FAULTS = (
     Fault(
         name="frozen",
         what="a rank is frozen (SIGSTOP)",
-        zh="冻结一个进程（SIGSTOP）",
         alert="YanmoTrainStalled",
         waits="no sign of life for 2 min, then 1 min",
-        waits_zh="2 分钟没有生命迹象，再加 1 分钟",
         scene=functools.partial(signalled_rank, number=signal.SIGSTOP),
     ),
     Fault(
         name="poisoned",
         what="a batch is poisoned: its loss is not a number",
-        zh="一批数据被投毒：其损失不是数",
         alert="YanmoTrainNonFinite",
         waits="nothing",
-        waits_zh="不等待",
         scene=poisoned_batch,
     ),
     Fault(
         name="throttled",
         what="the store answers a quarter of the requests with 500, 503 or 429",
-        zh="存储以 500、503 或 429 回答四分之一的请求",
         alert="YanmoStoreErrors",
         waits="more than 5 % of 5 min, for 5 min",
-        waits_zh="5 分钟内超过 5 %，持续 5 分钟",
         scene=throttled_store,
     ),
     Fault(
         name="killed",
         what="a rank is killed (SIGKILL)",
-        zh="杀死一个进程（SIGKILL）",
         alert="YanmoStageFailed",
         waits="nothing",
-        waits_zh="不等待",
         scene=functools.partial(signalled_rank, number=signal.SIGKILL),
     ),
     Fault(
         name="disk",
         what="the disk of the work fills up to 95 %",
-        zh="工作所在的磁盘被填到 95 %",
         alert="YanmoDiskNearlyFull",
         waits="2 min",
-        waits_zh="2 分钟",
         scene=full_disk,
     ),
 )

@@ -1,1 +1,1 @@
-"""Finds bad behaviour by itself, from the declarations: `python -m hostile --help`, docs/torture.md."""
+"""Finds bad behaviour by itself, from the declarations: `python -m hostile --help`, benchmarks/NOTES.md."""

@@ -1,7 +1,7 @@
 """`make nights`, or `PYTHONPATH=tests python -m nights`: the next nights of one channel, on a real cluster.
 
 KUBECONFIG and KFP_ENDPOINT name the cluster, AWS_ENDPOINT_URL and its keys the store as this machine sees it
-(docs/thirty-nights.md). Nights that were run are noted in one file, and a later sitting goes on after them.
+(benchmarks/NOTES.md). Nights that were run are noted in one file, and a later sitting goes on after them.
 Exit code 0 where nothing was found, 1 where something was, 78 where this machine lacks what is needed.
 """
 
@@ -23,7 +23,7 @@ from nights.plan import BLOCK, FAULTS, nights
 from nights.record import Record, read_record
 from nights.road import CHANNEL, NotHere, Road
 from nights.sitting import SEEDS, Sitting, say
-from nights.table import write_tables
+from nights.table import write_table
 
 THIRTY = ROOT / "tests/nights/thirty.json"
 """The record of nights on a cluster with `--docs`: the pages are made from it, and later sittings go on."""
@@ -77,7 +77,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         default=SEEDS,
         help=f"models that differ by their seed ({SEEDS}; 0: champions unjudged)",
     )
-    parser.add_argument("--docs", action="store_true", help="write docs/thirty-nights.md and .zh.md")
+    parser.add_argument("--docs", action="store_true", help="write the table in benchmarks/NOTES.md")
     return parser.parse_args(argv)
 
 
@@ -105,7 +105,7 @@ def _sit(road: Road, given: argparse.Namespace) -> list[str]:
         found = sitting.leave_clean()
     finally:
         if given.docs and record.nights:
-            write_tables(ROOT / "docs", record)
+            write_table(ROOT / "benchmarks/NOTES.md", record)
     return record.findings + found
 
 

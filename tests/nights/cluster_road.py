@@ -216,7 +216,7 @@ def cluster_road(folder: Path, lab: Path | None, host: str) -> Iterator[ClusterR
         NotHere: no cluster, or no way to its store.
     """
     missing = [name for name in _VARIABLES if not os.environ.get(name)]
-    reason = absent() or (missing and f"{', '.join(missing)} not set (docs/thirty-nights.md)")
+    reason = absent() or (missing and f"{', '.join(missing)} not set (benchmarks/NOTES.md)")
     if reason:
         raise NotHere(f"needs a cluster: {reason}")
     folder = folder.absolute()

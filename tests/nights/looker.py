@@ -1,7 +1,7 @@
 """Somebody who looks at each night of a channel from outside, remembers what was, and says what must be.
 
-By what a night was given and how it ended follows, by the book (docs/nights.md), which training it had to
-work on, from which checkpoint, and what the channel has begun and not judged after it.
+By what a night was given and how it ended follows, by the book (docs/tutorials/every-night.md), which
+training it had to work on, from which checkpoint, and what the channel has begun and not judged after it.
 """
 
 from __future__ import annotations

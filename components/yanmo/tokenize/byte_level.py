@@ -5,7 +5,7 @@ tokenizers.js, in 2026), which then write `<unk>` for a character without a piec
 before the model such a character is spelled by pieces like any other. The ids are the same in both forms: a
 piece is whole characters, and in UTF-8 none begins inside another. Only of two ways that cost the same the
 forms may choose differently, as the bytes of such a character are added up one by one here. `tokenizers` is
-slower with it (docs/tokenizer.md); our kernel reads both.
+slower with it (docs/explanation/tokenizer.md); our kernel reads both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options of the training stage; the defaults are the demo's recipe (docs/recipe.md).
+"""Options of the training stage; the defaults are the demo's recipe (docs/explanation/recipe.md).
 
 Each group of options is in a file of `options/`, or in the file that uses it (schedule.py, time_window.py).
 """

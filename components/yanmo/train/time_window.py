@@ -46,7 +46,7 @@ class Hours:
 
 @dataclass(frozen=True, kw_only=True)
 class HoursOptions(Options, group="hours"):
-    """When the training runs, and what differs by night (docs/long-training.md)."""
+    """When the training runs, and what differs by night (docs/reference/train.md)."""
 
     max_seconds: float = opt(
         0.0,

@@ -1,4 +1,4 @@
-"""Ordinary readers open the cache as docs/token-cache.md says."""
+"""Ordinary readers open the cache as docs/reference/stages.md says."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def folder(request, tmp_path, few_documents, tokenizer, commit_documents) -> Pat
     return tmp_path
 
 
-@pytest.mark.parametrize("page", ["token-cache.md", "token-cache.zh.md"])
+@pytest.mark.parametrize("page", ["stages.md", "stages.zh.md"])
 def test_the_line_in_the_documentation_shows_a_document(folder, few_documents, page):
     text = (DOCS / page).read_text(encoding="utf-8")
     found = re.search(r"python -c '(.+?)' \\\n\s+(.+?)\n", text, re.DOTALL)

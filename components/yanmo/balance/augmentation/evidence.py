@@ -1,4 +1,4 @@
-"""Which rules beat plain repetition in the paired experiment of docs/augmentation.md.
+"""Which rules beat plain repetition in the paired experiment of docs/how-to/prepare-text.md.
 
 Five seeds, 64,000 characters read three times (benchmarks/augmentation.py at commit 9109ee6). First weights
 and curated text have changed since, so only which one was better is reported, and no numbers. Reading the
@@ -34,8 +34,8 @@ def _about(rule: str, genres: list[str], classical: bool) -> str:
         )
     better = [genre for genre, is_better in known.items() if is_better]
     if not better:
-        return f"{rule}: not better than plain repetition in our experiment (docs/augmentation.md)"
+        return f"{rule}: not better than plain repetition in our experiment (docs/how-to/prepare-text.md)"
     return (
         f"{rule}: better than plain repetition in {', '.join(better)} on a small text read three times, but "
-        "reading it once was better still: try fewer epochs first (docs/augmentation.md)"
+        "reading it once was better still: try fewer epochs first (docs/how-to/prepare-text.md)"
     )

@@ -4,7 +4,7 @@ Rates by width: Muon's update has a spectral norm that does not depend on the sh
 max(1, rows / columns)^0.5), so its rate stays (Yang, Simon and Bernstein, "A Spectral Condition for Feature
 Learning", 2023). AdamW's rate of the embedding and of the norms stays and the head's falls as 1 / width (Yang
 et al., "Tensor Programs V", 2022, table 8). The demo's recipe, width 192, is the one that was tuned
-(docs/recipe.md); for the wider ones this is the rule's prediction, not a measurement.
+(docs/explanation/recipe.md); for the wider ones this is the rule's prediction, not a measurement.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class SizeOptions(Options, group="sizes"):
     )
     preset: str = opt(
         "",
-        "named settings for a GPU's memory or for a purpose (docs/train.md), or a YAML file of your own; win "
-        "over --size; there are: " + ", ".join(preset_names()),
+        "named settings for a GPU's memory or for a purpose (docs/reference/train.md), or a YAML file of "
+        "your own; win over --size; there are: " + ", ".join(preset_names()),
         kind="execution",
         auto="none",
         suggested=tuple(preset_names()),
