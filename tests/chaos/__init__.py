@@ -1,0 +1,1 @@
+"""Breaks Yanmo on purpose: `make chaos`, benchmarks/NOTES.md."""
