@@ -31,7 +31,12 @@ class ScheduleOptions(Options, group="schedule"):
     """Steps, learning-rate schedule, early stopping."""
 
     steps: int = opt(
-        450, "optimizer steps of the whole training", least=1, form="train_steps", auto=BUNDLED, often=True
+        450,
+        "optimizer steps of the whole training",
+        least=1,
+        form="train_steps",
+        auto=f"{BUNDLED}; a new model reads a small text about twice",
+        often=True,
     )
     epochs: float = opt(
         0.0,
