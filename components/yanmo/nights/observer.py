@@ -1,4 +1,4 @@
-"""What is recorded of a stage that is part of a night: an observer of stages (yanmo.stage.observer).
+"""What is recorded of a stage that is part of a night: an `Observer` of stages (yanmo.stage.stage_run).
 
 Only a run of a pipeline is a night, that is one with an id which moves its channel's pointers: not a stage
 that is run by hand, a dry run, or one of several ranks that is not the first.
