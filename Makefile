@@ -1,4 +1,4 @@
-# make demo | demo-chat | demo-modern | test | test-all | test-cluster | check | torture | drill | nights | bench | format | compile | images | lock | clean; see README.md
+# make demo | demo-chat | demo-modern | test | test-all | test-cluster | check | chaos | bench | format | compile | images | lock | clean; see README.md
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ TORCH ?=
 TORCH_INDEX ?=
 export VENV TORCH TORCH_INDEX
 
-.PHONY: install manifest-tools sink-tools check-manifests lock demo demo-chat demo-modern test test-all test-cluster check lint types torture drill nights bench format compile images clean again
+.PHONY: install manifest-tools sink-tools check-manifests lock demo demo-chat demo-modern test test-all test-cluster check lint types chaos bench format compile images clean again
 
 install: $(VENV)/.ready
 
@@ -95,23 +95,11 @@ CLUSTER_TESTS ?= -m cluster
 test-cluster: install
 	$(BIN)/python -m pytest tests/cluster -n 0 -v $(CLUSTER_TESTS)
 
-# Faults on a folder and on a real S3 server, an hour and more; --brief does less: docs/torture.md.
-# make torture TORTURE="--store file --kills 50 --seed 7 --only kills"
-TORTURE ?=
-torture: install
-	PYTHONPATH=tests $(BIN)/python -m torture $(TORTURE)
-
-# Breaks small trainings beside a real Prometheus and Alertmanager, ten minutes: docs/drill.md.
-# make drill DRILL="--only frozen disk"
-DRILL ?=
-drill: install
-	PYTHONPATH=tests $(BIN)/python -m drill $(DRILL)
-
-# Nights of one channel with faults, on the cluster that KUBECONFIG and KFP_ENDPOINT name: docs/thirty-nights.md.
-# make nights NIGHTS="--local --nights 3"    # here, without a cluster
-NIGHTS ?=
-nights: install
-	PYTHONPATH=tests $(BIN)/python -m nights $(NIGHTS)
+# Breaks it on purpose: kills, full disks, bad networks, hostile input, nights; for hours, --brief does less:
+# docs/chaos.md. make chaos CHAOS="--only kills --store s3 --seed 7"
+CHAOS ?=
+chaos: install
+	PYTHONPATH=tests:components:pipelines $(BIN)/python -m chaos $(CHAOS)
 
 # Beside others that do the same, in turn: docs/benchmarks.md. make bench ONLY=tokens,generation STORE=runs/demo
 ONLY ?=

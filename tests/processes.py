@@ -1,10 +1,13 @@
-"""Processes as /proc shows them: who lives, and what a killed command has left behind."""
+"""Processes as /proc shows them, what a killed one has left behind, and machines that lack something."""
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
 import os
+import resource
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -15,6 +18,32 @@ import pytest
 
 needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+
+
+NAMELESS = ["unshare", "--uts", "sh", "-c", 'hostname no-such-name.invalid && exec "$@"', "sh"]
+"""Starts a command on a machine whose name does not resolve, as in a container without a network."""
+
+
+def cannot_be_nameless() -> str:
+    """Why NAMELESS starts nothing here; empty where it does."""
+    if not (shutil.which("unshare") and shutil.which("hostname")):
+        return "needs unshare and hostname (util-linux)"
+    asks = "import socket; socket.getaddrinfo(socket.gethostname(), None)"
+    done = subprocess.run([*NAMELESS, sys.executable, "-c", asks], capture_output=True, text=True)
+    if "gaierror" in done.stderr:
+        return ""
+    return f"may not give a process another host name: {done.stderr.strip()[-100:] or 'it resolves'}"
+
+
+@contextlib.contextmanager
+def no_file_above(size: int) -> Iterator[None]:
+    """What a full disk does, for this process: a write beyond `size` bytes fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @contextlib.contextmanager

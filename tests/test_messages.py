@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from hostile.rule import TO_DO
+from chaos.hostile.rule import TO_DO
 
 ROOT = Path(__file__).parents[1]
 FINAL = ("UsageError", "DataError", "Damaged")

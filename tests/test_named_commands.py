@@ -102,7 +102,7 @@ def options(command: str, subcommand: str = "") -> frozenset[str]:
 @functools.cache
 def of_scripts() -> dict[str, frozenset[str]]:
     """Script or package of ours, as it is named after `python` or `python -m` -> its options."""
-    paths = [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tests/*/__main__.py")]
+    paths = [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tests/**/__main__.py")]
     found = {}
     for path in paths:
         name = str(path.relative_to(ROOT).as_posix())

@@ -6,15 +6,22 @@ import fnmatch
 import json
 import re
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "benchmarks")]
 
-from old_store import unpack  # noqa: E402
 from same_results import LEFT_OUT, Store, compare, difference, make  # noqa: E402
+
+
+def unpack(folder: Path) -> Path:
+    """A small store of two champions (tests/data/store-3328ac6.sh); its root, below `folder`."""
+    with tarfile.open(ROOT / "tests/data/store-3328ac6.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "store"
 
 
 @pytest.fixture(scope="module")

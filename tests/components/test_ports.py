@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from chaos.start import STAGES
 from processes import Listener, listeners, needs_proc, tree
-from torture.stages import STAGES
 
 from yanmo.common.errors import ExitCode
 from yanmo.store.opening import open_store

@@ -1,20 +1,15 @@
-"""How a stage says that it failed, and what a retry of the same run finds (store/runs/fatal_record.py)."""
+"""How a stage says that it failed."""
 
 from __future__ import annotations
 
-import functools
 import logging
 from pathlib import Path
 
-from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, UsageError, advice, report, shortened
+from yanmo.common.errors import ExitCode, advice, report, shortened
 from yanmo.common.log_lines import last_line
-from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.stage.rerun import in_a_pod
-from yanmo.store.objects import ObjectStore
-from yanmo.store.opening import store_of
 from yanmo.store.runs.failure_card import Card, details_of
-from yanmo.store.runs.fatal_record import Ended, FatalRecord, command_of, fatal_name, forget, keep, obeyed
 
 log = logging.getLogger(__name__)
 _FOR_GOOD = (ExitCode.USAGE, ExitCode.DATA, ExitCode.ENVIRONMENT)
@@ -84,46 +79,3 @@ def show_earlier(cards: list[Card]) -> None:
     if cards:
         last = cards[0]
         log.info("an earlier try ended at %s: %s", last.made_at, "; ".join(last.lines()[:3]))
-
-
-def fatal_of_this_run(store: ObjectStore, stage: Stage, options: StageOptions) -> Ended | None:
-    """Return how an earlier try of this same run ended, where no retry can mend that."""
-    if not options.run_id or options.force:
-        return None
-    this_run = functools.partial(_fatal_record, stage, options)
-    return obeyed(store, fatal_name(stage.name, options.run_id), this_run)
-
-
-def record_fatal(stage: Stage, options: StageOptions, code: int, error: Exception) -> None:
-    """Record that no retry of this run can mend `error`, where that is so."""
-    if not options.run_id or code not in _FOR_GOOD:
-        return
-    try:
-        store = store_of(options)
-        keep(store, fatal_name(stage.name, options.run_id), _fatal_record(stage, options, code, error))
-    except (OSError, UsageError, DataError, EnvironmentFault) as problem:  # maybe what ended the run
-        log.debug("could not record the failure: %s", problem)
-
-
-def forget_fatal(store: ObjectStore, stage: Stage, options: StageOptions) -> None:
-    """Remove what an earlier try of this run recorded; no error, as this one has ended well."""
-    if not options.run_id:
-        return
-    try:
-        forget(store, fatal_name(stage.name, options.run_id))
-    except (OSError, EnvironmentFault) as problem:
-        log.debug("could not remove the record of an earlier failure: %s", problem)
-
-
-def _fatal_record(
-    stage: Stage, options: StageOptions, code: int = 0, error: BaseException | None = None
-) -> FatalRecord:
-    return FatalRecord(
-        stage=stage.name,
-        revision=stage.revision,
-        run_id=options.run_id,
-        command=command_of(options),
-        exit_code=code,
-        cause=type(error).__name__,
-        message=advice(error) if error else "",
-    )

@@ -32,10 +32,7 @@ from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.failing import (
     failed,
-    fatal_of_this_run,
-    forget_fatal,
     last_words,
-    record_fatal,
     say_details,
     show_earlier,
 )
@@ -53,7 +50,7 @@ from yanmo.stage.results import (
 )
 from yanmo.stage.retries import until_it_ends
 from yanmo.stage.run_telemetry import telemetry_of
-from yanmo.stage.stage_run import Finish, KeyInput, Made, Options, Skip, StageRun, Steps
+from yanmo.stage.stage_run import Ended, Finish, KeyInput, Made, Options, Skip, StageRun, Steps
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
 from yanmo.store.manifest import digest
 from yanmo.store.named import PausedInput
@@ -62,7 +59,6 @@ from yanmo.store.output import Output
 from yanmo.store.pause import Pause, PausedOutput
 from yanmo.store.runs.failure_card import RECORD as FAILURES
 from yanmo.store.runs.failure_card import Card, forget_cards, keep_card, read_cards, to_json
-from yanmo.store.runs.fatal_record import Ended
 
 log = logging.getLogger(__name__)
 _DONE = Ended(int(ExitCode.DONE), "")
@@ -136,7 +132,6 @@ def _ended(
         said: Exception | None = None
         if steps.assist and options.is_helper():  # it may fail alone; who commits says how all ended
             return ending
-        record_fatal(stage, options, ending, error)
         if steps.failed:
             said = steps.failed(options, error)
         if steps.observer:
@@ -166,12 +161,8 @@ def _serve(
     store = store_of(options)
     check_pointers(stage, options, store)
     check_reference_out(options.reference_out)
-    fatal = fatal_of_this_run(store, stage, options)
-    if fatal is not None:
-        return fatal
     if options.take:
         hand_on(stage, options, store, outputs)
-        forget_fatal(store, stage, options)
         return _DONE
     try:
         inputs = resolve_inputs(store, options)
@@ -244,7 +235,6 @@ def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: Exe
             run.observer.paused(run.store, paused)
         shown = steps.show_pause(run.options, run.store, paused) if steps.show_pause else Finish()
         write_results(run.stage, run.options, paused.to_json(), shown, outputs, status="paused")
-    forget_fatal(run.store, run.stage, run.options)
     if output or run.pause.is_planned:
         return _DONE
     return Ended(int(ExitCode.RETRY), f"{run.pause.why}, saved at {run.pause.where}")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from yanmo.options.shared import StageOptions
 from yanmo.stage.cost import CostMeter, Counted
@@ -20,7 +20,6 @@ from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.store.pause import Pause, PausedOutput
-from yanmo.store.runs.fatal_record import Ended
 from yanmo.store.runs.in_use import announce, work_name
 from yanmo.store.runs.work_folder import WorkFolder
 
@@ -52,6 +51,14 @@ class Observer(Protocol):
 
     def stopped(self) -> None:
         """A signal ended the process."""
+
+
+class Ended(NamedTuple):
+    """How one try ended."""
+
+    exit_code: int
+    message: str
+    """Why it is not 0."""
 
 
 @dataclasses.dataclass(kw_only=True)

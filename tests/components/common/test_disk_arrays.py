@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from full_disk import no_file_above
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from processes import no_file_above
 
 from yanmo.common.disk_arrays import (
     group_starts,

@@ -14,9 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from full_disk import no_file_above
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import no_file_above
 
 from yanmo.common.whole_file import write_whole
 

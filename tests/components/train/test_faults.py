@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-import null_gpu
 import pytest
+from chaos import null_gpu
 from processes import is_alive
 from training_runs import begun, command, environment, lines_of, stage, wait_for
 from training_runs import model_of as output_of
@@ -59,7 +59,7 @@ def test_a_card_that_is_full_halves_it_too(store, tiny):
     """The same with torch's allocator for CUDA, on a card of 0.13 GiB."""
     larger = {"layers": 4, "width": 128, "heads": 4, "kv_heads": 2, "head_width": 32, "feed_forward": 256}
     options = {**tiny, **larger, "device": "cuda", "context": 128, "batch_rows": 64, "memory_gib": 10}
-    card = [sys.executable, "-m", "null_gpu", "--arithmetic", "--gibibytes=0.13", "--"]
+    card = [sys.executable, "-m", "chaos.null_gpu", "--arithmetic", "--gibibytes=0.13", "--"]
     asked = [*card, *command(store, {**options, "micro_batch": 64, "compile": "false"})]
     tests = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": tests}
@@ -76,7 +76,7 @@ def test_a_card_that_is_full_halves_it_too(store, tiny):
 @pytest.mark.parametrize(("capability", "precision"), [("7.5", "fp16"), ("8.6", "bf16")])
 def test_a_preset_trains_in_the_16_bits_that_the_card_has(store, tiny, capability, precision):
     """A T4 or RTX 20 emulates bf16 in software; fp16 has to scale the loss."""
-    card = [sys.executable, "-m", "null_gpu", "--arithmetic", f"--capability={capability}", "--"]
+    card = [sys.executable, "-m", "chaos.null_gpu", "--arithmetic", f"--capability={capability}", "--"]
     options = {**tiny, "preset": "gpu-8gb", "compile": "false", "optimizer": "muon"}
     asked = [*card, *command(store, {name: options[name] for name in options if name != "device"})]
     tests = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])

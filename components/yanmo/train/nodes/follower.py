@@ -16,9 +16,9 @@ from yanmo.common.errors import EnvironmentFault, ExitCode, WorkerLost
 from yanmo.common.logs import human_seconds
 from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import by_kind
+from yanmo.stage.stage_run import Ended
 from yanmo.store.commit import find_whole
 from yanmo.store.manifest import Reference
-from yanmo.store.runs.fatal_record import Ended
 from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job
 from yanmo.train.backends.hardware import this_machine

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from full_disk import no_file_above
+from processes import no_file_above
 from safetensors import safe_open
 from saying import random_model
 from tokenizers import Tokenizer, models

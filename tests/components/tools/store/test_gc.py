@@ -190,7 +190,6 @@ def test_debris_of_every_kind_goes(ground: Ground) -> None:
     debris = [
         f"{folder_of(model)}/0123456789ab/half.bin",
         f"cas/train/{'a' * 64}/0123456789ab/half.bin",
-        "runs/train/fatal/run-1.json",
         f"{work_of(model)}/checkpoints/step-1/rank.safetensors",
         "kfp/run-20261120-030000-01234567/train/model",
         "kfp/run-20261120-030000-01234567/kfp.log",
@@ -290,7 +289,7 @@ def test_in_a_bucket_that_others_use_only_what_has_our_form_goes(ground: Ground)
     ground.chain()
     theirs = [
         "runs/notes/README.md",
-        "runs/train/fatal/notes.md",
+        "runs/train/unfinished/notes.md",
         f"runs/my notes/{'a' * 64}/x".replace(" ", "."),
         "kfp/README.md",
         "kfp/run-1/notes.md",

@@ -1,0 +1,1 @@
+"""Breaks Yanmo on purpose: `make chaos`, docs/chaos.md."""

@@ -1,0 +1,1 @@
+"""Trainings that break beside a real Prometheus and Alertmanager."""

@@ -1,0 +1,1 @@
+"""Commands that are meant to fail, by the product's own declarations, and the rule that judges them."""

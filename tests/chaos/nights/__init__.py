@@ -1,0 +1,1 @@
+"""Nights of one channel, with faults and bad data."""

@@ -1,1 +1,0 @@
-"""Finds bad behaviour by itself, from the declarations: `python -m hostile --help`, docs/torture.md."""

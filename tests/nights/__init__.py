@@ -1,1 +1,0 @@
-"""`make nights`: consecutive nights of one channel, with faults and data from a seeded plan."""
