@@ -4,7 +4,7 @@ They are in no key: what they make of the others is. So are the steps of a small
 Two readings were the best of those measured: trainings of 1, 2, 4 and 8.15 readings of 183 notes (0.19 M
 tokens, size tiny) ended at 3.49, 3.21, 3.41 and 4.17 bits per character of text that they had not seen.
 Muennighoff et al. ("Scaling Data-Constrained Language Models", arXiv 2305.16264) find up to 4 readings nearly
-as good as new text, with models whose size fits the text; tiny has 23 times as many parameters as tokens here.
+as good as new text, with models of a size that fits the text; tiny has 23 parameters for each token here.
 """
 
 from __future__ import annotations
