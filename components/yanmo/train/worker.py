@@ -84,7 +84,7 @@ def train_rank(
     beat(IMPORTING)
     device = _import_torch(options, rank)
     from yanmo.formats.token_cache import TokenCache
-    from yanmo.train.backends.engine import open_engine
+    from yanmo.train.backends.open_engine import open_engine
     from yanmo.train.checkpoints.resumable import identity_of
     from yanmo.train.collectives import Collectives
     from yanmo.train.loop import Loop

@@ -20,7 +20,6 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from yanmo.common.errors import UsageError
 from yanmo.model.decoder import Decoder
 from yanmo.train.backends.loss_scale import LossScale
 from yanmo.train.config import TrainConfig
@@ -123,29 +122,3 @@ class Engine(Protocol):
 
     def scoring(self) -> AbstractContextManager[Decoder]:
         """The decoder in evaluation mode with whole weights; each rank may run it as often as it needs."""
-
-
-def open_engine(decoder: Decoder, options: TrainConfig, device: str) -> Engine:
-    """Return the engine that the options ask for; joins the process group.
-
-    Args:
-        decoder: holds the first weights on rank 0; the other ranks receive them from rank 0.
-        device: cpu, cuda or mps.
-
-    Raises:
-        UsageError: DeepSpeed refuses --deepspeed-config.
-    """
-    if options.backend == "torch":
-        from yanmo.train.backends.plain import PlainEngine
-
-        return PlainEngine(decoder, options, device)
-    from yanmo.train.backends.zero import ZeroEngine  # DeepSpeed is imported only where it is used
-
-    try:
-        return ZeroEngine(decoder, options, device)
-    except (AssertionError, ValueError, TypeError) as error:
-        if isinstance(error, UsageError) or not options.deepspeed_config:
-            raise
-        raise UsageError(
-            f"--deepspeed-config {options.deepspeed_config}: DeepSpeed refuses it: {error}"
-        ) from error

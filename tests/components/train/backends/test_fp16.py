@@ -12,8 +12,9 @@ from tiny_model import SHAPE
 from yanmo.common.errors import UsageError
 from yanmo.model.decoder import Decoder
 from yanmo.options.command_line import load
-from yanmo.train.backends.engine import Engine, open_engine
+from yanmo.train.backends.engine import Engine
 from yanmo.train.backends.loss_scale import WINDOW
+from yanmo.train.backends.open_engine import open_engine
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
 from yanmo.train.config import TrainConfig

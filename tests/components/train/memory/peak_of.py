@@ -19,7 +19,8 @@ import torch
 from yanmo.model.decoder import Decoder
 from yanmo.options.command_line import load
 from yanmo.train.backends.accelerator import prepare
-from yanmo.train.backends.engine import Engine, open_engine
+from yanmo.train.backends.engine import Engine
+from yanmo.train.backends.open_engine import open_engine
 from yanmo.train.checkpoints import checkpoint, writer
 from yanmo.train.checkpoints.checkpoint import Position
 from yanmo.train.collectives import Collectives
