@@ -568,7 +568,7 @@ run(STAGE, Steps(*seen, prepare=prepare, finish=forget))
 @pytest.mark.process
 def test_a_training_that_paused_on_a_cpu_goes_on_as_it_began_on_a_machine_with_gpus(store) -> None:
     """Two real processes; only what they see of GPUs is made up."""
-    flags = [*SMALL, "--context=32", "--batch-rows=8", "--steps=12", "--warmup-steps=2", "--start=random"]
+    flags = [*SMALL, "--context=32", "--batch-rows=32", "--start=random"]
     flags += ["--log-every=1", f"--store={store}", "--metrics-port=-1", "--backend=torch"]
 
     def start(gpus: int, *more: str) -> subprocess.CompletedProcess[str]:
@@ -578,6 +578,7 @@ def test_a_training_that_paused_on_a_cpu_goes_on_as_it_began_on_a_machine_with_g
     first = start(0, "--max-seconds=0.05")
     assert first.returncode == 0 and "auto: device=cpu ranks=1 threads=3" in first.stderr, first.stderr
     assert "decided here (no GPU, 3 CPUs)" in first.stderr
+    assert "--steps 50: the text of" in first.stderr, "nobody gave them"
     assert "ranks=1 threads=3 precision" in first.stderr, "what the worker says that it does"
     (folder,) = [p for p in Path(store).glob("runs/train/*") if p.name != "auto"]
     second = start(8)
@@ -585,6 +586,7 @@ def test_a_training_that_paused_on_a_cpu_goes_on_as_it_began_on_a_machine_with_g
     opened = open_store(str(store))
     output = open_reference(opened, read_pointer(opened, "dev", "train"))
     assert output.manifest.key == folder.name
+    assert output.manifest.counts["steps"] == 50
     began = {"device": "cpu", "ranks": 1, "threads": 3}
     assert {name: output.manifest.execution[name] for name in began} == began
     assert "ranks=1 threads=3 precision" in second.stderr
