@@ -331,16 +331,6 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_not_recorded_for_those_that_ha
     }
 
 
-def test_a_run_that_met_a_node_without_its_gpu_goes_on_where_one_is(store) -> None:
-    """78 is remembered for the retries of the same run that follow at once, as 64 and 65 are, by no other."""
-    asked = ("--device=cuda", "--run-id=night-1")
-    assert train(str(store), NONE, *asked) == 78
-    assert train(str(store), ONE, *asked) == 78
-    assert train(str(store), ONE, "--device=cuda", "--run-id=night-2") == 0
-    assert train(str(store), NONE, *asked, "--force") == 78
-    assert train(str(store), ONE, *asked, "--force") == 0
-
-
 def test_a_committed_model_is_found_where_the_gpu_that_made_it_is_not(store) -> None:
     """The key is what was given, precision and all: there is nothing to make, so nothing to refuse."""
     asked = ("--device=cuda", "--precision=bf16")
