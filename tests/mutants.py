@@ -30,12 +30,14 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ROOT / "components" / "yanmo"
+PRODUCT = (ROOT / "components" / "yanmo", ROOT / "pipelines" / "yanmo_pipelines")
 KEPT = ROOT / ".mutants"
 _SETTINGS = f"""
 [run]
 parallel = true
-source = {PRODUCT}
+source =
+    {PRODUCT[0]}
+    {PRODUCT[1]}
 data_file = {KEPT}/coverage
 context = ${{YANMO_TEST-}}
 patch =
@@ -110,8 +112,8 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 def drawn(number: int, seed: int) -> list[Mutant]:
     """As many mutants, the rooms in turn."""
     chance, rooms = random.Random(seed), defaultdict(list)
-    for path in sorted(PRODUCT.rglob("*.py")):
-        rooms[path.relative_to(PRODUCT).parts[0]].append(path)
+    for path in sorted(path for product in PRODUCT for path in product.rglob("*.py")):
+        rooms[_room(str(path.relative_to(ROOT)))].append(path)
     found: list[Mutant] = []
     while len(found) < number:
         for room in sorted(rooms):
@@ -119,6 +121,11 @@ def drawn(number: int, seed: int) -> list[Mutant]:
             left = [one for one in every if one not in found]
             found += [chance.choice(left)] if left else []
     return found[:number]
+
+
+def _room(path: str) -> str:
+    first, _, room, *_ = Path(path).parts
+    return room if first == "components" else first
 
 
 def record() -> None:
@@ -213,7 +220,7 @@ def table() -> str:
     found, lives = Counter[tuple[str, bool]](), []
     for one in results():
         is_killed = bool(one["by"]) and bool(one["tests"])
-        found[Path(one["path"]).parts[2], is_killed] += 1
+        found[_room(one["path"]), is_killed] += 1
         if not is_killed:
             lives.append(f"- {one['path']}:{one['line']} {one['what']} ({one['tests']} tests)")
     rooms = sorted({room for room, _ in found})

@@ -19,6 +19,10 @@ from yanmo.stage.declaration import Stage
 MOST_NODES = 1000
 """As `yanmo train --nnodes` (docs/nodes.md)."""
 TRAINJOB, INDEXED_JOB = "trainjob", "job"
+TRAINER, VERSION = "trainer.kubeflow.org", "v1alpha1"
+"""The API of a TrainJob."""
+LAUNCHED = "yanmo.dev/launch"
+"""Label of a training's objects: the first digits of the launch's key."""
 DAY, NIGHT = "yanmo-day", "yanmo-night"
 """WorkloadPriorityClasses of manifests/components/queue."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")

@@ -15,8 +15,8 @@ from yanmo.common.errors import ExitCode
 from yanmo.options.command_line import load
 from yanmo_pipelines.cluster.launch.made_by import IndexedJobs, TrainJobs
 from yanmo_pipelines.cluster.launch.reap import ReapOptions
-from yanmo_pipelines.cluster.launch.training import LAUNCH, Training
-from yanmo_pipelines.launch_options import DAY, NIGHT, LaunchOptions
+from yanmo_pipelines.cluster.launch.training import Training
+from yanmo_pipelines.launch_options import DAY, LAUNCHED, NIGHT, LaunchOptions
 from yanmo_pipelines.resources import IMAGES, labels_of
 
 LAUNCHING, QUEUES = MANIFESTS / "components/launch", MANIFESTS / "components/queue"
@@ -29,7 +29,7 @@ TRAINING = Training(
     resources={"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "8"},
     labels={
         **labels_of("train"),
-        LAUNCH: "0123456789ab",
+        LAUNCHED: "0123456789ab",
         "kueue.x-k8s.io/queue-name": "yanmo",
         "kueue.x-k8s.io/priority-class": NIGHT,
     },
@@ -164,7 +164,7 @@ def test_a_node_has_the_names_by_which_trainer_finds_it_and_the_restricted_stand
     pod = node_pod()
     assert (
         labels_of("train").items() <= pod["metadata"]["labels"].items()
-        and LAUNCH in pod["metadata"]["labels"]
+        and LAUNCHED in pod["metadata"]["labels"]
     )
     (container,) = pod["spec"]["containers"]
     assert container["name"] == "node" and container["image"] == IMAGES["train"]

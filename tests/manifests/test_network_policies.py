@@ -10,7 +10,7 @@ import pytest
 from network_policies import Peer, allowed, selects
 from rendered import OVERLAYS, named
 
-from yanmo_pipelines.cluster.launch.training import LAUNCH
+from yanmo_pipelines.launch_options import LAUNCHED
 from yanmo_pipelines.resources import METRICS_PORT, labels_of
 
 RECORDED = json.loads((Path(__file__).parent / "connections.json").read_text(encoding="utf-8"))
@@ -122,7 +122,7 @@ def test_prometheus_reaches_the_metrics_and_every_overlay_lets_its_pods_reach_na
 
 
 def _launched(space: str, launch: str = "6fa3787a8ee4") -> Peer:
-    return Peer(labels={**labels_of("train"), LAUNCH: launch}, namespace=space)
+    return Peer(labels={**labels_of("train"), LAUNCHED: launch}, namespace=space)
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

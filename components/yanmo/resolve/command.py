@@ -39,7 +39,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             options = _with_channel(load(ResolveOptions, words, "yanmo resolve"))
             setup(options.log_level, STAGE.name, options.log_format)
-            tell_children(options)
             with telemetry_of(STAGE, options) as telemetry:
                 telemetry.state("working")
                 until_it_ends(functools.partial(_resolve, options, started), options.wait_seconds)
@@ -56,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _resolve(options: ResolveOptions, started: float, number: int) -> None:
     outputs = _outputs(options)
     options = with_store(options, outputs)
+    tell_children(options)
     with only_answers():
         store = store_of(options)
         line = options_line(options.others)

@@ -84,7 +84,6 @@ def main(
         setup("info", stage.name)
         return failed(stage, error, rerun_command(stage, default_argv(argv)))
     setup(options.log_level, stage.name, options.log_format)
-    tell_children(options)
     again = rerun_command(stage, default_argv(argv), options)
     with telemetry_of(stage, options) as telemetry, pushed(telemetry, options):
         ending = _ended(stage, options, given, steps, started, telemetry, again)
@@ -105,6 +104,7 @@ def _ended(
     try:
         outputs = ExecutorOutputs.parse(options.executor_input)
         options = with_store(options, outputs)
+        tell_children(options)
         with only_answers():
 
             def one_try(number: int) -> Ended:
@@ -140,9 +140,16 @@ def _ended(
 
 
 def tell_children(options: StageOptions) -> None:
-    """Let raw sources and child processes look where the store does, and wait as long."""
+    """Let raw sources and child processes look where the store does, and wait as long.
+
+    Where the store is in KFP's own bucket and no server is named, an s3:// source lies on KFP's server too.
+    """
     if options.endpoint:
         os.environ["AWS_ENDPOINT_URL_S3"] = options.endpoint
+    elif options.store.startswith("minio://"):
+        from yanmo.store.s3.credentials import find_endpoint
+
+        os.environ["AWS_ENDPOINT_URL_S3"] = find_endpoint("", "minio")
     if options.wait_seconds != waiting.longest_wait():
         os.environ[waiting.VARIABLE] = f"{options.wait_seconds:g}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import time
 from collections.abc import Mapping
@@ -80,7 +81,9 @@ def run(
     command.log.unlink()
     said.unlink()
     cpu = used.ru_utime + used.ru_stime
-    return Ended(code, stdout, stderr, seconds, cpu, used.ru_maxrss << 10, stopped, killed, command.orphans)
+    # A process begins with the peak of the one that started it: no more than that says nothing of its own.
+    peak = used.ru_maxrss if used.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss else 0
+    return Ended(code, stdout, stderr, seconds, cpu, peak << 10, stopped, killed, command.orphans)
 
 
 def _watched(command: Run, stop_after: float, grace: float) -> tuple[int, float, object, bool, str]:

@@ -21,13 +21,14 @@ from config_file import written
 from toy_outputs import latest, wait_until
 
 from yanmo.options.yaml_file import read_yaml
-from yanmo.stage.run import Result, _serve, main
+from yanmo.stage.run import Result, _serve, main, tell_children
 from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.stage.stage_run import StageRun, Steps
 from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import read_pointer
 from yanmo.store.runs.lease import holder_in
 from yanmo.store.runs.run_record import add_to_run, read_run
+from yanmo.store.s3.credentials import find_endpoint
 
 Run = Callable[..., int]
 
@@ -318,6 +319,22 @@ def test_once_the_cause_is_mended_the_same_run_goes_through(
     assert toy("--run-id=r", f"--end={end}") == code
     monkeypatch.setenv("TOY_MENDED", "yes")
     assert toy("--run-id=r", f"--end={end}") == 0
+
+
+def test_sources_lie_where_the_store_does_unless_a_server_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a bare KFP the store is minio://mlpipeline/yanmo, and s3://mlpipeline/texts is beside it."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("YANMO_S3_SECRET_DIR", str(tmp_path))
+    tell_children(toy_stage.ToyOptions(store=str(tmp_path)))
+    assert find_endpoint("", "s3") == "https://s3.amazonaws.com"
+    tell_children(toy_stage.ToyOptions(store="minio://mlpipeline/yanmo"))
+    assert find_endpoint("", "s3") == find_endpoint("", "minio") != "https://s3.amazonaws.com"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://named:9000")
+    tell_children(toy_stage.ToyOptions(store="minio://mlpipeline/yanmo"))
+    assert find_endpoint("", "s3") == "http://named:9000"
 
 
 LAST_LINES = {

@@ -18,10 +18,9 @@ from yanmo_pipelines.cluster.jobs import how_job_ended
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.launch.training import Training
 from yanmo_pipelines.cluster.refusals import NotFound
-from yanmo_pipelines.launch_options import INDEXED_JOB, TRAINJOB
+from yanmo_pipelines.launch_options import INDEXED_JOB, TRAINER, TRAINJOB, VERSION
 from yanmo_pipelines.resources import GPU
 
-TRAINER, VERSION = "trainer.kubeflow.org", "v1alpha1"
 _PORT = "29500"
 _OF_A_LAUNCH = ("cpu", "memory", GPU)
 """What each launch says of a node, also by leaving it out."""

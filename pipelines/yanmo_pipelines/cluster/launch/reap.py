@@ -18,10 +18,9 @@ from yanmo.common.logs import setup
 from yanmo.options.command_line import load
 from yanmo.options.fields import opt
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
-from yanmo_pipelines.cluster.launch.made_by import TRAINER, VERSION
-from yanmo_pipelines.cluster.launch.training import LAUNCH
 from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import NotFound
+from yanmo_pipelines.launch_options import LAUNCHED, TRAINER, VERSION
 
 log = logging.getLogger(__name__)
 _KINDS = {"TrainJob": ("trainjobs", f"apis/{TRAINER}/{VERSION}"), "Job": ("jobs", "apis/batch/v1")}
@@ -55,7 +54,7 @@ def reap(argv: Sequence[str]) -> int:
 
 def _reap_kind(api: KubernetesApi, kind: str, path: str, *, only_say: bool) -> None:
     try:
-        found = list(api.listed(path, f"list {kind}s", labelSelector=LAUNCH))
+        found = list(api.listed(path, f"list {kind}s", labelSelector=LAUNCHED))
     except NotFound:  # no Trainer in this cluster
         return
     for each in found:

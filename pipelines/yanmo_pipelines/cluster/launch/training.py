@@ -23,12 +23,10 @@ from yanmo.store.manifest import digest
 from yanmo.store.output import Output
 from yanmo.train.config import STAGE as TRAIN
 from yanmo.train.config import TrainConfig
-from yanmo_pipelines.launch_options import DAY, NIGHT, LaunchOptions
+from yanmo_pipelines.launch_options import DAY, LAUNCHED, NIGHT, LaunchOptions
 from yanmo_pipelines.parameters import read_settings
 from yanmo_pipelines.resources import GPU, METRICS_PORT, labels_of
 
-LAUNCH = "yanmo.dev/launch"
-"""Label of a training's objects: the first digits of the launch's key."""
 RUN_ID, CHANNEL, STORE = "yanmo.dev/run-id", "yanmo.dev/channel", "yanmo.dev/store"
 _BY_THE_LAUNCH = (
     *("nnodes", "node_rank", "rendezvous", "store", "channel", "run_id", "token_cache", "model", "inputs"),
@@ -127,7 +125,7 @@ def _settings_of(options: LaunchOptions) -> dict[str, str]:
 def training_of(run: LaunchRun, owners: tuple[Mapping[str, Any], ...] = ()) -> Training:
     """The training that `run` launches."""
     options, key = run.options, run.key[:_DIGITS]
-    labels = {**labels_of(TRAIN.name), LAUNCH: key}
+    labels = {**labels_of(TRAIN.name), LAUNCHED: key}
     if options.queue:
         labels["kueue.x-k8s.io/queue-name"] = options.queue
         labels["kueue.x-k8s.io/priority-class"] = NIGHT if options.preemptible else DAY

@@ -19,10 +19,10 @@ from yanmo.store.pause import Pause, PausedOutput
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.launch.follow import Follower
 from yanmo_pipelines.cluster.launch.made_by import Maker, maker_of
-from yanmo_pipelines.cluster.launch.training import LAUNCH, LaunchRun, Training, training_of
+from yanmo_pipelines.cluster.launch.training import LaunchRun, Training, training_of
 from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import Exists, NotFound
-from yanmo_pipelines.launch_options import LaunchOptions
+from yanmo_pipelines.launch_options import LAUNCHED, LaunchOptions
 
 log = logging.getLogger(__name__)
 _GONE_SECONDS = 600.0
@@ -118,10 +118,10 @@ def _found(api: KubernetesApi, maker: Maker, training: Training) -> dict[str, An
     except NotFound:
         return None
     labels = found["metadata"].get("labels") or {}
-    if labels.get(LAUNCH) != training.labels[LAUNCH]:
+    if labels.get(LAUNCHED) != training.labels[LAUNCHED]:
         raise EnvironmentFault(
             f"{maker.kind} {training.name} in namespace {api.namespace} is not ours: it lacks the label "
-            f"{LAUNCH}={training.labels[LAUNCH]}; delete or rename it, or launch in another --namespace"
+            f"{LAUNCHED}={training.labels[LAUNCHED]}; delete or rename it, or launch in another --namespace"
         )
     return found
 
