@@ -1,4 +1,4 @@
-"""--epochs and --warmup-share: what a training's steps and warm-up follow from, and the key of both."""
+"""What a training's steps and warm-up follow from where they are not given, and the key of both."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yanmo.formats.token_cache import TokenCache
 from yanmo.options.command_line import load, load_given
 from yanmo.options.fields import by_kind
 from yanmo.stage.exporter import Telemetry
@@ -17,13 +18,18 @@ from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.train.backends.hardware import Machine
 from yanmo.train.config import STAGE, TrainConfig
+from yanmo.train.options.sizes import SIZES
 from yanmo.train.supervision.automatic import settle
-from yanmo.train.supervision.continued import with_length
+from yanmo.train.supervision.length import with_length
+
+MANY = 10**9
 
 
-def settled(flags: list[str], *, rows: int = 100, goes_on: bool = False) -> TrainConfig:
+def settled(flags: list[str], *, rows: int = 100, tokens: int = MANY, goes_on: bool = False) -> TrainConfig:
     options, named = load_given(TrainConfig, flags, "yanmo train")
-    return with_length(options, named, goes_on=goes_on, rows_of_an_epoch=lambda: rows)
+    return with_length(
+        options, named, goes_on=goes_on, tokens_of_the_text=lambda: tokens, rows_of_an_epoch=lambda: rows
+    )
 
 
 @given(
@@ -57,10 +63,34 @@ def test_a_training_that_goes_on_has_its_own_steps_and_the_share_of_them() -> No
 
 def test_without_them_nothing_is_counted() -> None:
     options, named = load_given(TrainConfig, ["--steps=77"], "yanmo train")
-    assert with_length(options, named, goes_on=False, rows_of_an_epoch=pytest.fail) == options
+    found = with_length(
+        options, named, goes_on=False, tokens_of_the_text=pytest.fail, rows_of_an_epoch=pytest.fail
+    )
+    assert found == options
 
 
-def test_an_epoch_has_the_rows_of_the_token_cache(store) -> None:
+@given(tokens=st.integers(1, 10_000_000), rows=st.sampled_from([1, 8, 32]), size=st.sampled_from(list(SIZES)))
+def test_a_new_model_reads_a_small_text_about_twice(tokens, rows, size) -> None:
+    flags = [f"--batch-rows={rows}", f"--size={size}", "--schedule=constant"]
+    found = settled(flags, tokens=tokens)
+    readings = found.steps * rows * found.context / tokens
+    assert (readings <= 2 + rows * found.context / tokens or found.steps == 50) and found.steps >= 50
+    most = 750 if size == "tiny" else 450
+    assert found.steps == most or readings >= 2, "and no less often"
+    named = load(TrainConfig, [*flags, f"--steps={found.steps}"], "yanmo train")
+    assert found == named, "the key has the steps, and the warm-up follows them"
+    assert settled(flags, tokens=tokens, goes_on=True).steps == most
+
+
+@pytest.mark.parametrize(
+    ("flag", "steps"),
+    [("--steps=750", 750), ("--preset=fast", 112), ("--options=train.steps=300", 300), ("--epochs=40", 125)],
+)
+def test_steps_that_somebody_or_a_preset_names_are_kept_however_small_the_text(flag, steps) -> None:
+    assert settled([flag], tokens=64 * 100).steps == steps
+
+
+def test_epochs_and_readings_are_those_of_the_token_cache(store) -> None:
     options, names = load_given(
         TrainConfig, [f"--store={store}", "--epochs=3", "--batch-rows=4"], "yanmo train"
     )
@@ -82,3 +112,9 @@ def test_an_epoch_has_the_rows_of_the_token_cache(store) -> None:
         TrainConfig, [f"--store={store}", "--epochs=6", "--batch-rows=4"], "yanmo train"
     )
     assert abs(settle(run, lambda: Machine(cpus=2)).steps - 2 * found.steps) <= 1
+    run.options, run.given = load_given(
+        TrainConfig, [f"--store={store}", "--batch-rows=2", "--context=32"], "yanmo train"
+    )
+    tokens = sum(len(ids) for ids in TokenCache.open(cache).tokens[:1])
+    again = settle(run, lambda: Machine(cpus=2)), settle(run, lambda: Machine(cpus=2))
+    assert again[0].steps == again[1].steps == max(50, math.ceil(2 * tokens / 64))
