@@ -91,7 +91,7 @@ def _what_there_is(group: str) -> str:
     names = sorted({point.name for point in entry_points(group=group)})
     there = f"there is {', '.join(names[:20])}" if names else f"none is installed for {group}"
     return (
-        f" ({there}); `pip install` the package that has it, beside Yanmo and in the image (docs/plugins.md)"
+        f" ({there}); `pip install` the package that has it, here and in the image (docs/how-to/plugins.md)"
     )
 
 

@@ -102,7 +102,7 @@ WRITING = pa.schema(
 """How texts are written; `origin` is `held_out` or `generated`. Counts are of Han characters, of windows of
 eight of them, and of the windows that occur in the training text; `rules` maps each rule of verse that
 applies to the text to how often it was obeyed and how often it applied. `has_loop`, `looks_like`:
-evaluate/writing/degeneration.py; docs/verse.md says what each rule counts."""
+evaluate/writing/degeneration.py; docs/reference/evaluate.md says what each rule counts."""
 
 
 def document_id(source: str, title: str, text: str) -> str:

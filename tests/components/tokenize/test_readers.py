@@ -1,4 +1,4 @@
-"""Ordinary readers open the cache as docs/token-cache.md says."""
+"""Ordinary readers open the cache as docs/reference/stages.md says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.tokenize.config import STAGE
 from yanmo.tokenize.work import STEPS
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs/reference"
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def folder(tmp_path, few_documents, tokenizer, commit_documents) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", ["token-cache.md", "token-cache.zh.md"])
+@pytest.mark.parametrize("page", ["stages.md", "stages.zh.md"])
 def test_the_line_in_the_documentation_shows_a_document(folder, few_documents, page):
     text = (DOCS / page).read_text(encoding="utf-8")
     found = re.search(r"python -c '(.+?)' \\\n\s+(.+?)\n", text, re.DOTALL)

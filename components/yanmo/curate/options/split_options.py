@@ -9,7 +9,7 @@ from yanmo.options.fields import Options, opt
 
 @dataclass(frozen=True, kw_only=True)
 class DuplicateOptions(Options, group="duplicates"):
-    """Which texts count as copies of one another (docs/duplicates.md)."""
+    """Which texts count as copies of one another (docs/how-to/prepare-text.md)."""
 
     near_duplicate_similarity: float = opt(
         0.5,

@@ -155,7 +155,7 @@ def _overlapping(
     held-out text all counts: what is left of train holds at most HIGH_COVERAGE of any.
 
     Alternative not taken: splitting documents at what they share, as GPT-3's filter does (Brown et al., 2020,
-    appendix C). Of five Chinese documentations (docs/measurements.md) 4.5 % of the characters are dropped;
+    appendix C). Of five Chinese documentations (benchmarks/NOTES.md) 4.5 % of the characters are dropped;
     1.5 % of the rest lie in shared passages of half of the documents, and a hole in each is no gain. Llama 3
     (2024, section 5.1.4) and OLMo (Paloma, 2023) go by a share of the text, as this does.
     """
