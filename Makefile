@@ -41,7 +41,7 @@ UPGRADE ?=
 lock: install
 	$(BIN)/python install/lock.py --upgrade $(UPGRADE)
 
-# The scarce genres twice: chosen on the validation split (docs/recipe.md). Two threads whatever the CPUs, so
+# The scarce genres twice, by the validation split (docs/explanation/recipe.md). Two threads whatever the CPUs, so
 # that README's digits hold everywhere.
 demo: install
 ifeq ($(SOURCES),)
@@ -59,7 +59,7 @@ demo-chat: install
 	@$(BIN)/yanmo run --pipeline chat --store "$${STORE:-runs/demo}" --channel chat --set model_start=demo/champion \
 	    --set evaluate.budget_documents=60 --set evaluate.task_documents=25 --set evaluate.samples=8 --set train.threads=2
 	@echo "Talk to it: $(BIN)/yanmo generate --chat --model chat --store $${STORE:-runs/demo}"
-	@echo "With chats of your own, beside the text: --set data_sources=bundled,chats.jsonl (docs/chat.md)"
+	@echo "With chats of your own, beside the text: --set data_sources=bundled,chats.jsonl (docs/tutorials/chat.md)"
 
 # Novels in the vernacular, and documents with Latin, digits and code; pieces of a chapter stay together.
 demo-modern: install
@@ -96,12 +96,12 @@ test-cluster: install
 	$(BIN)/python -m pytest tests/cluster -n 0 -v $(CLUSTER_TESTS)
 
 # Breaks it on purpose: kills, full disks, bad networks, hostile input, nights; for hours, --brief does less:
-# docs/chaos.md. make chaos CHAOS="--only kills --store s3 --seed 7"
+# benchmarks/NOTES.md. make chaos CHAOS="--only kills --store s3 --seed 7"
 CHAOS ?=
 chaos: install
 	PYTHONPATH=tests:components:pipelines $(BIN)/python -m chaos $(CHAOS)
 
-# Beside others that do the same, in turn: docs/benchmarks.md. make bench ONLY=tokens,generation STORE=runs/demo
+# Beside others, in turn: docs/reference/benchmarks.md. make bench ONLY=tokens,generation STORE=runs/demo
 ONLY ?=
 BENCH ?=
 bench: install

@@ -1,4 +1,4 @@
-"""The table of docs/augmentation.md: each augmentation against the same number of plain epochs, paired.
+"""A table of benchmarks/NOTES.md: each augmentation against the same number of plain epochs, paired.
 
     python benchmarks/augmentation.py --store runs/augmentation --seeds 5 --out runs/augmentation/runs.jsonl
 

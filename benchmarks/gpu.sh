@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Correctness on a GPU, in two parts of at most nine minutes each: docs/gpu.md.
+# Correctness on a GPU, in two parts of at most nine minutes each: docs/reference/measurements.md.
 #
 #   benchmarks/gpu.sh prepare                 here, with the development environment: fills .gpu/ (ignored by git)
 #   benchmarks/gpu.sh 1 [--device cpu]        there: attention, compiled layers, 50 steps beside the CPU, evaluation

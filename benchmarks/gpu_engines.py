@@ -32,8 +32,8 @@ _TOLERANCES = {
     "fp16": (0.02, "fp16 keeps 11 bits, and both begin with the same loss scale"),
 }
 _OF_MUON = 0.05, "Muon orthogonalizes in bf16 on a GPU: what sums in another order change, it makes 2^-8"
-"""The least tolerance of its weights: with a CPU's bf16 in the place of a GPU's (docs/gpu.md, "Without a
-GPU") they differed by 0.005 to 0.012, though losses differed by 4e-4 at most."""
+"""The least tolerance of its weights: with a CPU's bf16 in the place of a GPU's (benchmarks/NOTES.md,
+"Without a GPU") they differed by 0.005 to 0.012, though losses differed by 4e-4 at most."""
 _STAGES: list[dict[str, Any]] = [{"backend": "deepspeed", "zero_stage": stage} for stage in (1, 2, 3)]
 
 

@@ -44,7 +44,7 @@ def machine(setting: Any) -> Iterator[Measure]:
 
 
 def _driver() -> Iterator[Measure]:
-    """The figures that /metrics takes from the driver (docs/metrics.md), of a real card."""
+    """The figures that /metrics takes from the driver (docs/reference/metrics.md), of a real card."""
     nvml = Nvml.open()
     gpus = nvml.gpus() if nvml else []
     if nvml is None or not gpus:

@@ -11,7 +11,7 @@ that is removed at the end; figures come from its metrics.jsonl.
 
 A result is written to benchmarks/results/optimizations.json as soon as a row has ended. Without --again rows
 that have a result are left out, so that a second command goes on where the first one stopped. --page writes
-docs/optimizations.md and docs/optimizations.zh.md from it, without measuring.
+docs/reference/optimizations.md and docs/reference/optimizations.zh.md from it, without measuring.
 
 speed: tokens a second with it, divided by those without it; steps alone, without start-up.
 CPU: tokens a CPU-second, the same way.
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--again", action="store_true", help="measure rows that have a result too")
-    parser.add_argument("--page", action="store_true", help="only write docs/optimizations.md and .zh.md")
+    parser.add_argument("--page", action="store_true", help="only write docs/reference/optimizations.md")
     given = parser.parse_args()
     if not given.page:
         if not given.store:

@@ -1,4 +1,4 @@
-"""Writes docs/optimizations.md and docs/optimizations.zh.md from the results of optimizations.py."""
+"""Writes docs/reference/optimizations.md and its Chinese twin from the results of optimizations.py."""
 
 from __future__ import annotations
 
@@ -51,19 +51,20 @@ ELSEWHERE: Words = (
     """
 ## What else guides list
 
-The [token cache](packing.md#reading-speed), [augmentation](augmentation.md#what-it-showed) and
+[Augmentation](../how-to/prepare-text.md#does-augmentation-help) and
 [more processes](measurements.md#memory) that tokenize have figures on their own pages. Flash
 attention, TF32 and the optimizer in the host's memory (`--offload`) need a GPU: `benchmarks/gpu.sh`
-checks that they compute the same ([gpu.md](gpu.md)). Pinned memory, `--empty-cache-every` and
-`--allocator` need one too, and were not measured. Yanmo has neither tensor nor pipeline
-parallelism ([scale.md](scale.md#limits)).""",
+checks that they compute the same ([measurements.md](measurements.md#checking-a-gpu)). Pinned
+memory, `--empty-cache-every` and `--allocator` need one too, and were not measured. Yanmo has
+neither tensor nor pipeline parallelism ([scale.md](scale.md#limits)).""",
     """
 ## 教程还列出的
 
-[词元缓存](packing.zh.md#读取速度)、[文本增强](augmentation.zh.md#说明了什么)和
+[文本增强](../how-to/prepare-text.zh.md#增广有用吗)和
 [多进程分词](measurements.zh.md#内存)的数字在各自的页上。flash attention、TF32、把优化器放在主机内存
-（`--offload`）需要 GPU：`benchmarks/gpu.sh` 检查结果是否相同（[gpu.zh.md](gpu.zh.md)）。锁页内存、
-`--empty-cache-every` 与 `--allocator` 也需要 GPU，没有测。研墨没有张量并行与流水线并行
+（`--offload`）需要 GPU：`benchmarks/gpu.sh` 检查结果是否相同
+（[measurements.zh.md](measurements.zh.md#检查-gpu)）。锁页内存、`--empty-cache-every`
+与 `--allocator` 也需要 GPU，没有测。研墨没有张量并行与流水线并行
 （[scale.zh.md](scale.zh.md#限制)）。""",
 )
 RATIO: Words = ("{median} ({least} to {largest})", "{median}（{least} 到 {largest}）")

@@ -1,4 +1,4 @@
-"""The rows of docs/optimizations.md: each optimization as options of `yanmo train` with it and without it."""
+"""The rows of docs/reference/optimizations.md: each as options of `yanmo train` with it and without it."""
 
 from __future__ import annotations
 
@@ -184,9 +184,9 @@ ROWS = (
         claim=("twice as fast", "快 1 倍"),
         avoid=(
             "beside other work: with four busy processes 8 steps took 7.9 s, by two ranks of one thread "
-            "4.9 s ([train.md](train.md#speed))",
+            "4.9 s ([measurements.md](measurements.md#speed))",
             "机器上还有别的任务时：另有四个忙碌的进程时，8 步用 7.9 秒，两个各一线程的进程用 4.9 秒"
-            "（[train.zh.md](train.zh.md#速度)）",
+            "（[measurements.zh.md](measurements.zh.md#速度)）",
         ),
     ),
     Row(
@@ -318,8 +318,8 @@ ROWS = (
             "语言模型惯用 0.95（arXiv 2005.14165），torch 的默认是 0.999",
         ),
         avoid=(
-            "larger models: not tried ([recipe.md](recipe.md))",
-            "更大的模型：没有试过（[recipe.zh.md](recipe.zh.md)）",
+            "larger models: not tried ([recipe.md](../explanation/recipe.md))",
+            "更大的模型：没有试过（[recipe.zh.md](../explanation/recipe.zh.md)）",
         ),
     ),
     Row(
@@ -328,8 +328,8 @@ ROWS = (
         on=("--token-noise=0.05",),
         claim=("augmentation: more from little text", "增强：文字少时学得更多"),
         avoid=(
-            "less than several epochs ([augmentation.md](augmentation.md))",
-            "不足数轮时（[augmentation.zh.md](augmentation.zh.md)）",
+            "less than several epochs ([prepare-text.md](../how-to/prepare-text.md#does-augmentation-help))",
+            "不足数轮时（[prepare-text.zh.md](../how-to/prepare-text.zh.md#增广有用吗)）",
         ),
     ),
     Row(

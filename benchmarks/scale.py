@@ -3,7 +3,7 @@
     python benchmarks/scale.py --parameters 7e9 --gpus 8,64,256
     python benchmarks/scale.py --parameters 7e9 --gpus 64 --tokens 1e12 --network 12.5 --gpu-hour-price 2
     python benchmarks/scale.py --characters 1e9 --workers 16
-    python benchmarks/scale.py --docs      # the tables of docs/scale.md and docs/scale.zh.md
+    python benchmarks/scale.py --docs      # the tables of docs/reference/scale.md and .zh.md
 
 A step computes, waits for its network and updates. Computing is FLOPs by the share of a GPU's peak that
 models of this width reached in published benchmarks. Memory is the estimate that `yanmo train` makes before
@@ -28,13 +28,13 @@ from yanmo.train.metrics.utilization import PEAK_FLOPS, flops_per_token
 from yanmo.train.models.first_decoder import decoder_config
 from yanmo.train.options.model_options import num_parameters
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs/reference"
 VOCABULARY, CONTEXT = 32_768, 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """Nodes of eight equal GPUs; docs/scale.md says where each figure comes from."""
+    """Nodes of eight equal GPUs; docs/reference/scale.md says where each figure comes from."""
 
     name: str
     peak: float
@@ -102,7 +102,7 @@ MEASURED = {"curate": (4.1, 0.87, 291, 436), "balance": (22, 0, 423, 0), "tokeni
 memory of the main process and of a worker. 2.0 GB of text, 2 cores of an AMD EPYC, 2026-11-26, commit a8dc8ad
 (the second worker of tokenize: 5d60af4)."""
 BYTES_OF_A_CHARACTER, TOKENS_OF_A_CHARACTER = 3, 0.94
-"""UTF-8; the demo's vocabulary on its own text (docs/tokenizer.md)."""
+"""UTF-8; the demo's vocabulary on its own text (docs/explanation/tokenizer.md)."""
 CORE_HOUR_PRICE = 0.0425
 """USD: c5.2xlarge, 8 vCPU for 0.34 (docs.aws.amazon.com/autoscaling/ec2/userguide)."""
 
@@ -306,12 +306,12 @@ def main() -> None:
         "--network", type=float, default=0.0, help="of a node, one direction, GB/s; default: the GPU's"
     )
     parser.add_argument(
-        "--gpu-hour-price", type=float, default=0.0, help="default: the example of docs/scale.md, USD"
+        "--gpu-hour-price", type=float, default=0.0, help="default: that of docs/reference/scale.md, USD"
     )
     parser.add_argument("--characters", type=several, default=[], help="of a corpus to curate")
     parser.add_argument("--workers", type=int, default=16, help="processes that curate and tokenize")
     parser.add_argument(
-        "--docs", action="store_true", help="write the tables of docs/scale.md and docs/scale.zh.md"
+        "--docs", action="store_true", help="write the tables of docs/reference/scale.md and .zh.md"
     )
     given = parser.parse_args()
     if not (given.parameters or given.characters or given.docs):

@@ -1,4 +1,4 @@
-"""Write docs/metrics.md and docs/metrics.zh.md: every metric, from where it is declared.
+"""Write docs/reference/metrics.md and docs/reference/metrics.zh.md: every metric, from where it is declared.
 
     python docs/metrics.py
 
@@ -48,7 +48,7 @@ to the stage's output as `metrics.prom`.
       * on (namespace, pod) group_left (run_id) yanmo_run_info
 
 - The alert that uses a metric is named beside it. Rules for Prometheus:
-  [manifests/](../manifests/README.md#prometheus).
+  [manifests/](../../manifests/README.md#prometheus).
 
 ## Pushgateway
 
@@ -80,8 +80,8 @@ Pushed are the facts of a run that has ended, marked "pushed" in the tables; nev
 - A Pushgateway that is away, refuses or hangs is one warning in the log and at most 5 s at the end
   of the stage (2 s where it was told to end); the exit code stays what it is.
 - In pods: the variable `YANMO_PUSHGATEWAY_URL`, for Jobs in the ConfigMap `yanmo-settings`
-  (component [pushgateway](../manifests/README.md#pushgateway), which also opens the way), or in the
-  Secret `yanmo-store`, which tasks in KFP read too: `pushgateway_url`, `pushgateway_username`,
+  (component [pushgateway](../../manifests/README.md#pushgateway), which also opens the way), or in
+  the Secret `yanmo-store`, which tasks in KFP read too: `pushgateway_url`, `pushgateway_username`,
   `pushgateway_password`.
 
 This page is written by `python docs/metrics.py` from what the code declares.""",
@@ -111,7 +111,7 @@ This page is written by `python docs/metrics.py` from what the code declares."""
       * on (namespace, pod) group_left (run_id) yanmo_run_info
 
 - 用到一个指标的告警写在它旁边。Prometheus 的规则见
-  [manifests/](../manifests/README.zh.md#prometheus)。
+  [manifests/](../../manifests/README.zh.md#prometheus)。
 
 ## Pushgateway
 
@@ -140,8 +140,8 @@ This page is written by `python docs/metrics.py` from what the code declares."""
 - Pushgateway 不在、拒绝或挂起时，日志中只有一条警告，阶段结束时至多多用 5 秒（被要求结束时 2 秒）；
   退出码不变。
 - 在 Pod 里：变量 `YANMO_PUSHGATEWAY_URL`；Job 写在 ConfigMap `yanmo-settings` 里（部件
-  [pushgateway](../manifests/README.zh.md#pushgateway) 同时放行），或写在 KFP 的任务也会读的 Secret
-  `yanmo-store` 里：`pushgateway_url`、`pushgateway_username`、`pushgateway_password`。
+  [pushgateway](../../manifests/README.zh.md#pushgateway) 同时放行），或写在 KFP 的任务也会读的
+  Secret `yanmo-store` 里：`pushgateway_url`、`pushgateway_username`、`pushgateway_password`。
 
 本页由 `python docs/metrics.py` 按代码中的声明写成。""",
 }
@@ -231,4 +231,4 @@ def page(language: str) -> str:
 
 if __name__ == "__main__":
     for language, name in (("en", "metrics.md"), ("zh", "metrics.zh.md")):
-        (FOLDER / name).write_text(page(language), encoding="utf-8")
+        (FOLDER / "reference" / name).write_text(page(language), encoding="utf-8")

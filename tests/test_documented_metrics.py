@@ -8,7 +8,7 @@ import re
 import runpy
 
 import pytest
-from user_pages import ALL, ROOT
+from user_pages import ALL, ROOT, page_called
 
 from yanmo.stage.shared_metrics import declared
 from yanmo_pipelines.stages import LANGUAGE_MODEL
@@ -32,7 +32,7 @@ def test_every_metric_that_a_page_names_is_made() -> None:
 def test_the_page_of_metrics_is_what_the_stages_declare(page: str, language: str) -> None:
     written = runpy.run_path(str(ROOT / "docs/metrics.py"))["page"](language)
     said = "docs/metrics.py has another page: run python docs/metrics.py"
-    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == written, said
+    assert page_called(page).read_text(encoding="utf-8") == written, said
 
 
 SETTING = {"set", "add", "gone", "_set", "value"}

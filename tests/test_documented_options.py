@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from user_pages import ALL, ROOT, code_of, prose_and_code
+from user_pages import ALL, ROOT, code_of, page_called, prose_and_code
 
 from yanmo.options.fields import flag, option_fields
 from yanmo_pipelines.stages import LANGUAGE_MODEL
@@ -46,12 +46,12 @@ def test_defaults_in_tables_are_those_of_the_code() -> None:
 
 
 def test_defaults_are_found_in_tables() -> None:
-    assert ("--context", "64") in defaults_in(ROOT / "docs/packing.md")
-    assert ("--character-share", "0.85") in defaults_in(ROOT / "docs/tokenizer.zh.md")
+    assert ("--context", "64") in defaults_in(page_called("packing.md"))
+    assert ("--character-share", "0.85") in defaults_in(page_called("tokenizer.zh.md"))
 
 
 @pytest.mark.parametrize("page", ["train.zh.md"])
 def test_every_preset_has_its_line(page: str) -> None:
     presets = {p.stem for p in (ROOT / "components/yanmo/train/options/presets").glob("*.yaml")}
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    text = page_called(page).read_text(encoding="utf-8")
     assert {name for name in presets if f"`{name}`" not in text} == set()

@@ -1,13 +1,13 @@
-"""docs/guides.md: every name of the guides gets its hint, and every command by hardware is one that runs."""
+"""docs/how-to/settings.md: names of the guides get a hint, commands by hardware are ones that run."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 import shlex
-from pathlib import Path
 
 import pytest
+from user_pages import page_called
 
 from yanmo.balance.config import STAGE as BALANCE
 from yanmo.common.errors import UsageError
@@ -21,12 +21,11 @@ from yanmo.train.config import STAGE as TRAIN
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import check, largest_that_fits
 
-DOCS = Path(__file__).parents[1] / "docs"
 COMMANDS: list[type[Options]] = [
     *(stage.config for stage in (TRAIN, CURATE, BALANCE, EVALUATE)),
     GenerateOptions,
 ]
-PAGES = ("guides.md", "guides.zh.md")
+PAGES = ("settings.md", "settings.zh.md")
 
 
 def hints(name: str) -> list[str]:
@@ -42,7 +41,7 @@ def hints(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", GUIDE_NAMES)
 def test_a_name_of_the_guides_is_answered_with_ours(name: str) -> None:
-    answers = [said for said in hints(name) if "docs/guides.md" in said]
+    answers = [said for said in hints(name) if "docs/how-to/settings.md" in said]
     assert answers, hints(name)
     options = {option for command in COMMANDS for option in names_of(command)}
     for said in GUIDE_NAMES[name]:
@@ -73,7 +72,7 @@ def test_a_training_says_what_was_meant(given: str, meant: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_page_maps_all_of_them(page: str) -> None:
-    text = (DOCS / page).read_text(encoding="utf-8")
+    text = page_called(page).read_text(encoding="utf-8")
     firsts = re.findall(r"^\| (`[a-z0-9_]+`(?:, `[a-z0-9_]+`)*) \|", text, re.M)
     named = [name for cell in firsts for name in re.findall(r"`([a-z0-9_]+)`", cell)]
     assert sorted(named) == sorted(GUIDE_NAMES)
@@ -87,7 +86,7 @@ def test_the_page_maps_all_of_them(page: str) -> None:
 
 
 def commands(page: str) -> list[str]:
-    text = (DOCS / page).read_text(encoding="utf-8")
+    text = page_called(page).read_text(encoding="utf-8")
     return re.findall(r"\| `(yanmo train [^`]+)` \|", text)
 
 

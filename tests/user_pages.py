@@ -10,10 +10,16 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = [ROOT / folder / "README.md" for folder in ("images", "manifests")]
 PAGES = sorted(
     p
-    for p in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *FOLDERS, *(ROOT / "docs").glob("*.md")]
+    for p in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *FOLDERS, *(ROOT / "docs").glob("[!di]*/*.md")]
     if not p.name.endswith(".zh.md")
 )
 ALL = [p for page in PAGES for p in (page, page.with_suffix(".zh.md"))]
+
+
+def page_called(name: str) -> Path:
+    """Return the page of docs/ with this name, such as `stages.zh.md`, whatever its room."""
+    (found,) = (page for page in ALL if page.name == name and page.parent.parent == ROOT / "docs")
+    return found
 
 
 def prose_and_code(page: Path) -> tuple[str, list[str]]:

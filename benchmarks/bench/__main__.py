@@ -1,8 +1,8 @@
 """Measures Yanmo beside others, in turn: `make bench`, `make bench ONLY=tokens,generation`.
 
-Results are written to benchmarks/results/NAME.json, one by one, and docs/benchmarks.md and
-docs/benchmarks.zh.md from all of them. What the others need is installed into .bench/, once; that wants a
-network. Some measure the model of a store in which `make demo` ran: STORE=runs/demo.
+Results are written to benchmarks/results/NAME.json, one by one, and docs/reference/benchmarks.md and its
+Chinese twin from all of them. What the others need is installed into .bench/, once; that wants a network.
+Some measure the model of a store in which `make demo` ran: STORE=runs/demo.
 """
 
 from __future__ import annotations

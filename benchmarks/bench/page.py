@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md and docs/benchmarks.zh.md from benchmarks/results/."""
+"""Writes docs/reference/benchmarks.md and docs/reference/benchmarks.zh.md from benchmarks/results/."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.intervals import ratio
 _MOST_COLUMNS = (100, 80)
 """Of a line, by language: Han take two columns and three bytes."""
 _CLOSING = "，。；：、）”"
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/reference"
 HEAD: Words = (
     """# Benchmarks: beside others that do the same
 

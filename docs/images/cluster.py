@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/cluster.md from the UI of a Kubeflow Pipelines with two finished runs:
+"""Makes the pictures of docs/tutorials/kubeflow.md from the UI of Kubeflow Pipelines with two finished runs:
 
     python docs/images/cluster.py http://localhost:8080
 

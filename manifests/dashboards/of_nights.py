@@ -142,7 +142,7 @@ NIGHTS = Dashboard(
     name="nights",
     title="Yanmo: the nights",
     about="The nightly runs of a channel: challenger and champion over time, verdicts, cost. "
-    "Docs: docs/dashboards.md.",
+    "Docs: docs/how-to/watch.md.",
     variables=(NAMESPACE, CHANNEL),
     rows=(NOW, CHAMPION, COST),
     since="now-30d",

@@ -10,7 +10,7 @@ TRAINING_RUN = Dashboard(
     name="run",
     title="Yanmo: a run",
     about="One run of the pipeline, live: progress and time left, loss and bits, speed, memory, GPU, data, "
-    "store, alerts. Docs: docs/dashboards.md.",
+    "store, alerts. Docs: docs/how-to/watch.md.",
     variables=(NAMESPACE, CHANNEL, RUN, RANK),
     rows=(PROGRESS, LEARNING, SPEED, MEMORY, CHECKPOINTS, HEALTH, GPUS, DATA, STORE, COST),
     since="now-3h",

@@ -1,7 +1,8 @@
 """The chat pipeline: tunes a model on chats, measures it beside what it was, and promotes it.
 
 The graph is that of language_model.py, with a task more that measures the model that the tuning starts from;
-what differs is what is set where nobody says otherwise. docs/chat.md has the measurements behind the numbers.
+what differs is what is set where nobody says otherwise. Measurements behind the numbers:
+docs/tutorials/chat.md.
 """
 
 from __future__ import annotations

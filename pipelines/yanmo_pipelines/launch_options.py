@@ -17,7 +17,7 @@ from yanmo.options.values import brief
 from yanmo.stage.declaration import Stage
 
 MOST_NODES = 1000
-"""As `yanmo train --nnodes` (docs/nodes.md)."""
+"""As `yanmo train --nnodes` (docs/how-to/several-nodes.md)."""
 TRAINJOB, INDEXED_JOB = "trainjob", "job"
 TRAINER, VERSION = "trainer.kubeflow.org", "v1alpha1"
 """The API of a TrainJob."""

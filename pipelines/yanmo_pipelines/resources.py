@@ -112,7 +112,7 @@ COLUMNS: dict[str, dict[str, Resources]] = {
         "promote": Resources(cpu="1", memory="2Gi", gpus=""),
     },
 }
-"""Column -> stage -> what its pod may use. How the figures were found is in docs/run-form.md."""
+"""Column -> stage -> what its pod may use. How the figures were found is in docs/reference/run-form.md."""
 
 
 Column = str | Mapping[str, Resources]

@@ -77,7 +77,7 @@ def test_twice_the_workers_take_half_the_time_and_the_same_money() -> None:
 
 @pytest.mark.parametrize("page", ["scale.md", "scale.zh.md"])
 def test_the_page_has_the_tables_and_the_constants_of_the_script(page: str) -> None:
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    text = (ROOT / "docs/reference" / page).read_text(encoding="utf-8")
     for name, rows in tables().items():
         found = re.search(rf"<!-- {name} -->\n\n\|.*\n\|.*\n((?:\|.*\n)*)", text)
         assert found and found[1].splitlines() == rows, "run python benchmarks/scale.py --docs"

@@ -1,1 +1,1 @@
-"""Breaks Yanmo on purpose: `make chaos`, docs/chaos.md."""
+"""Breaks Yanmo on purpose: `make chaos`, benchmarks/NOTES.md."""

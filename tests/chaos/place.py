@@ -174,7 +174,7 @@ class Survey:
 def survey(place: Place) -> Survey:
     """Check every committed output of a store, byte for byte, and what the pointers name.
 
-    This is a second reading of docs/store.md: it shares no code with the product.
+    This is a second reading of docs/explanation/store.md: it shares no code with the product.
     """
     names = set(place.names())
     found = Survey({}, {}, set(), names, [])

@@ -1,4 +1,4 @@
-"""Trainings on several nodes by kubectl, as docs/launch.md has it: from the CronJob stage-launch."""
+"""Trainings on several nodes by kubectl, as docs/how-to/several-nodes.md has it: CronJob stage-launch."""
 
 from __future__ import annotations
 

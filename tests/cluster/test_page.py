@@ -1,4 +1,4 @@
-"""docs/cluster.md is run as it is written: each command, in its order, prints what the page says."""
+"""docs/tutorials/kubeflow.md is run as it is written: each command prints what the page says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from real_cluster import RealCluster
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/cluster.md"
+PAGE = ROOT / "docs/tutorials/kubeflow.md"
 MOST_COMMANDS = 15
 _END, _CHANNEL = "end of command", "tour"
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from hostile_pages import poisoned
 
-from yanmo.balance.page import page
-from yanmo.balance.preview import Example
+from yanmo.balance.page import Example, page
 
 NUMBERS: dict[str, Any] = dict.fromkeys(("documents", "characters", "tokens"), 1234)
 FIGURES: dict[str, Any] = {"before": {**NUMBERS, "shares": dict.fromkeys(NUMBERS, 0.25)}, "epochs": 2.0}

@@ -19,7 +19,7 @@ import pytest
 from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.mapped_corpus import MAP, of_phases
-from yanmo.curate.split.pinned_set import ADDED, CHOSEN
+from yanmo.curate.split.pinned_set import CHOSEN
 from yanmo.curate.text.record_rules import record_rules
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind, names_of, opt, values_of
@@ -75,7 +75,7 @@ def other_values(cls: type, name: str) -> list[object]:
 
 @pytest.mark.parametrize("part", RECIPES["curate"]["parts"])
 def test_the_parts_of_curate_have_the_options_in_their_keys_that_they_had(part: str) -> None:
-    phases = {"curate_map": MAP, "evaluation_set": CHOSEN, "evaluation_set, added to": ADDED}[part]
+    phases = {"curate_map": MAP, "evaluation_set": CHOSEN}[part]
     semantic, _ = of_phases(CurateOptions(sources="x"), phases)
     assert sorted(semantic) == RECIPES["curate"]["parts"][part]
     assert all(semantic[name] == RECIPES["curate"]["semantic"][name] for name in semantic)
@@ -109,7 +109,7 @@ class _Forgotten(CurateOptions):
 
 def test_an_option_that_says_no_phase_is_in_every_key_and_no_phase_reads_a_later_ones() -> None:
     options = _Forgotten(sources="x", one_more=7, late=7)
-    for phases in (MAP, ADDED, CHOSEN):
+    for phases in (MAP, CHOSEN):
         semantic, of_the_key = of_phases(options, phases)
         assert semantic["one_more"] == of_the_key.one_more == 7
         assert "late" not in semantic

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from yanmo.balance.augmentation.rules import parse_rules
 from yanmo.balance.metrics import METRICS
 from yanmo.balance.quotas.targets import parse_plan
-from yanmo.common.errors import UsageError
-from yanmo.options.fields import flag, input_ref, opt
+from yanmo.options.fields import input_ref, opt
 from yanmo.options.shared import StageOptions
-from yanmo.options.values import MOST_EXACT, Bounds, Values, WrongValue, brief
+from yanmo.options.values import MOST_EXACT, brief
 from yanmo.stage.declaration import Stage
 
 
@@ -35,23 +34,14 @@ class BalanceOptions(StageOptions, group="balance"):
     )
     by: str = opt(
         "genre",
-        "what a class is: genre, author, source, license, length, form or a label such as dynasty; "
-        "a+b crosses two",
+        "what a class is: genre, author, source, license or a label such as dynasty; a+b crosses two",
         often=True,
     )
     unit: str = opt(
         "characters",
-        "what quotas and --total count",
+        "what quotas count",
         choices=("characters", "documents", "tokens"),
         often=True,
-    )
-    total: int = opt(
-        0,
-        "size of all classes together, for weights and alpha; 0 takes the smallest that drops no document",
-        most=MOST_EXACT,
-    )
-    length_bounds: str = opt(
-        "64,256,1024,4096", "lengths, in characters, at which the next class of --by length begins"
     )
     max_repeats: int = opt(
         4,
@@ -77,39 +67,17 @@ class BalanceOptions(StageOptions, group="balance"):
         often=True,
     )
     shard_characters: int = opt(20_000_000, "approximate size of an output file, characters", least=1)
-    preview: int = opt(
-        0,
-        "print this many originals next to their augmented versions and stop; 0 makes the output",
-        kind="environment",
-    )
 
     def contradictions(self) -> list[str]:
         """Options that contradict each other."""
-        plan, rules = parse_plan(self.quotas), parse_rules(self.augment)
-        self.bounds()  # raises by itself
-        if self.total and not plan.is_relative:
-            return ["--total needs weights (shi=3w,*=1w) or alpha=X in --quotas"]
+        parse_plan(self.quotas)
+        rules = parse_rules(self.augment)
         parts = [part.strip() for part in self.by.split("+")]
         if not all(parts) or len(parts) > len({*parts}):
             return [f"--by {brief(self.by)}: expected names of labels, each once: genre, or genre+dynasty"]
-        return [
-            f"{flag(name)} needs --augment, such as --augment wen:synonym=0.1"
-            for name in ("preview", "synonyms")
-            if getattr(self, name) and not rules
-        ]
-
-    def bounds(self) -> tuple[int, ...]:
-        """`length_bounds` as numbers."""
-        found: tuple[int, ...]
-        try:
-            found = Values(type=int, several=True, bounds=Bounds(least=1)).read(self.length_bounds)
-        except WrongValue:
-            found = ()
-        if not found or list(found) != sorted(set(found)):
-            raise UsageError(
-                f"--length-bounds {brief(self.length_bounds)}: expected rising numbers of characters (64,256)"
-            )
-        return found
+        if self.synonyms and not rules:
+            return ["--synonyms needs --augment, such as --augment wen:synonym=0.1"]
+        return []
 
 
 STAGE = Stage(

@@ -85,7 +85,8 @@ class TrainFiles:
         """Index of the file, number of the first row, and rows of each batch of documents."""
         for index, path in enumerate(self.paths):
             start = 0
-            for table in document_batches(path, columns, _BATCH):
+            for batch in document_batches(path, columns, _BATCH):
+                table = pa.Table.from_batches([batch])
                 yield index, start, table
                 start += table.num_rows
 
@@ -93,7 +94,8 @@ class TrainFiles:
         """The documents at `positions`, in the order of files: their indexes in `positions`, their rows."""
         for number, places, row in by_file(rows.starts, positions):
             start = 0
-            for table in document_batches(self.paths[number], columns, _BATCH):
+            for batch in document_batches(self.paths[number], columns, _BATCH):
+                table = pa.Table.from_batches([batch])
                 low, high = np.searchsorted(row, (start, start + table.num_rows)).tolist()
                 if low < high:
                     yield places[low:high], table.take(pa.array(row[low:high] - start))
@@ -104,7 +106,7 @@ class TrainFiles:
         table = next(self.batches(("labels",)))[2]
         return sorted({name for row in table["labels"].to_pylist() for name, _ in row})
 
-    def read(self, by: str, bounds: Sequence[int], counting: TokenCount) -> Rows:
+    def read(self, by: str, counting: TokenCount) -> Rows:
         """The table of all documents.
 
         Raises:
@@ -119,7 +121,7 @@ class TrainFiles:
         for index, start, table in self.batches(columns):
             starts[index + 1] = start + table.num_rows
             characters = count_characters(table["text"])
-            values = values_by_part(table, characters.tolist(), by, bounds)
+            values = values_by_part(table, by)
             unlabelled = [name for name in unlabelled if not {*values[name]} - {NONE}]
             here = slice(known, known + table.num_rows)
             ids[here] = _binary(table["id"], self.paths[index])

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yanmo.balance.preview import Example, marked
+import numpy as np
+
+from yanmo.balance.augmentation.augment import REPEAT, Augmenter
+from yanmo.balance.document_table import Rows, TrainFiles
+from yanmo.balance.report import largest
 from yanmo.common.pages import html
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -16,6 +22,44 @@ _MOST_WARNINGS = 12
 _MOST_CHARACTERS = 400
 _MOST_DIFFERED = 2000
 """Characters of a text that are compared at most: comparing takes quadratic time."""
+_DRAWN_PER_EXAMPLE = 40
+"""Documents drawn for each example: in most short verses there is no word that a rule would change."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A document and its first copy."""
+
+    id: str
+    genre: str
+    rule: str
+    before: str
+    after: str
+
+
+def examples(files: TrainFiles, rows: Rows, augmenter: Augmenter, number: int, seed: int) -> list[Example]:
+    """Up to `number` documents that the rules change, from each genre that has rules in turn."""
+    by_genre = []
+    for code, genre in enumerate(rows.genres):
+        if augmenter.rules.of(genre):
+            positions = np.flatnonzero(rows.genre == code)
+            drawn = positions[rows.drawn(positions, seed)[: number * _DRAWN_PER_EXAMPLE]]
+            by_genre.append(_changed(files, rows, augmenter, drawn, number))
+    longest = max(map(len, by_genre), default=0)
+    return [found[i] for i in range(longest) for found in by_genre if i < len(found)][:number]
+
+
+def _changed(
+    files: TrainFiles, rows: Rows, augmenter: Augmenter, positions: np.ndarray, number: int
+) -> list[Example]:
+    found: list[tuple[int, Example]] = []
+    for places, table in files.chosen(rows, positions, ("id", "text", "genre", "loss_spans")):
+        made = augmenter.of_table(table, [1] * table.num_rows)
+        texts = zip(*(table[name].to_pylist() for name in ("id", "genre", "text")), strict=True)
+        for place, (id, genre, text), one in zip(places.tolist(), texts, made, strict=True):
+            if one.rule != REPEAT:
+                found.append((place, Example(id, genre, one.rule, text, one.text)))
+    return [example for _, example in sorted(found, key=lambda pair: pair[0])[:number]]
 
 
 def page(report: Mapping[str, Any], shown: Sequence[Example]) -> str:
@@ -26,7 +70,7 @@ def page(report: Mapping[str, Any], shown: Sequence[Example]) -> str:
     """
     return html.render(
         _TEMPLATE,
-        {"largest": _largest},
+        {"largest": largest},
         r=report,
         most_bars=_MOST_BARS,
         most_rows=_MOST_ROWS,
@@ -35,17 +79,13 @@ def page(report: Mapping[str, Any], shown: Sequence[Example]) -> str:
     )
 
 
-def _largest(classes: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """The `number` classes with the most characters, in the order of `classes`."""
-    order = sorted(classes, key=lambda name: -classes[name]["after"]["characters"])[:number]
-    return {name: classes[name] for name in classes if name in set(order)}
-
-
 def _pieces(example: Example) -> Iterator[tuple[str, str]]:
     """The text piece by piece, before and after augmentation; both are the same where nothing changed."""
     before, after = (text[:_MOST_DIFFERED] for text in (example.before, example.after))
     length = 0
-    for _, old, new in marked(before, after):
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for _, a, b, c, d in matcher.get_opcodes():
+        old, new = before[a:b], after[c:d]
         left = _MOST_CHARACTERS - length + 1
         yield old[:left], new[:left]
         length += max(len(old), len(new))

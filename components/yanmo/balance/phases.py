@@ -17,14 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yanmo.balance.augmentation.augment import REPEAT, Augmenter, copy_digest, count_rules
-from yanmo.balance.augmentation.evidence import advice
 from yanmo.balance.augmentation.held_out import HeldOut
 from yanmo.balance.augmentation.rules import ONLY, OTHERS, parse_rules
 from yanmo.balance.augmentation.synonyms import CLASSICAL_WORDS, MODERN_WORDS, Synonyms
-from yanmo.balance.classes import COLUMNS, COMPUTED
+from yanmo.balance.classes import COLUMNS
 from yanmo.balance.config import BalanceOptions
 from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
-from yanmo.balance.preview import as_text, examples
 from yanmo.balance.quotas.choice import Picked, Picker, plan_of_classes, some
 from yanmo.balance.quotas.drawn_order import order_of
 from yanmo.balance.quotas.targets import QuotaPlan, Target, parse_plan, targets
@@ -36,16 +34,14 @@ from yanmo.balance.report import (
     warn_unused_others,
 )
 from yanmo.balance.token_count import TokenCount
-from yanmo.common.answers import answer
 from yanmo.common.disk_arrays import taken
 from yanmo.common.errors import UsageError
 from yanmo.common.freed_memory import hand_back
-from yanmo.common.words import plural
 from yanmo.formats.documents import shard_bounds, text_form, write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.nights.observer import NightObserver
 from yanmo.options.nearest import did_you_mean
-from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun, Steps
+from yanmo.stage.stage_run import Finish, Prepared, StageRun, Steps
 from yanmo.store.commit import Result
 from yanmo.store.manifest import file_sha256
 from yanmo.store.output import Output
@@ -56,14 +52,8 @@ _EXAMPLES = 10
 
 
 def prepare(run: BalanceRun) -> Prepared[None]:
-    """Make the user's file of synonyms part of the key; with `--preview`, print the examples and end."""
+    """Make the user's file of synonyms part of the key."""
     options: BalanceOptions = run.options
-    if options.preview:
-        task = Task.read(run)
-        assert task.augmenter is not None  # the options say so
-        shown = examples(task.files, task.rows, task.augmenter, options.preview, options.seed)
-        answer(as_text(shown))
-        raise Skip(f"{plural(len(shown), 'document')} shown; without --preview the output is made")
     if not options.synonyms:
         return Prepared(None)
     path = Path(options.synonyms)
@@ -91,14 +81,14 @@ class Task:
                 "--unit tokens without --tokenizer: each character and line break counts as one token"
             )
         files = TrainFiles(documents.paths("train-*.parquet"))
-        rows = files.read(options.by, options.bounds(), counting)
+        rows = files.read(options.by, counting)
         if rows.unlabelled:
             part, labels = rows.unlabelled[0], files.labels()
             what = "this label" if part == options.by else f"the label {part}"
             raise UsageError(
-                f"--by {options.by}: no document has {what}; expected {', '.join((*COLUMNS, *COMPUTED))} "
+                f"--by {options.by}: no document has {what}; expected {', '.join(COLUMNS)} "
                 f"or one of their labels: {', '.join(labels) or 'they have none'}"
-                f"{did_you_mean(part, [*COLUMNS, *COMPUTED, *labels])}"
+                f"{did_you_mean(part, [*COLUMNS, *labels])}"
             )
         return cls(files, rows, counting, _augmenter(options, documents, rows.genres))
 
@@ -147,6 +137,10 @@ def work(run: BalanceRun) -> Result:
     for path in documents.paths("valid-*.parquet"):
         shutil.copyfile(path, run.attempt.path(path.name))
         run.attempt.add(path.name)
+    if task.augmenter and not made:
+        report["warnings"].append(
+            "--augment changes nothing: no document is repeated; raise --quotas (wen=200%)"
+        )
     _write_report(run, task, {**report, "augmentation": _augmentation(options, task, made)})
     _export(run, by_genre)
     return Result(
@@ -161,7 +155,7 @@ def _choose(options: BalanceOptions, task: Task, plan: QuotaPlan) -> tuple[Picke
         task.files, rows, options.unit, options.seed, options.max_repeats, task.counting, task.augmenter
     )
     available = {name: int(picker.units(rows.of_group(name)).sum()) for name in sorted(rows.groups)}
-    wanted = targets(plan, available, max_repeats=options.max_repeats, total=options.total)
+    wanted = targets(plan, available, max_repeats=options.max_repeats)
     return picker.pick(wanted), wanted
 
 
@@ -292,16 +286,11 @@ def _copied(task: Task, table: pa.Table, copies: npt.NDArray[np.unsignedinteger[
 def _augmentation(options: BalanceOptions, task: Task, made: Mapping[str, int]) -> dict[str, Any] | None:
     if task.augmenter is None:
         return None
-    found = advice(task.augmenter.rules, task.rows.genres, task.augmenter.classical)
-    if not made:
-        found.append("--augment changes nothing: no document is repeated; raise --quotas (wen=200%)")
-    for text in found:
-        log.warning("%s", text)
-    return {"options": options.augment, "rules": dict(made), "shared": task.augmenter.shared, "advice": found}
+    return {"options": options.augment, "rules": dict(made), "shared": task.augmenter.shared}
 
 
 def _write_report(run: BalanceRun, task: Task, report: Mapping[str, Any]) -> None:
-    from yanmo.balance.page import page  # the template engine: 60 ms that --help does not need
+    from yanmo.balance.page import examples, page  # the template engine: 60 ms that --help does not need
 
     shown = []
     if task.augmenter:

@@ -121,13 +121,18 @@ def warn_unused_others(plan: QuotaPlan, quotas: Mapping[str, Any]) -> list[str]:
     return [f"*={plan.quotas[OTHERS]} is not used: every class has a quota of its own"]
 
 
+def largest(classes: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return the `number` classes with the most characters, in the order of `classes`."""
+    order = sorted(classes, key=lambda name: -classes[name]["after"]["characters"])[:number]
+    return {name: classes[name] for name in classes if name in set(order)}
+
+
 def log_report(report: Mapping[str, Any]) -> None:
     """Log a table of the classes (epochs, documents, characters, shares before -> after), then warnings."""
     classes = report["classes"]
     rows = [[report["by"], "quota", "epochs", "documents", "->", "characters", "->", "% of chars", "->"]]
     rows[0] += ["% of tokens", "->"]
-    largest = sorted(classes, key=lambda name: -classes[name]["after"]["characters"])[:_MOST_ROWS]
-    for name in [name for name in classes if name in set(largest)]:
+    for name in largest(classes, _MOST_ROWS):
         figures = classes[name]
         sides = figures["before"], figures["after"]
         numbers = [f"{side[what]:,}" for what in ("documents", "characters") for side in sides]

@@ -167,11 +167,6 @@ class Runs:
         spans = _unit_spans(text)
         return text[spans[part[0]][0] : spans[part[-1] + self.length - 1][1]]
 
-    def shared_with(self, texts: Sequence[str]) -> tuple[Bools, Hashes]:
-        """Whether each text shares a run, and the shared runs, sorted."""
-        shares, hashes = self.shares(texts)
-        return shares > 0, hashes
-
     def places(self, texts: Sequence[str]) -> tuple[Hashes, Ints]:
         """Every place in `texts` where one of these runs is: its hash, and the index of the text."""
         hashes, owner = run_hashes(texts, self.length)
@@ -207,4 +202,4 @@ class Runs:
 
     def found_in(self, texts: Sequence[str]) -> Bools:
         """Whether each text shares a run."""
-        return self.shared_with(texts)[0]
+        return self.shares(texts)[0] > 0

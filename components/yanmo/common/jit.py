@@ -2,8 +2,7 @@
 
 numba is imported at the first call, and its machine code is kept on disk: for the tokenizer's kernel that
 first call takes 2.9 CPU-seconds once and 0.8 in later processes (import of numba included; busy machine).
-Where neither source nor home folder can be written, numba itself would raise as soon as a cached function
-is declared.
+Where neither source, home folder nor $NUMBA_CACHE_DIR (our images set it) can be written, nothing is kept.
 """
 
 from __future__ import annotations
@@ -11,11 +10,8 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import stat
-import tempfile
 import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar
 
 log = logging.getLogger(__name__)
@@ -87,13 +83,6 @@ def _compile(function: Callable[P, T]) -> Callable[P, T]:
         return declare(True)
     except RuntimeError as error:  # "no locator available": source and home are read-only
         log.debug("numba: %s", error)
-    folder = _private_folder()
-    if folder is not None:
-        setattr(numba.config, "CACHE_DIR", str(folder))  # noqa: B010 (its attributes are made at run time)
-        try:
-            return declare(True)
-        except RuntimeError as error:
-            log.debug("numba: %s", error)
     return declare(False)
 
 
@@ -114,15 +103,3 @@ def _linked(function: Callable[P, T]) -> Callable[P, T]:
     }
     linked = types.FunctionType(code, {**known, **helpers}, function.__name__, function.__defaults__)
     return functools.update_wrapper(linked, function)
-
-
-def _private_folder() -> Path | None:
-    """A folder below the temporary one that only this user can write (its files are executed), or None."""
-    path = Path(tempfile.gettempdir()) / f"yanmo-numba-{os.getuid()}"
-    try:
-        path.mkdir(mode=0o700, exist_ok=True)
-        found = path.lstat()
-    except OSError:
-        return None
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
-    return path if ours else None

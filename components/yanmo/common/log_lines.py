@@ -1,10 +1,9 @@
-"""A line of the log, written and read: `plain` for people, `keyvalue` and `json` for programs.
+"""A line of the log, written and read: `plain` for people, `json` for programs.
 
     23:41:32 train    step 120 of 450 (26 %): loss 4.211, ...
-    time=2026-11-22T23:41:32.512Z level=info stage=train rank=0 step=120 loss=4.211 message="step 120 of ..."
     {"time": "2026-11-22T23:41:32.512Z", "level": "info", "stage": "train", "rank": 0, "step": 120, ...}
 
-Only plain lines may be followed by others that belong to them, a traceback's; in the other forms it is one
+Only plain lines may be followed by others that belong to them, a traceback's; in the other form it is one
 more value, `exception`. What a line says in numbers is given as `extra={"figures": {...}}` beside its text.
 
 Whoever reads a stage's log (`submit`, `status`, the supervisor of a training) reads it here, so that
@@ -27,13 +26,11 @@ from yanmo.common.address import redacted
 from yanmo.common.answers import visible
 from yanmo.common.plain_json import json_value
 
-PLAIN, KEYVALUE, JSON = "plain", "keyvalue", "json"
-FORMS = (PLAIN, KEYVALUE, JSON)
+PLAIN, JSON = "plain", "json"
+FORMS = (PLAIN, JSON)
 VARIABLE = "YANMO_LOG_FORMAT"
 """The variable that gives the form where no option does: of all stages of a cluster, and of children."""
 _PLAIN = re.compile(r"(\d\d:\d\d:\d\d) (\w+) +(.*)")
-_PAIR = re.compile(r'([A-Za-z_]\w*)=("(?:[^"\\]|\\.)*"|[^\s"]*)(?:\s+|$)')
-_BARE = re.compile(r"[^\s\"=\\\x00-\x1f]+\Z")
 _OWN = ("time", "level", "stage", "rank", "message", "exception")
 _ERROR = re.compile(r"(\w+) error (\d+): (.*)")
 """The last line of a stage that failed: `last_line`."""
@@ -54,11 +51,10 @@ class PlainLines(logging.Formatter):
 
 
 class ValueLines(logging.Formatter):
-    """Lines of values: `keyvalue` or `json`; each is one line, whatever is in it."""
+    """Lines of JSON; each is one line, whatever is in it."""
 
-    def __init__(self, form: str, stage: str, rank: int | None) -> None:
+    def __init__(self, stage: str, rank: int | None) -> None:
         super().__init__()
-        self._join = _as_json if form == JSON else _as_pairs
         self._fixed = {"stage": stage} if rank is None else {"stage": stage, "rank": rank}
 
     def format(self, record: logging.LogRecord) -> str:
@@ -73,7 +69,7 @@ class ValueLines(logging.Formatter):
         values["message"] = redacted(record.getMessage())
         if record.exc_info:
             values["exception"] = redacted(self.formatException(record.exc_info))
-        return visible(self._join(values))
+        return visible(json.dumps(values, ensure_ascii=False, default=str))
 
 
 def formatter(form: str, stage: str, rank: int | None = None) -> logging.Formatter:
@@ -84,7 +80,7 @@ def formatter(form: str, stage: str, rank: int | None = None) -> logging.Formatt
         rank: of a training's worker.
     """
     form = form_of(form)
-    return PlainLines(stage, rank) if form == PLAIN else ValueLines(form, stage, rank)
+    return PlainLines(stage, rank) if form == PLAIN else ValueLines(stage, rank)
 
 
 def form_of(form: str) -> str:
@@ -101,19 +97,6 @@ def _is_one(figure: Any) -> bool:
 def _utc(seconds: float) -> str:
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     return f"{whole}.{int(seconds * 1000) % 1000:03d}Z"
-
-
-def _as_json(values: dict[str, Any]) -> str:
-    return json.dumps(values, ensure_ascii=False, default=str)
-
-
-def _as_pairs(values: dict[str, Any]) -> str:
-    return " ".join(f"{name}={_quoted(value)}" for name, value in values.items())
-
-
-def _quoted(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if _BARE.match(text) and visible(text) == text else json.dumps(text, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -149,17 +132,7 @@ def _values(text: str) -> dict[str, Any]:
         except ValueError:
             return {}
         return found if isinstance(found, dict) else {}
-    return dict(_pairs(text)) if text.startswith("time=") else {}
-
-
-def _pairs(text: str) -> Iterator[tuple[str, Any]]:
-    at = 0
-    while found := _PAIR.match(text, at):
-        at = found.end()
-        try:
-            yield found[1], json.loads(found[2]) if found[2].startswith('"') else found[2]
-        except ValueError:  # cut, or another program's
-            return
+    return {}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ another machine's needs both with it.
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import subprocess
@@ -32,8 +33,9 @@ def processor() -> str:
     return next(names, "") or platform.machine()
 
 
+@functools.cache
 def code() -> str:
-    """The commit of the checkout or image that runs, `-dirty` where files differed; else the version."""
+    """Return the commit of the checkout or image that runs, `-dirty` where files differed, or the version."""
     root = Path(yanmo.__file__).resolve().parents[2]
     if (root / ".git").exists():
         command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]

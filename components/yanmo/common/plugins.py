@@ -19,7 +19,6 @@ from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault, PluginFault, UsageError, is_out_of_space
 
-GROUPS = ("yanmo.filters", "yanmo.metrics", "yanmo.tasks")
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 """How a plugin is called: options, metrics and JSON have it."""
 
@@ -92,7 +91,7 @@ def _what_there_is(group: str) -> str:
     names = sorted({point.name for point in entry_points(group=group)})
     there = f"there is {', '.join(names[:20])}" if names else f"none is installed for {group}"
     return (
-        f" ({there}); `pip install` the package that has it, beside Yanmo and in the image (docs/plugins.md)"
+        f" ({there}); `pip install` the package that has it, here and in the image (docs/how-to/plugins.md)"
     )
 
 

@@ -13,7 +13,7 @@ from yanmo.curate.metrics import METRICS
 from yanmo.curate.options.source_options import FieldOptions, SourceOptions
 from yanmo.curate.options.split_options import DuplicateOptions, OverlapOptions, SplitOptions
 from yanmo.curate.options.text_options import FilterOptions, TextFormOptions
-from yanmo.options.fields import NONE, Options, input_ref, opt
+from yanmo.options.fields import Options, input_ref, opt
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 
@@ -59,18 +59,7 @@ class CurateOptions(
 
     def contradictions(self) -> list[str]:
         """Options of different groups that contradict each other."""
-        if self.dry_run and (self.adding or self.shard):
-            return [f"--dry-run shows a whole run: leave out {self.adding or '--shard'}"]
-        if not self.adding:
-            return []
-        if self.evaluation_set == NONE:
-            return [
-                f"{self.adding} adds to a pinned evaluation set; --evaluation-set none chooses a new one, "
-                "which has all genres and a confirmation split anyway: give one of the two"
-            ]
-        if self.shard:
-            return [f"{self.adding} chooses among all of the text; leave out --shard"]
-        return []
+        return ["--dry-run shows a whole run: leave out --shard"] if self.dry_run and self.shard else []
 
 
 STAGE = Stage(

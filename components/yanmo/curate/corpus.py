@@ -48,12 +48,10 @@ from yanmo.curate.plan import (
     read_digests,
     read_each,
 )
-from yanmo.curate.sources.parsing import genre_name
 from yanmo.curate.tally import EXAMPLES, OF_GENRE
 from yanmo.formats.documents import take_rows
 from yanmo.formats.licenses import UNKNOWN, Allowed
 from yanmo.formats.row_numbers import by_file
-from yanmo.options.nearest import did_you_mean
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
@@ -199,18 +197,6 @@ class Corpus:
             )
         log.warning("left out, as --allow-licenses allows only %s: %s", allowed.shown, shown)
         self.kept = without(self.kept, hit)
-
-    def check_genres(self, options: CurateOptions) -> None:
-        """Raise `DataError` when no document of a required genre is left."""
-        have = self.genres_of(self.kept)
-        for name in filter(None, map(genre_name, options.genres.split(","))):
-            if name not in have:
-                raise DataError(
-                    f"no documents of genre {name} (required by --genres); there are "
-                    f"{', '.join(sorted(have)) or 'none'}{did_you_mean(name, have)}: add a source of it to "
-                    "--sources; "
-                    f"{summary(self.report)}"
-                )
 
     @property
     def chosen(self) -> Ints:

@@ -66,9 +66,8 @@ def write_splits(
     shard_characters: int,
     workers: int,
     meanwhile: Callable[[], None] = lambda: None,
-    suffix: str = "",
 ) -> dict[str, dict[str, dict[str, int]]]:
-    """Write the corpus' documents as `<split><suffix>-00000-of-0000N.parquet`.
+    """Write the corpus' documents as `<split>-00000-of-0000N.parquet`.
 
     Args:
         splits: split -> positions of its documents.
@@ -77,11 +76,7 @@ def write_splits(
     Returns:
         {"documents": split -> genre -> number, "characters": split -> genre -> number}
     """
-    files = [
-        file
-        for name, held in splits.items()
-        for file in files_of(corpus, name, held, shard_characters, suffix)
-    ]
+    files = [file for name, held in splits.items() for file in files_of(corpus, name, held, shard_characters)]
     layout = layout_of(corpus, files, attempt.path("scratch/pieces").parent)
     with ordered_map(cut_file, layout.cuts(), workers) as results:
         for _ in results:
@@ -104,7 +99,7 @@ def write_splits(
     return {what: {name: counts[name][what] for name in splits} for what in ("documents", "characters")}
 
 
-def files_of(corpus: Corpus, split: str, positions: Ints, shard_characters: int, suffix: str) -> list[_File]:
+def files_of(corpus: Corpus, split: str, positions: Ints, shard_characters: int) -> list[_File]:
     """The output files of a split: which documents are in which, in the order of ids."""
     chosen = taken(corpus.copies.unique, positions)
     order = sorted_order(lambda some: [corpus.candidates.ids[chosen[some]]], len(chosen))
@@ -112,7 +107,7 @@ def files_of(corpus: Corpus, split: str, positions: Ints, shard_characters: int,
     ordered = taken(positions, order)
     return [
         _File(
-            name=f"{split}{suffix}-{i:05d}-of-{len(bounds):05d}.parquet",
+            name=f"{split}-{i:05d}-of-{len(bounds):05d}.parquet",
             split=split,
             positions=ordered[start:stop],
         )

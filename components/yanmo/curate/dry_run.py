@@ -39,7 +39,7 @@ def show_plan(run: CurateRun, made: Handed, prepare: Callable[[], object]) -> No
         Skip: nothing would.
     """
     asked, problems = run.options, list[DataError]()
-    run.options = dataclasses.replace(asked, filter_shares="", max_filter_share=1.0)
+    run.options = dataclasses.replace(asked, max_filter_share=1.0)
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="yanmo-dry-run-", dir=asked.scratch or None)

@@ -13,7 +13,6 @@ from yanmo.curate.mapping import MapReport
 from yanmo.curate.sources.parsing import PLAIN
 from yanmo.curate.text.filter_sets import REASONS
 from yanmo.curate.text.plugin_filters import PREFIX
-from yanmo.curate.text.record_rules import allowed_shares
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +94,11 @@ _OPTIONS = {
 
 def check_filters(report: MapReport, options: CurateOptions) -> None:
     """Raise `DataError` if a filter dropped more than its allowed share."""
-    for reason, allowed in allowed_shares(options).items():
-        name = reason.removeprefix(PREFIX)
-        limit = "--plugin-filters" if name != reason else _OPTIONS.get(reason, f"--filter-limits {reason}=")
-        check_share(report, reason, allowed, f"--filter-shares {name}=", limit)
+    for reason in reasons_in(report):
+        if reason not in PLAN_REASONS:
+            own = "--plugin-filters" if reason.startswith(PREFIX) else f"--filter-limits {reason}="
+            limit = _OPTIONS.get(reason, own)
+            check_share(report, reason, options.max_filter_share, "--max-filter-share ", limit)
 
 
 def check_share(report: MapReport, reason: str, allowed: float, option: str, limit: str = "") -> None:

@@ -18,9 +18,8 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.duplicates import near_duplicates, signing
 from yanmo.curate.duplicates.near_duplicates import Edges
-from yanmo.curate.sources.bundles import bundles
 from yanmo.curate.sources.cutting import announce_layouts
-from yanmo.curate.sources.listing import Source
+from yanmo.curate.sources.listing import Source, bundles
 from yanmo.curate.text.normalize import REVISIONS
 from yanmo.curate.text.plugin_filters import key_of, plugin_filters
 from yanmo.curate.text.record_rules import record_rules
@@ -105,7 +104,6 @@ def corpus_of(run: CurateRun, made: Handed) -> Corpus:
             corpus.take_down(made.excluded)
         if made.allowed:
             corpus.drop_forbidden(made.allowed)
-        corpus.check_genres(options)
         made.corpus = corpus
     return made.corpus
 

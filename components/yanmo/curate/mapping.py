@@ -30,7 +30,7 @@ from yanmo.curate.tally import Tally
 from yanmo.curate.text.chat_texts import clean_and_normalize, columns_of
 from yanmo.curate.text.cleaning import Cleaned
 from yanmo.curate.text.filters import Verdicts, judge, other_script
-from yanmo.curate.text.normalize import MARK, Normalized, normalize
+from yanmo.curate.text.normalize import MARK, Normalized
 from yanmo.curate.text.record_rules import RecordRules
 from yanmo.formats.decisions import DECISIONS, MALFORMED, decided
 from yanmo.formats.records import DOCUMENTS, DOCUMENTS_WITH_TURNS, TEXT_FORM, document_id, write_parquet
@@ -48,9 +48,6 @@ _FEW = 4
 """A document of fewer such characters is compared by its whole text; otherwise all such would be copies."""
 
 DIGEST_BYTES = 16
-
-ORIGINAL = "original"
-"""Label that keeps a text as it was before simplification."""
 
 _SHOWN = frozenset(("cleaned_mojibake", "cleaned_boilerplate"))
 """Repairs shown as examples in the report; personal data is not shown."""
@@ -260,8 +257,6 @@ def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table
     genres = [d.genre for d in documents]
     cleaned, normalized = clean_and_normalize(documents, options)
     verdicts = judge(cleaned, normalized, genres, options.rules)
-    if options.keep_original:
-        _keep_originals(documents, cleaned, normalized, options)
     ids = [document_id(d.source, d.title, t) for d, t in zip(documents, normalized.texts, strict=True)]
     happened = _happened(documents, cleaned, normalized, verdicts)
     _count(report.tally, documents, normalized, verdicts, ids, happened)
@@ -273,17 +268,6 @@ def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table
         row |= {"characters": int(normalized.characters[i]), "reason": verdicts.reasons[i]}
         dropped.append({name: row[name] for name in DECISIONS.names if name in row})
     return _table(documents, normalized, ids, changes, kept, options.form), report, decided(dropped)
-
-
-def _keep_originals(
-    documents: list[RawDocument], cleaned: list[Cleaned], normalized: Normalized, options: RecordRules
-) -> None:
-    """Each text before simplification, where that made
-    a difference."""
-    originals = normalize([c.text for c in cleaned], options.steps - {"simplified", "variants"}).texts
-    for document, text, original in zip(documents, normalized.texts, originals, strict=True):
-        if text != original:
-            document.labels = [*(p for p in document.labels if p[0] != ORIGINAL), (ORIGINAL, original)]
 
 
 def _count(

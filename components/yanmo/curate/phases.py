@@ -23,15 +23,14 @@ from yanmo.curate.mapped_corpus import IN_WORKERS, CurateRun, Handed, corpus_of,
 from yanmo.curate.report import PAGE
 from yanmo.curate.sources.listing import BENCHMARK_FORMS, digest_files, find_files, sources_input
 from yanmo.curate.split.evaluation_set import EvaluationSet
-from yanmo.curate.split.extended_set import new_genres
 from yanmo.curate.split.pinned_set import (
     EVALUATION_SET,
-    add_to_set,
     check_pinned,
     choose_evaluation_set,
     pin_chosen,
 )
 from yanmo.curate.split.train_split import write_documents
+from yanmo.curate.tally import sort_genres
 from yanmo.curate.text.record_rules import check_record_rules
 from yanmo.formats.licenses import Allowed
 from yanmo.nights.observer import NightObserver
@@ -80,8 +79,6 @@ def _prepare(run: CurateRun, made: Handed) -> Prepared[Handed]:
         made.benchmarks = digest_files(run.store, found)
         inputs["benchmarks"] = sources_input(made.benchmarks)
     pinned = run.inputs["evaluation_set"]
-    if options.adding:
-        add_to_set(run, made, pinned, inputs)
     if pinned is None:
         pinned = choose_evaluation_set(run, made, inputs)
     else:
@@ -101,10 +98,11 @@ def work(run: CurateRun) -> Result:
     part, corpus = run.prepared.evaluation_set, corpus_of(run, run.prepared)
     assert part is not None  # `prepare` ends with one
     held_out = EvaluationSet.open(part, run.options.split_by)
-    if new := new_genres(part, corpus):
+    have = part.manifest.counts["documents"]["test"]
+    if new := sort_genres(corpus.genres_of(corpus.kept) - have.keys()):
         log.warning(
             "of genre %s nothing is held out, as the channel's evaluation set was chosen without it; "
-            "`yanmo curate --add-genres` with the same --sources adds it to the set",
+            "another --channel chooses one of its own, with all genres",
             some_of(new),
         )
     if not held_out.holds(corpus, 0, run.options.workers).any():

@@ -12,7 +12,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.limits import PLAN_REASONS, reasons_in
 from yanmo.curate.mapping import MapReport
 from yanmo.curate.text.filter_sets import FILTERS, MAXIMUM, REASONS
-from yanmo.curate.text.record_rules import allowed_shares, record_rules
+from yanmo.curate.text.record_rules import record_rules
 from yanmo.formats.decisions import MALFORMED
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def describe(report: MapReport, options: CurateOptions) -> dict[str, Any]:
 
 def _filters(report: MapReport, options: CurateOptions) -> dict[str, Any]:
     """Each filter applied to a genre of this text: what it measures, its thresholds, and what it dropped."""
-    text, shares, tally = record_rules(options), allowed_shares(options), report.tally
+    text, tally = record_rules(options), report.tally
     sets = {genre: text.rules.set_of(genre) for genre in tally.genres("read")}
     result = {}
     for name in REASONS:
@@ -59,15 +59,18 @@ def _filters(report: MapReport, options: CurateOptions) -> dict[str, Any]:
             result[name] = {
                 "measures": FILTERS[name][1],
                 "at_most" if FILTERS[name][0] == MAXIMUM else "at_least": limits,
-                "allowed_share": shares[name],
+                "allowed_share": options.max_filter_share,
                 "dropped": tally.documents(name),
             }
     for each in text.rules.plugins:
         bound = "at_most" if each.sign == MAXIMUM else "at_least"
         dropped = tally.documents(each.reason)
-        allowed = shares[each.reason]
-        result[each.reason] = {"measures": f"{each.plugin}", bound: each.limit, "allowed_share": allowed}
-        result[each.reason]["dropped"] = dropped
+        result[each.reason] = {
+            "measures": f"{each.plugin}",
+            bound: each.limit,
+            "allowed_share": options.max_filter_share,
+            "dropped": dropped,
+        }
     return {"sets": sets, "text_form": text.form, **result}
 
 

@@ -56,8 +56,9 @@ def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table
         raise DataError(f"{path}: damaged Parquet file: {error}") from error
 
 
-def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[pa.Table]:
-    """The documents of one file in order, `rows` of them in memory at a time.
+def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the documents of one file in order, `rows` of them in memory at a time, with those of the columns
+    that it has.
 
     Raises:
         DataError: the file holds no documents, or is damaged.
@@ -65,9 +66,9 @@ def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[
     check_schema(path, "documents")
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(rows, columns=list(columns), use_threads=False):
-                yield pa.Table.from_batches([batch])
-    except (pa.ArrowInvalid, OSError) as error:
+            names = [name for name in columns if name in file.schema_arrow.names]
+            yield from file.iter_batches(rows, columns=names, use_threads=False)
+    except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: damaged Parquet file: {error}") from error
 
 

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from yanmo.common.errors import DataError, in_words
 from yanmo.store.output import Output
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
 
 log = logging.getLogger(__name__)
 _ID_COLUMNS = ("id", "parent_id")
@@ -83,16 +79,10 @@ def _kept_for(outputs: Sequence[Output], ids: Set[str]) -> dict[str, str]:
 
     found: dict[str, str] = {}
     for path in (p for o in outputs if o.entries(DECISIONS_FILE) for p in o.paths(DECISIONS_FILE)):
-        table = pq.read_table(path, columns=["id", "other_id"], partitioning=None)
-        hit = table.filter(pc.is_in(table["id"], _values(ids))).to_pylist()
-        found |= {row["other_id"]: row["id"] for row in hit if row["other_id"]}
+        is_hit = pc.field("id").isin(sorted(ids))
+        table = pq.read_table(path, columns=["id", "other_id"], filters=is_hit, partitioning=None)
+        found |= {row["other_id"]: row["id"] for row in table.to_pylist() if row["other_id"]}
     return found
-
-
-def _values(ids: Iterable[str]):  # type: ignore[no-untyped-def]  # a pyarrow.Array
-    import pyarrow as pa
-
-    return pa.array(sorted(ids), pa.string())
 
 
 def rows_of(output: Output, ids: Sequence[str], split: str = "") -> dict[str, int]:
@@ -123,38 +113,16 @@ def rows_with(path: Path, ids: Sequence[str], split: str = "") -> dict[str, int]
 
     found: dict[str, int] = defaultdict(int)
     try:
-        file = pq.ParquetFile(path)
-        columns = [name for name in _ID_COLUMNS if name in file.schema_arrow.names]
-        of_split = ["split"] if split and "split" in file.schema_arrow.names else []
-        of_copies = ["reason"] if "reason" in file.schema_arrow.names else []  # others are not held
-        for group in range(file.num_row_groups):
-            for column in columns:
-                wanted = [i for i in ids if _may_hold(file, group, column, i)]
-                if not wanted:
-                    continue
-                table = file.read_row_group(group, columns=[column, *of_split, *of_copies])
-                if of_split:
-                    table = table.filter(pc.equal(table["split"].cast(pa.string()), split))
-                if of_copies:
-                    table = table.filter(pc.is_in(table["reason"], _values(COPIES)))
-                values = table[column].cast(pa.string())
-                values = values.filter(pc.is_in(values, _values(wanted)))
-                for row in pc.value_counts(values.combine_chunks()).to_pylist():
-                    found[row["values"]] += row["counts"]
+        names = pq.read_schema(path).names
+        for column in (name for name in _ID_COLUMNS if name in names):
+            wanted = pc.field(column).isin(sorted(ids))
+            if split and "split" in names:
+                wanted &= pc.field("split") == split
+            if "reason" in names:  # others are not held
+                wanted &= pc.field("reason").isin(COPIES)
+            table = pq.read_table(path, columns=[column], filters=wanted, partitioning=None)
+            for row in pc.value_counts(table[column].combine_chunks()).to_pylist():
+                found[row["values"]] += row["counts"]
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file: {in_words(error)}; restore it") from error
     return dict(found)
-
-
-def _may_hold(file: pq.ParquetFile, group: int, column: str, value: str) -> bool:
-    """Whether the statistics of a row group leave room for `value`."""
-    row_group = file.metadata.row_group(group)
-    index = next(
-        (i for i in range(row_group.num_columns) if row_group.column(i).path_in_schema == column), None
-    )
-    if index is None:
-        return False
-    statistics = row_group.column(index).statistics
-    if statistics is None or not statistics.has_min_max:
-        return True
-    return bool(str(statistics.min) <= value <= str(statistics.max))

@@ -4,8 +4,8 @@
 of `context` positions, by best fit within blocks of a random order, so that rows are nearly full and the mix
 stays random. Documents that fit are never cut. With contexts of 128 to 2,048, padding each document to a row
 (`one`) leaves 42 to 95 % of the positions empty, and cutting one long stream every `context` tokens
-(`concat`) cuts 5 to 50 % of the documents (docs/packing.md); best fit over the whole epoch at once wastes
-least, but sorts the corpus by length.
+(`concat`) cuts 5 to 50 % of the documents (docs/explanation/packing.md); best fit over the whole epoch at
+once wastes least, but sorts the corpus by length.
 
 The plan is a pure function of (lengths, has_tag, settings, seed, epoch), made by arithmetic only, so that no
 version of a random generator can change the order of the data.

@@ -102,7 +102,7 @@ WRITING = pa.schema(
 """How texts are written; `origin` is `held_out` or `generated`. Counts are of Han characters, of windows of
 eight of them, and of the windows that occur in the training text; `rules` maps each rule of verse that
 applies to the text to how often it was obeyed and how often it applied. `has_loop`, `looks_like`:
-evaluate/writing/degeneration.py; docs/verse.md says what each rule counts."""
+evaluate/writing/degeneration.py; docs/reference/evaluate.md says what each rule counts."""
 
 
 def document_id(source: str, title: str, text: str) -> str:
@@ -123,16 +123,6 @@ def documents_schema(form: str, has_chats: bool) -> pa.Schema:
     """
     schema = DOCUMENTS_WITH_TURNS if has_chats else DOCUMENTS
     return schema.with_metadata({**schema.metadata, b"yanmo.text_form": form.encode()})
-
-
-def as_documents(table: pa.Table, form: str = TEXT_FORM) -> pa.Table:
-    """A table with the columns of documents v2, as v1 if none of the documents is a chat, else as v2.
-
-    Args:
-        form: text form of the documents.
-    """
-    schema = documents_schema(form, table["turns"].null_count < len(table))
-    return table.select(schema.names).replace_schema_metadata(schema.metadata)
 
 
 def check_schema(path: Path, name: str) -> None:

@@ -17,7 +17,6 @@ Any Parquet reader opens the files. Tokens by genre, and the beginning of the fi
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,13 +29,9 @@ import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError, in_words, wrong_in
 from yanmo.common.plain_json import json_value
-from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.token_file import Ids, TokenFile, check_fields, open_tokens, verify_pages
 from yanmo.store.manifest import MAKE_AGAIN
-from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.store.scratch import Scratch
-from yanmo.store.settings import GIB, StoreSettings
 
 VERSION = "1"
 GENRES_FILE = "genres.json"
@@ -155,14 +150,10 @@ class TokenCache:
         tokenizer = output.part(TOKENIZER)
         special = SpecialIds.read(tokenizer.path(GENRES_FILE))
         expected = {"vocab_size": special.vocab_size, "tokenizer": tokenizer.content_digest}
-        check_manifest(output, tokenizer)
-        scratch = functools.partial(scratch_of, output.store)
-        files = [open_tokens(path, expected, scratch) for path in output.paths("tokens-*.parquet")]
+        files = [open_tokens(path, expected) for path in output.paths("tokens-*.parquet")]
         tables = [read_index(path, expected) for path in output.paths("documents-*.parquet")]
         if len(files) != len(tables):
             raise DataError(f"{output}: {len(files)} token files, {len(tables)} document files; {MAKE_AGAIN}")
-        for file, table in zip(files, tables, strict=True):
-            check_index(file, table, special)
         return cls(files, tables, special, tokenizer)
 
     def split(self, name: str) -> DocumentIndex:
@@ -224,63 +215,6 @@ def read_index(path: Path, expected: dict[str, Any] | None = None) -> pa.Table:
     if not table.schema.equals(INDEX):
         raise DataError(f"{path}: columns differ: expected {INDEX.names}, found {table.schema.names}")
     return table
-
-
-def check_index(file: TokenFile, table: pa.Table, special: SpecialIds) -> None:
-    """Check that the documents of `table` cover the ids of `file` without a gap, each `<|bos|>` to `<|eos|>`.
-
-    Raises:
-        DataError: says which document does not fit.
-    """
-    offset, length = table["offset"].to_numpy(), table["length"].to_numpy().astype(np.int64)
-    end = np.cumsum(length)
-    wrong = (offset != end - length) | (length < 2) | (end > len(file.ids))
-    if not wrong.any() and (end[-1] if len(end) else 0) != len(file.ids):
-        raise DataError(
-            f"{file.path}: {len(file.ids)} tokens, its documents hold {int(end[-1]) if len(end) else 0}; "
-            f"{MAKE_AGAIN}"
-        )
-    if not wrong.any():
-        wrong = (file.ids[offset] != special.bos) | (file.ids[end - 1] != special.eos)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise DataError(
-            f"{file.path}: document {row} ({table['id'][row]}) is not where the index says "
-            f"(offset {offset[row]}, {length[row]} tokens); run the tokenize stage again with --force"
-        )
-    splits = table["split"].unique().to_pylist()
-    if splits not in ([], [file.split]) or file.split not in SPLITS:
-        raise DataError(
-            f"{file.path}: split differs: tokens of {file.split!r}, documents of {splits}; {MAKE_AGAIN}"
-        )
-
-
-def check_manifest(output: Output, tokenizer: Output) -> None:
-    """Check that the metadata in a cache's manifest agrees with its parts and inputs.
-
-    Raises:
-        DataError: names the first field that differs.
-    """
-    metadata, documents = output.manifest.metadata, output.manifest.inputs.get("documents")
-    found = {f"yanmo.{name}": metadata.get(name) for name in ("tokenizer", "documents", "dictionary")}
-    want = {"tokenizer": tokenizer.content_digest, "documents": (documents or {}).get("content_digest")}
-    want["dictionary"] = tokenizer.manifest.metadata.get("dictionary_sha256")
-    stated = {name: value for name, value in want.items() if value and found[f"yanmo.{name}"] is not None}
-    check_fields(Path(str(output)), stated, {k: str(v) for k, v in found.items()})
-
-
-def scratch_of(store: ObjectStore) -> Scratch:
-    """This machine's scratch folder: the store's; for a store on local disk, the one of the environment."""
-    own = getattr(store, "scratch", None)
-    if isinstance(own, Scratch):
-        return own
-    settings = StoreSettings()
-    return _local_scratch(settings.scratch_folder, int(settings.scratch_gib * GIB))
-
-
-@functools.cache
-def _local_scratch(folder: Path, cap_bytes: int) -> Scratch:
-    return Scratch(folder, cap_bytes)
 
 
 def verify(output: Output) -> None:

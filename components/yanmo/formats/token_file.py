@@ -11,10 +11,8 @@ handles that; copy the array before handing it to code that assumes alignment.
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.errors import DataError, EnvironmentFault, StorageError, in_words
-from yanmo.store.scratch import Scratch
+from yanmo.common.errors import DataError, in_words
 
 VERSION = "1"
 ROW_BYTES = 2048
@@ -47,7 +44,6 @@ def write_tokens(
     vocab_size: int,
     tokenizer: str,
     split: str,
-    compression: str = "none",
 ) -> None:
     """Write `ids` (one dimension) to `path`; equal arguments give equal bytes.
 
@@ -57,7 +53,6 @@ def write_tokens(
         vocab_size: number of ids of the vocabulary; decides the stored type.
         tokenizer: content digest of the tokenizer that made them.
         split: train or valid.
-        compression: none, or zstd for an archive, which readers expand into their scratch.
 
     Raises:
         ValueError: more than `MAX_BYTES`, or an id outside of the vocabulary.
@@ -86,13 +81,11 @@ def write_tokens(
         "yanmo.tokenizer": tokenizer,
         "yanmo.split": split,
     }
-    if compression != "none":
-        metadata["yanmo.ids_sha256"] = hashlib.sha256(stored.view(np.uint8).data).hexdigest()
     field = pa.field("tokens", pa.binary(ROW_BYTES), nullable=False)
     pq.write_table(
         pa.Table.from_arrays([column], schema=pa.schema([field], metadata=metadata)),
         path,
-        compression=compression,
+        compression="none",
         use_dictionary=False,
         write_statistics=False,
         write_page_checksum=True,
@@ -112,22 +105,16 @@ class TokenFile:
     vocab_size: int
     tokenizer: str
     split: str
-    compression: str = "none"
 
 
-def open_tokens(
-    path: Path, expected: Mapping[str, Any] | None = None, scratch: Callable[[], Scratch] | None = None
-) -> TokenFile:
+def open_tokens(path: Path, expected: Mapping[str, Any] | None = None) -> TokenFile:
     """Map the token file at `path` into memory; takes about a millisecond and reads no ids.
 
     Args:
         expected: values its metadata must have, by name (`vocab_size`, `tokenizer`, `split`).
-        scratch: returns the scratch folder that a compressed file is expanded into, once per machine; without
-            it a compressed file is refused.
 
     Raises:
         DataError: not a complete token file of version 1, or a field is not as expected; names the field.
-        StorageError, EnvironmentFault, OSError: the scratch folder is full, or cannot be written.
     """
     try:
         parquet = pq.read_metadata(path)
@@ -144,25 +131,13 @@ def open_tokens(
         num_tokens, vocab_size = int(found["yanmo.num_tokens"]), int(found["yanmo.vocab_size"])
         if dtype != id_type(vocab_size) or num_tokens < 0:
             raise ValueError(f"{dtype.name} ids, {num_tokens} tokens, vocabulary of {vocab_size}")
-        compression = _compression(parquet)
-        if compression == "none" or scratch is None:
-            ids = _map(path, parquet, dtype, num_tokens)
-        else:
-            ids = _expanded(path, found["yanmo.ids_sha256"], dtype, num_tokens, scratch())
-    except (StorageError, EnvironmentFault):
-        raise  # the scratch is full, not the file damaged
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise DataError(
-            f"{path}: not readable ({error}); run the tokenize stage again with --force"
-        ) from error
-    except (KeyError, ValueError, TypeError) as error:
+        ids = _map(path, parquet, dtype, num_tokens)
+    except (OSError, KeyError, ValueError, TypeError) as error:
         raise DataError(
             f"{path}: damaged token file ({error}); run the tokenize stage again with --force"
         ) from error
     tokenizer, split = (found.get(f"yanmo.{name}", "") for name in ("tokenizer", "split"))
-    return TokenFile(path, ids, vocab_size, tokenizer, split, compression)
+    return TokenFile(path, ids, vocab_size, tokenizer, split)
 
 
 def check_fields(path: Path, want: Mapping[str, str], found: Mapping[str, str]) -> None:
@@ -187,43 +162,6 @@ def verify_pages(path: Path) -> None:
         pq.read_table(path, page_checksum_verification=True, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: damaged ({error}); run the tokenize stage again with --force") from error
-
-
-def _compression(parquet: Any) -> str:
-    """How the ids are stored: none or zstd."""
-    if parquet.num_rows == 0 or parquet.num_columns != 1:
-        return "none"
-    return "zstd" if parquet.row_group(0).column(0).compression == "ZSTD" else "none"
-
-
-def _expanded(path: Path, sha256: str, dtype: np.dtype[Any], num_tokens: int, scratch: Scratch) -> Ids:
-    """The ids of a compressed file, mapped from a plain file in `scratch` that is named by their digest.
-
-    The plain file holds nothing but ids, so that its bytes do not depend on the version of a Parquet library.
-    """
-    size = num_tokens * dtype.itemsize
-    plain = scratch.get(
-        f"expanded/{sha256}", sha256, size, lambda target: _expand(path, target, sha256, size)
-    )
-    return np.memmap(plain, dtype, "r", 0, (num_tokens,))
-
-
-def _expand(path: Path, target: Path, sha256: str, size: int) -> None:
-    """Write the `size` bytes of ids in the token file `path` to the new file `target`."""
-    try:
-        column = pq.read_table(path, page_checksum_verification=True, use_threads=False).column(0)
-    except pa.ArrowException as error:
-        raise ValueError(str(error)) from error
-    hashed = hashlib.sha256()
-    with target.open("xb") as file:
-        for chunk in column.chunks:
-            begin = chunk.offset * ROW_BYTES
-            data = memoryview(chunk.buffers()[1])[begin : begin + len(chunk) * ROW_BYTES]
-            data = data[: size - file.tell()]
-            hashed.update(data)
-            file.write(data)
-        if file.tell() != size or hashed.hexdigest() != sha256:
-            raise ValueError(f"its ids have sha256 {hashed.hexdigest()[:16]}..., expected {sha256[:16]}...")
 
 
 def _map(path: Path, parquet: Any, dtype: np.dtype[Any], num_tokens: int) -> Ids:

@@ -2,7 +2,7 @@
 
 On a CPU few: they stay in its cache. On CUDA 256 rows of 8,192 take less time than it takes to launch the
 kernels that make loss and gradient of them: a step of `small` on an H200 spent 4.3 ms of the host's time on
-8 times 4,096 rows (docs/gpu.md).
+8 times 4,096 rows (docs/reference/measurements.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The newest runs of a channel: a document that every run enters itself into, and the page made of it.
 
+The page is in English and Chinese, one file, and loads nothing (common/pages).
+
 No stage lists a bucket: whoever has something to say of a run puts its row into the index, by
 compare-and-swap, which counts the changes (`serial`). Then the page is made, and says of which change it is:
 a slow writer cannot bring an older page back. What a kill left behind is mended by the next writer.
@@ -10,8 +12,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
-from yanmo.nights.night import Row, newest_first
+from yanmo.nights.night import LINES_OF_A_VERSE, Row, Words, newest_first
 from yanmo.nights.record import NightRecord
 from yanmo.store.objects import ObjectStore, amend
 from yanmo.store.record import Record
@@ -21,6 +24,19 @@ NEWEST = 400
 _MARK = re.compile(rb"yanmo-serial[^0-9<>]{1,20}([0-9]{1,15})")
 """In a page: `<meta name="yanmo-serial" content="17">`."""
 _HEAD = 2048
+_TEMPLATE = Path(__file__).with_name("index.html.jinja")
+_SEALS = {
+    "begun": ("", "作", Words("going on", "进行中")),
+    "promoted": ("yes", "准", Words("promoted", "晋升")),
+    "not promoted": ("no", "留", Words("not promoted", "未晋升")),
+    "not valid": ("bad", "废", Words("not valid", "无效")),
+    "held": ("held", "候", Words("won, and waits for a person", "胜出，待人决定")),
+    "nothing new": ("no", "静", Words("nothing new", "无新数据")),
+    "paused": ("held", "歇", Words("paused", "已暂停")),
+    "failed": ("bad", "败", Words("failed", "失败")),
+    "given up": ("bad", "弃", Words("given up", "已放弃")),
+}
+"""State -> style of its seal, what stands in it, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +71,6 @@ def publish(store: ObjectStore, record: NightRecord) -> None:
     Raises:
         StorageError, DataError: not all could be written; the same call goes on.
     """
-    from yanmo.nights.pages.rendering import render_index
-
     row, channel = record.row, record.channel
 
     def with_row(index: Index | None) -> Index:
@@ -67,7 +81,7 @@ def publish(store: ObjectStore, record: NightRecord) -> None:
 
     index = INDEX.change(store, index_name(channel), with_row)
     assert index is not None
-    page = render_index(channel, index.nights, index.serial).encode("utf-8", "replace")
+    page = _page_of(channel, index).encode("utf-8", "replace")
     amend(store, index_page(channel), lambda data: page if _serial(data or b"") < index.serial else None)
 
 
@@ -82,3 +96,18 @@ def _serial(page: bytes) -> int:
     """Of which change a page is; -1 where it does not say."""
     found = _MARK.search(page[:_HEAD])
     return int(found[1]) if found else -1
+
+
+def _page_of(channel: str, index: Index) -> str:
+    from yanmo.common.pages import html
+
+    def verse(text: str) -> list[str]:
+        return [line for line in text.split("\n") if line.strip()][:LINES_OF_A_VERSE]
+
+    def utc(when: str) -> str:
+        return when.replace("T", " ").removesuffix("+00:00") + " UTC"
+
+    filters = {"verse": verse, "utc": utc}
+    return html.render(
+        _TEMPLATE, filters, channel=channel, rows=index.nights, serial=index.serial, marks=_SEALS
+    )

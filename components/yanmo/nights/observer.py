@@ -1,4 +1,4 @@
-"""What is recorded of a stage that is part of a night: an observer of stages (yanmo.stage.observer).
+"""What is recorded of a stage that is part of a night: an `Observer` of stages (yanmo.stage.stage_run).
 
 Only a run of a pipeline is a night, that is one with an id which moves its channel's pointers: not a stage
 that is run by hand, a dry run, or one of several ranks that is not the first.
@@ -12,9 +12,9 @@ import time
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
 from yanmo.nights.night import Words, night_date
 from yanmo.nights.overdue import tell_earlier
-from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, StageEnd, Verdict
+from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, Run, StageEnd, Verdict
 from yanmo.nights.settings import team_zone
-from yanmo.nights.telling import Run, tell_begin, tell_end, tell_verdict
+from yanmo.nights.telling import tell_begin, tell_end, tell_verdict
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
 from yanmo.options.time_zone import zone_of

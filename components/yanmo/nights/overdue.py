@@ -12,8 +12,8 @@ import logging
 from yanmo.common.errors import DataError
 from yanmo.nights.index import publish, rows_shown
 from yanmo.nights.night import BEGUN, Row, Words, seconds_of
-from yanmo.nights.record import FAILED, WORKING, NightRecord, StageEnd, read_record, record_end
-from yanmo.nights.telling import Run, never_failing
+from yanmo.nights.record import FAILED, WORKING, NightRecord, Run, StageEnd, read_record, record_end
+from yanmo.nights.telling import never_failing
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.in_use import lease_name
 from yanmo.store.runs.lease import is_live
@@ -69,7 +69,8 @@ def _settled(store: ObjectStore, channel: str, row: Row) -> bool:
         if dead is None:
             return False
         log.warning("night of %s (run %s): %s", row.date, row.run_id, dead.sentence.en)
-        record = record_end(store, channel, row.run_id, row.date, record.timezone, dead)
+        run = Run(store=store, channel=channel, run_id=row.run_id, date=row.date, timezone=record.timezone)
+        record = record_end(run, dead)
     publish(store, record)
     return True
 

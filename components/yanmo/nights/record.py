@@ -128,6 +128,18 @@ class NightRecord:
 NIGHT = Record("yanmo.night/1", NightRecord)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run of a channel, as telling needs it."""
+
+    store: ObjectStore
+    channel: str
+    run_id: str
+    date: str
+    """Of its night, where nothing was said of it before."""
+    timezone: str
+
+
 def record_name(channel: str, run_id: str) -> str:
     """Where the record of a run lies."""
     return f"nights/{channel}/runs/{as_part(run_id)}.json"
@@ -138,13 +150,8 @@ def read_record(store: ObjectStore, channel: str, run_id: str) -> NightRecord | 
     return NIGHT.read(store, record_name(channel, run_id))
 
 
-def record_end(
-    store: ObjectStore, channel: str, run_id: str, date: str, timezone: str, end: StageEnd
-) -> NightRecord:
-    """Enter how a stage of a run stands; the record as it is then.
-
-    Args:
-        date: of the night, used where this is the first that is said of it.
+def record_end(run: Run, end: StageEnd) -> NightRecord:
+    """Enter how a stage of a run stands; return the record as it is then.
 
     Raises:
         StorageError, DataError: as `Record.change`.
@@ -163,32 +170,27 @@ def record_end(
         )
         return dataclasses.replace(record, stages={**record.stages, end.task: now})
 
-    return _change(store, channel, run_id, date, timezone, with_end)
+    return _change(run, with_end)
 
 
-def record_verdict(
-    store: ObjectStore, channel: str, run_id: str, date: str, timezone: str, found: Verdict
-) -> NightRecord:
-    """Enter what the night's verdict says; arguments and errors as of `record_end`."""
-    enter = lambda record: dataclasses.replace(record, verdict=found)  # noqa: E731
-    return _change(store, channel, run_id, date, timezone, enter)
+def record_verdict(run: Run, found: Verdict) -> NightRecord:
+    """Enter what the night's verdict says; errors as of `record_end`."""
+    return _change(run, lambda record: dataclasses.replace(record, verdict=found))
 
 
-def _change(
-    store: ObjectStore,
-    channel: str,
-    run_id: str,
-    date: str,
-    timezone: str,
-    change: Callable[[NightRecord], NightRecord],
-) -> NightRecord:
+def _change(run: Run, change: Callable[[NightRecord], NightRecord]) -> NightRecord:
     def changed(record: NightRecord | None) -> NightRecord:
         now = utc_now()
         begun = NightRecord(
-            channel=channel, run_id=plain(run_id, 200), date=date, timezone=timezone, began=now, changed=now
+            channel=run.channel,
+            run_id=plain(run.run_id, 200),
+            date=run.date,
+            timezone=run.timezone,
+            began=now,
+            changed=now,
         )
         return change(record or begun).judged()
 
-    made = NIGHT.change(store, record_name(channel, run_id), changed)
+    made = NIGHT.change(run.store, record_name(run.channel, run.run_id), changed)
     assert made is not None
     return made

@@ -10,46 +10,32 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from yanmo.common.errors import advice
 from yanmo.nights.index import publish
-from yanmo.nights.record import StageEnd, Verdict, record_end, record_verdict
-from yanmo.store.objects import ObjectStore
+from yanmo.nights.record import Run, StageEnd, Verdict, record_end, record_verdict
 from yanmo.store.recall import Recall, under
 
 log = logging.getLogger(__name__)
 STORE_SECONDS = 30.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """A run of a channel, as telling needs it."""
-
-    store: ObjectStore
-    channel: str
-    run_id: str
-    date: str
-    """Of its night, where nothing was said of it before."""
-    timezone: str
-
-
 def tell_begin(run: Run, end: StageEnd) -> None:
     """A stage begins its work: whoever finds it dead later knows where to look."""
     with never_failing(run):
-        record_end(run.store, run.channel, run.run_id, run.date, run.timezone, end)
+        record_end(run, end)
 
 
 def tell_end(run: Run, end: StageEnd) -> None:
     """A stage has ended, or the first one has begun."""
     with never_failing(run):
-        publish(run.store, record_end(run.store, run.channel, run.run_id, run.date, run.timezone, end))
+        publish(run.store, record_end(run, end))
 
 
 def tell_verdict(run: Run, found: Verdict) -> None:
     """The run has its verdict."""
     with never_failing(run):
-        publish(run.store, record_verdict(run.store, run.channel, run.run_id, run.date, run.timezone, found))
+        publish(run.store, record_verdict(run, found))
 
 
 @contextmanager

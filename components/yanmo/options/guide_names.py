@@ -1,4 +1,4 @@
-"""What guides and other trainers call things, and what they are called here (docs/guides.md)."""
+"""What guides and other trainers call things, and what they are called here (docs/how-to/settings.md)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def did_you_mean(name: str, known: Iterable[str], mark: str = "") -> str:
     names = {each.lower(): each for each in known}
     wanted = name.lower()[:100]
     if said := as_named_here(wanted, names):
-        return f"; here: {said} (docs/guides.md)"
+        return f"; here: {said} (docs/how-to/settings.md)"
     meant = VALUES.get(wanted, "")
     found = [meant] if meant in names else difflib.get_close_matches(wanted, names, n=1, cutoff=0.6)
     return f"; did you mean {mark}{names[found[0]]}?" if found else ""

@@ -95,7 +95,7 @@ def address_problems(name: str, address: str) -> Iterator[str]:
     except ValueError:
         is_one = False
     if shown.has_secrets:
-        yield f"{name} {shown}: expected no user, password or query (docs/metrics.md says where they go)"
+        yield f"{name} {shown}: expected no user, password or query (see docs/reference/metrics.md)"
     elif not is_one or "#" in address or not address.isprintable() or " " in address:
         yield f"{name}: expected http(s)://host[:port], such as http://pushgateway:9091"
 
@@ -112,9 +112,9 @@ class LogOptions(Options, group="run"):
     )
     log_format: str = opt(
         "plain",
-        "form of the log's lines: plain for people, keyvalue or json for programs, with level and figures",
+        "form of the log's lines: plain for people, json for programs, with level and figures",
         kind="environment",
-        choices=("plain", "keyvalue", "json"),
+        choices=("plain", "json"),
         variable="YANMO_LOG_FORMAT",
     )
 

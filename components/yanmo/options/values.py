@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"[+-]?([0-9](_?[0-9])*(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]
 _LONGEST_NUMBER = 40
 _NO_SECRETS = (
     "an address without user, password and query: secrets come from the environment or a mounted Secret "
-    "(docs/store.md)"
+    "(docs/explanation/store.md)"
 )
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 

@@ -69,7 +69,7 @@ class PromoteConfig(StageOptions, group="promote"):
     least_noise: float = opt(
         0.002,
         "least standard deviation of the seed, used where twins measured less: short twins may scatter "
-        "less than whole trainings (0.076 % against 0.180 % in one recipe, docs/gate.md)",
+        "less than whole trainings (0.076 % against 0.180 % in one recipe, docs/explanation/gate.md)",
         below=1,
     )
     max_genre_loss: float = opt(0.05, "bits per character by which a genre may get worse at most", often=True)
@@ -89,7 +89,7 @@ class PromoteConfig(StageOptions, group="promote"):
     )
     limits: str = opt(
         "distinct_2>=0.5,written_share>=0.5,repeated_share<=0.5",
-        "bounds of guard metrics, NAME<=X or NAME>=X, with commas between; docs/promote.md has the names",
+        "bounds of guard metrics, NAME<=X or NAME>=X, with commas between; names: docs/reference/promote.md",
         often=True,
     )
     accept_unmeasured: str = opt(

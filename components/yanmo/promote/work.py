@@ -298,7 +298,7 @@ def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple
     except EnvironmentFault as error:
         raise EnvironmentFault(
             f"{error}. The verdict is kept and no pointer was moved: with --hold the pointer stays for a "
-            f"person who may write pointers/{channel}/ and runs yanmo promote set (docs/promote.md)"
+            f"person who may write pointers/{channel}/ and runs yanmo promote set (docs/reference/promote.md)"
         ) from error
     log.info("%s is champion of channel %r (number %d)", promotion.model, channel, record.number)
     _keep_writing(run, promotion.model.reference)

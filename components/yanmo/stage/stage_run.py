@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from yanmo.options.shared import StageOptions
 from yanmo.stage.cost import CostMeter, Counted
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.observer import Observer
 from yanmo.stage.session import Session
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
@@ -30,6 +29,28 @@ Made = TypeVar("Made")
 """What its `prepare` hands to `work` and `finish`."""
 KeyInput = Output | Mapping[str, str] | None
 """What a key depends on: an output, or {"content_digest", "uri"}."""
+
+
+class Observer(Protocol):
+    """Hears how one process of one stage stands, such as yanmo.nights.observer: stages know of no nights.
+
+    It never ends a stage, nor holds one up.
+    """
+
+    def begins(self, store: ObjectStore, key: str) -> None:
+        """The work begins: the key is not committed."""
+
+    def done(self, store: ObjectStore, output: Output, found: Any) -> None:
+        """The output is there and handed over; `found` is what a verdict says of the run."""
+
+    def paused(self, store: ObjectStore, paused: PausedOutput) -> None:
+        """The work is saved, and goes on in another run."""
+
+    def failed(self, error: BaseException, again: str) -> None:
+        """The stage failed; `again` is the command that runs it again."""
+
+    def stopped(self) -> None:
+        """A signal ended the process."""
 
 
 class Ended(NamedTuple):

@@ -49,21 +49,8 @@ class TokenizeConfig(StageOptions, group="tokenize"):
         kind="environment",
         often=True,
     )
-    byte_level: bool = opt(
-        False,
-        "write tokenizer.json with a ByteLevel step instead of byte_fallback, for tools that know "
-        "only ByteLevel; the ids are the same",
-    )
     dictionary_weight: float = opt(
         0.03, "weight of jieba's word frequencies, relative to those of the text, when words are chosen"
-    )
-
-    compression: str = opt(
-        "none",
-        "compression of the token files; none is mapped into memory as it is; zstd is for archives "
-        "and is unpacked into the scratch cache first",
-        choices=("none", "zstd"),
-        often=True,
     )
 
     workers: int = opt(

@@ -19,7 +19,7 @@ import pyarrow as pa
 from yanmo.common.errors import DataError
 from yanmo.common.given_file import MIB, given_json, kind_of_json
 from yanmo.formats.round_trip import ADVICE, PROBES, difference, open_tokenizer
-from yanmo.tokenize.byte_level import ALPHABET, BYTES, is_byte_level
+from yanmo.tokenize.byte_level import ALPHABET, BYTES
 from yanmo.tokenize.segmenter import Array, Segmenter
 
 MOST_TOKENIZER_BYTES = 200 * MIB
@@ -49,7 +49,7 @@ def read_segmenter(path: Path) -> Segmenter:
     value = given_json(path, "a tokenizer.json", most_bytes=MOST_TOKENIZER_BYTES)
     try:
         plain = value["model"]["type"] == "Unigram" and value.get("normalizer") is None
-        plain &= value.get("pre_tokenizer") is None or is_byte_level(value)
+        plain &= value.get("pre_tokenizer") is None
     except (KeyError, TypeError, AttributeError) as error:
         raise no_tokenizer(path, value) from error
     return Segmenter.read(path) if plain else ForeignSegmenter.read(path)

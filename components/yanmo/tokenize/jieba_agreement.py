@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +23,6 @@ _SENTENCE = re.compile(r"[^。！？；\n]+[。！？；]?")
 _LONGEST_SENTENCE = 200
 _TEXTS_PER_BATCH = 64
 _HAN = re.compile(r"[\u4e00-\u9fd5]")
-_ALNUM = re.compile(r"[a-zA-Z0-9]")
 
 
 def sentences_of(texts: Iterable[str], per_text: int = 2, characters: int = 1000) -> list[str]:
@@ -77,18 +75,6 @@ def _jieba_ends(sentences: tuple[str, ...], user: bytes) -> list[set[int]]:
     return [set(itertools.accumulate(map(len, cut(sentence, HMM=False)))) for sentence in sentences]
 
 
-def joined_like_jieba(ends: set[int], sentence: str) -> set[int]:
-    """`ends` without those inside a run of single ASCII letters and digits.
-
-    jieba joins such runs after its search over words.
-    """
-    ordered = sorted(ends)
-    single = {
-        e for b, e in zip([0, *ordered], ordered, strict=False) if e - b == 1 and _ALNUM.match(sentence[b])
-    }
-    return {e for e in ends if not (e in single and e + 1 in single)}
-
-
 def agreement(pruned: Segmenter, sentences: Sequence[str], user: bytes = b"") -> dict[str, float]:
     """Boundary recall of a vocabulary, and the share of sentences in which no token crosses a word.
 
@@ -121,36 +107,3 @@ def shares_of(counts: Mapping[str, int]) -> dict[str, float]:
         "boundary_recall": round(counts["kept"] / max(counts["boundaries"], 1), 6),
         "sentences_uncrossed": round(counts["uncrossed"] / max(counts["sentences"], 1), 6),
     }
-
-
-def full_agreement(full: Segmenter, sentences: Sequence[str], user: bytes = b"") -> dict[str, float]:
-    """Share of sentences that the segmenter of the full dictionary segments exactly as jieba does.
-
-    Returns:
-        `sentences`, `identical` (a share) and `ties`: how many of the differing ones have equal scores in
-        both, such as 呵呵/呵 and 呵/呵呵. jieba searches from the right and prefers a long first word,
-        tokenizers search from the left and prefer a long last one; no score can make them agree.
-    """
-    same = ties = 0
-    cuts = zip(token_ends(full, sentences), jieba_ends(sentences, user), sentences, strict=True)
-    for ours, theirs, sentence in cuts:
-        joined = joined_like_jieba(ours, sentence)
-        same += joined == theirs
-        ties += joined != theirs and _is_tie(full, _words(joined, sentence), _words(theirs, sentence))
-    identical = round(same / max(len(sentences), 1), 6)
-    return {"sentences": len(sentences), "identical": identical, "ties": ties}
-
-
-def _words(ends: Iterable[int], sentence: str) -> Counter[str]:
-    ordered = sorted(ends)
-    return Counter(sentence[a:b] for a, b in zip([0, *ordered], ordered, strict=False))
-
-
-def _is_tie(full: Segmenter, ours: Counter[str], theirs: Counter[str]) -> bool:
-    """Whether the words in which two segmentations differ have equal scores."""
-    sums = []
-    for words in (ours - theirs, theirs - ours):
-        if any(word not in full.ids for word in words):
-            return False
-        sums.append(sum(full.scores[full.ids[word]] * count for word, count in words.items()))
-    return math.isclose(*sums, abs_tol=1e-9)

@@ -61,17 +61,10 @@ class Trie:
     """float64 (nodes): its score; minus infinity where there is none, the unknown's for one character."""
     onward: Array
     """uint64 (nodes): bits of the code points modulo 64 for which an edge may lead on."""
-    spelled: Array
-    """float64 (256): scores of the bytes, where `tokenizers` adds them up for a character without a piece
-    (byte-level form); empty where such a character has the unknown's score. Of ways that cost the same it is
-    the rounding of these sums that decides, so they are the same sums."""
 
 
-def build_trie(pieces: Sequence[str], scores: Sequence[float], spelled: Sequence[float] = ()) -> Trie:
+def build_trie(pieces: Sequence[str], scores: Sequence[float]) -> Trie:
     """The trie of `pieces`, whose ids are their positions; 0.5 s for 350,000 words.
-
-    Args:
-        spelled: scores of the 256 bytes in byte-level form.
 
     Raises:
         DataError: the pieces are too many or too long for the kernel's packed words.
@@ -105,11 +98,11 @@ def build_trie(pieces: Sequence[str], scores: Sequence[float], spelled: Sequence
     root, onward = np.zeros(_CODE_POINTS, np.int32), np.zeros(count, np.uint64)
     root[ends.astype(np.int64)] = np.arange(1, len(ends) + 1)
     np.bitwise_or.at(onward, (every >> _NODE).astype(np.int64), np.uint64(1) << (every & np.uint64(63)))
-    table, bytes_ = _hash_table(every, len(ends) + 1), np.asarray(spelled, np.float64)
+    table = _hash_table(every, len(ends) + 1)
     first = ends[(first_edges >> _NODE).astype(np.int64) - 1].astype(np.int64), first_edges & _NODE_MASK
     ascii, both = np.zeros((128, 128), np.int32), np.flatnonzero((first[0] < 128) & (first[1] < 128))
     ascii[first[0][both], first[1][both].astype(np.int64)] = len(ends) + 1 + both
-    return Trie(root, table, _filter(first_edges), ascii.ravel(), piece, score, onward, bytes_)
+    return Trie(root, table, _filter(first_edges), ascii.ravel(), piece, score, onward)
 
 
 def _hash_table(edges: Array, first_child: int) -> Array:
@@ -174,7 +167,6 @@ def segment(
         trie.piece,
         trie.score,
         trie.onward,
-        trie.spelled,
         byte0,
         bos,
         eos,
@@ -207,7 +199,6 @@ def _segment(
     piece: Array,
     score: Array,
     onward: Array,
-    spelled: Array,
     byte0: int,
     bos: int,
     eos: int,
@@ -218,21 +209,16 @@ def _segment(
     ids_offsets: Array,
     characters: Array,
 ) -> int:
-    used, is_byte_level = 0, len(spelled) > 0
+    used = 0
     for d in range(len(offsets) - 1):
         at, end, n, visible = offsets[d], offsets[d + 1], 0, 0
         here, best[0], codes[0] = 0.0, 0.0, _CODE_POINTS
         while at < end:
-            begin = at
             c, at = _decode(text, at)
             before, codes[n + 1] = codes[n], c
             visible += not _is_space(c)
             node = np.uint64(root[c])
-            if is_byte_level and piece[node] < 0:
-                for j in range(begin, at):
-                    here += spelled[text[j]]
-            else:
-                here += score[node]
+            here += score[node]
             choice = np.int64(node) << _LENGTH_BITS | 1
             edge = node << _NODE | np.uint64(before)
             place = (edge * _MULTIPLIER) >> filter_shift

@@ -2,7 +2,7 @@
 
     cas/token_shard/<key>/<attempt>/tokens-00000.parquet, documents-00000.parquet
 
-The key of a part: sha256 of the documents file, digest of the tokenizer, split, storage format, revision.
+The key of a part: sha256 of the documents file, digest of the tokenizer, split, revision.
 So a run that was killed continues after the finished files, and a corpus with one new file costs only
 that file. The cache takes over the parts' files under its own names: as hard links in a folder, as
 server-side copies on S3. It has no reference to the parts: gc removes those that no run has used for a
@@ -53,7 +53,7 @@ class Shard:
     @classmethod
     def of_run(cls, run: TokenizeRun, tokenizer: Output) -> list[Shard]:
         """The shards of a run, in the order of the cache."""
-        documents, semantic = run.input("documents"), {"compression": run.options.compression}
+        documents = run.input("documents")
         made = f"{documents.manifest.stage}/{documents.manifest.key}"
         return [
             cls(
@@ -62,7 +62,7 @@ class Shard:
                 Recipe(
                     stage=PART,
                     revision=REVISION,
-                    semantic=semantic | {"split": split},
+                    semantic={"split": split},
                     inputs={
                         "documents": {"content_digest": entry.sha256, "uri": f"{made}/{entry.path}"},
                         "tokenizer": tokenizer,
@@ -121,7 +121,6 @@ def _build(
         judged=run.options.judged,
         sentences=_sentences(run) if shard.split == "train" else 0,
         user=tokenizer.path(USER_FILE).read_bytes() if tokenizer.entries(USER_FILE) else b"",
-        compression=run.options.compression,
     )
     done = encode(job)
     attempt.add_all([path.name for pair in done.files for path in pair])

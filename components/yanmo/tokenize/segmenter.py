@@ -20,7 +20,6 @@ from yanmo.common.jit import has_numba
 from yanmo.common.plain_json import json_value
 from yanmo.common.words import plural
 from yanmo.formats.round_trip import open_tokenizer
-from yanmo.tokenize.byte_level import from_byte_level, is_byte_level
 from yanmo.tokenize.kernel import Trie, build_trie, segment
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -38,8 +37,6 @@ class Segmenter:
     """Id of the piece of byte 0; the other bytes follow."""
     path: Path | None = None
     """The `tokenizer.json` it was read from."""
-    is_byte_level: bool = False
-    """Whether that is in byte-level form."""
 
     @classmethod
     def of(
@@ -58,22 +55,17 @@ class Segmenter:
         try:
             value = json_value(path.read_text(encoding="utf-8"))
             model = value["model"]
-            level = is_byte_level(value)
-            known = (model["type"], model["byte_fallback"]) == ("Unigram", not level)
+            known = (model["type"], model["byte_fallback"]) == ("Unigram", True)
             steps = [step for step in ("normalizer", "pre_tokenizer") if value.get(step) is not None]
-            if not known or (steps and not level) or value.get("normalizer") is not None:
+            if not known or steps:
                 raise ValueError(f"a {model['type']} model with {', '.join(steps) or 'no byte fallback'}")
             pieces, scores = zip(*model["vocab"], strict=True)
-            if level:
-                pieces = tuple(from_byte_level(pieces))
             if [*pieces].index("<0xFF>") - [*pieces].index("<0x00>") != 255:
                 raise ValueError("its 256 byte pieces are not consecutive")
-            return cls(
-                tuple(pieces), tuple(scores), model["unk_id"], pieces.index("<0x00>"), path, bool(level)
-            )
+            return cls(tuple(pieces), tuple(scores), model["unk_id"], pieces.index("<0x00>"), path)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
-                f"{path}: expected a Unigram tokenizer.json with byte_fallback (or a ByteLevel step) and "
+                f"{path}: expected a Unigram tokenizer.json with byte_fallback and "
                 f"without normalizer and pre-tokenizer, found {error}; make one with "
                 "`yanmo tokenize --tokenizer none`"
             ) from error
@@ -85,8 +77,7 @@ class Segmenter:
     @functools.cached_property
     def trie(self) -> Trie:
         """The search tables of the kernel."""
-        spelled = self.scores[self.byte0 : self.byte0 + 256] if self.is_byte_level else ()
-        return build_trie(self.pieces, self.scores, spelled)
+        return build_trie(self.pieces, self.scores)
 
     @functools.cached_property
     def ids(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ import base64
 import functools
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
 from yanmo.common.freed_memory import hand_back
-from yanmo.formats.records import check_schema
+from yanmo.formats.documents import document_batches
 from yanmo.formats.token_cache import INDEX, write_index
 from yanmo.formats.token_file import id_type, write_tokens
 from yanmo.tokenize.encoding import Encoded, Marks, encode
@@ -35,7 +34,7 @@ FILE_BYTES = 1 << 28
 """Where a token file ends and the next begins (it may grow to 1 GiB for one huge document)."""
 LESS = "fewer --workers or smaller document files"
 """What needs less memory."""
-_BATCH_DOCUMENTS = 1024
+BATCH_DOCUMENTS = 1024
 _JUDGED_FIRST = 16
 _JUDGED_CHARACTERS = 1 << 17
 """Characters checked at the beginning of a document: `tokenizers` takes minutes for one of 100 MB."""
@@ -65,7 +64,6 @@ class FileTask:
     """Sentences on which agreement with jieba is measured."""
     user: bytes = b""
     """Lines of the user dictionaries that jieba is to load."""
-    compression: str = "none"
     file_bytes: int = FILE_BYTES
 
 
@@ -109,24 +107,6 @@ class Done:
         return cls(**values | {"used": np.unpackbits(bits, count=metadata["vocab_size"]).astype(bool)})
 
 
-def read_documents(path: Path, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Batches of a documents file, with those of the columns that it has.
-
-    Raises:
-        DataError: it is not a documents file, or is damaged.
-    """
-    check_schema(path, "documents")
-    try:
-        with pq.ParquetFile(path) as file:
-            have = file.schema_arrow.names
-            wanted = [name for name in columns if name in have]
-            yield from file.iter_batches(_BATCH_DOCUMENTS, columns=wanted, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"{path}: damaged documents file ({error}); run the stage that made it again with --force"
-        ) from error
-
-
 @dataclass
 class _Pending:
     """Documents that are encoded but not yet written."""
@@ -148,7 +128,7 @@ def tokenize_file(job: FileTask, segmenter: Segmenter | None = None) -> Done:
     marks = Marks(job.bos, job.eos, job.im_start, job.im_end)
     done, pending = Done(used=np.zeros(segmenter.vocab_size, bool)), _Pending()
     sentences: list[str] = []
-    for batch in read_documents(job.documents, COLUMNS):
+    for batch in document_batches(job.documents, COLUMNS, BATCH_DOCUMENTS):
         _check_split(job, batch)
         encoded = encode(segmenter, batch, marks)
         ids, offsets, characters = encoded.ids, encoded.offsets, encoded.characters
@@ -286,14 +266,7 @@ def _write(job: FileTask, done: Done, segmenter: Segmenter, pending: _Pending) -
     size, digest = segmenter.vocab_size, job.tokenizer_digest
     hand_back()  # what batches took: the writer needs four times the bytes of the ids
     try:
-        write_tokens(
-            tokens,
-            pending.ids,
-            vocab_size=size,
-            tokenizer=digest,
-            split=job.split,
-            compression=job.compression,
-        )
+        write_tokens(tokens, pending.ids, vocab_size=size, tokenizer=digest, split=job.split)
     except ValueError as error:
         raise DataError(f"{job.documents}: {error}; split its documents into smaller ones") from error
     write_index(index, table, vocab_size=size, tokenizer=digest)

@@ -14,7 +14,6 @@ from yanmo.formats.chat_tokens import OF_A_DECODER
 from yanmo.formats.records import GENRES
 from yanmo.formats.token_cache import GENRES_FILE, SpecialIds
 from yanmo.store.commit import Attempt
-from yanmo.tokenize.byte_level import PRE_TOKENIZER, to_byte_level
 from yanmo.tokenize.vocabulary import CHAT, RESERVED, SPECIAL, TAGS, Vocabulary
 
 CHAT_TEMPLATE = (
@@ -61,15 +60,9 @@ def special_ids(vocab_size: int, genres: Iterable[str]) -> SpecialIds:
     )
 
 
-def write_tokenizer(
-    attempt: Attempt, vocabulary: Vocabulary, special: SpecialIds, *, byte_level: bool = False
-) -> None:
-    """Write tokenizer.json, tokenizer_config.json, special_tokens_map.json and genres.json.
-
-    Args:
-        byte_level: whether tokenizer.json has a ByteLevel step in place of `byte_fallback`.
-    """
-    attempt.write("tokenizer.json", tokenizer_json(vocabulary, byte_level=byte_level))
+def write_tokenizer(attempt: Attempt, vocabulary: Vocabulary, special: SpecialIds) -> None:
+    """Write tokenizer.json, tokenizer_config.json, special_tokens_map.json and genres.json."""
+    attempt.write("tokenizer.json", tokenizer_json(vocabulary))
     write_files(attempt, special, unk=SPECIAL[3])
 
 
@@ -93,14 +86,8 @@ def write_files(attempt: Attempt, special: SpecialIds, *, unk: str = "") -> None
     attempt.write(GENRES_FILE, special.to_json())
 
 
-def tokenizer_json(vocabulary: Vocabulary, *, byte_level: bool = False) -> str:
-    """The text of tokenizer.json."""
-    pieces = vocabulary.pieces
-    pre_tokenizer: Any = None
-    decoder: Any = _BYTE_FALLBACK
-    if byte_level:
-        pieces = to_byte_level(pieces, frozenset(_MARKS))
-        pre_tokenizer, decoder = PRE_TOKENIZER, PRE_TOKENIZER
+def tokenizer_json(vocabulary: Vocabulary) -> str:
+    """Return the text of tokenizer.json."""
     added = [
         {
             "id": i,
@@ -120,14 +107,14 @@ def tokenizer_json(vocabulary: Vocabulary, *, byte_level: bool = False) -> str:
         "padding": None,
         "added_tokens": added,
         "normalizer": None,
-        "pre_tokenizer": pre_tokenizer,
+        "pre_tokenizer": None,
         "post_processor": None,
-        "decoder": decoder,
+        "decoder": _BYTE_FALLBACK,
         "model": {
             "type": "Unigram",
             "unk_id": SPECIAL.index("<unk>"),
-            "vocab": list(zip(pieces, vocabulary.scores, strict=True)),
-            "byte_fallback": not byte_level,
+            "vocab": list(zip(vocabulary.pieces, vocabulary.scores, strict=True)),
+            "byte_fallback": True,
         },
     }
     return _json(value)

@@ -34,7 +34,7 @@ from yanmo.store.output import Output
 from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.counting import count
 from yanmo.tokenize.foreign import read_segmenter
-from yanmo.tokenize.jieba_agreement import full_agreement, shares_of, thinned
+from yanmo.tokenize.jieba_agreement import shares_of
 from yanmo.tokenize.lexicon import (
     USER_FILE,
     Lexicon,
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 TOKENIZER_REVISION = 4
 """Raised by hand when the same text and options give another tokenizer."""
 _CHOICE_OPTIONS = ("min_character_count", "character_share", "dictionary_weight")
-_VOCABULARY_OPTIONS = ("vocab_size", *_CHOICE_OPTIONS, "byte_level")
+_VOCABULARY_OPTIONS = ("vocab_size", *_CHOICE_OPTIONS)
 _MOST_DICTIONARY_BYTES = 64 * MIB
 """Of a user dictionary; that of jieba has 5."""
 _BYTES_PER_WORKER = 64 << 20
@@ -122,14 +122,7 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
     """
     words = dictionary_segmenter(lexicon)
     workers = _workers(options, documents.entries("train-*.parquet"))
-    counted = count(
-        documents.paths("train-*.parquet"),
-        words,
-        lexicon.user,
-        workers,
-        with_sentences=options.agreement_sentences > 0,
-    )
-    counts, sentences = counted.counts, thinned(counted.sentences, options.agreement_sentences)
+    counts = count(documents.paths("train-*.parquet"), words, lexicon.user, workers)
     if not counts.characters.sum():
         raise DataError(
             f"{documents}: its training files hold no text; look at the report of the stage that made "
@@ -144,7 +137,7 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
             plural(len(counts.genres), "genre"),
             len(TAGS),
         )
-    write_tokenizer(attempt, vocabulary, special, byte_level=options.byte_level)
+    write_tokenizer(attempt, vocabulary, special)
     if lexicon.user:
         attempt.write(USER_FILE, lexicon.user)
     log.info(
@@ -158,13 +151,11 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
         counts={"vocab_size": special.vocab_size},
         metadata=vars(special)
         | {"text_form": text_form(documents)}
-        | _described(vocabulary, counts, lexicon, words, sentences),
+        | _described(vocabulary, counts, lexicon),
     )
 
 
-def _described(
-    vocabulary: Vocabulary, counts: Counts, lexicon: Lexicon, words: Segmenter, sentences: list[str]
-) -> dict[str, Any]:
+def _described(vocabulary: Vocabulary, counts: Counts, lexicon: Lexicon) -> dict[str, Any]:
     """Description of the tokenizer for its manifest."""
     pieces = {ord(piece) for piece in vocabulary.pieces if len(piece) == 1}
     total = int(counts.characters.sum())
@@ -179,16 +170,6 @@ def _described(
     if lexicon.user:
         described["user_words"] = len(lexicon.user_words)
         described["user_words_in_vocabulary"] = len(lexicon.user_words & set(vocabulary.pieces))
-    if sentences:
-        found = full_agreement(words, sentences, lexicon.user)
-        described["jieba_identical_sentences"] = found["identical"]
-        described["jieba_ties"] = found["ties"]
-        log.info(
-            "with its full dictionary it segments %.2f %% of %s exactly as jieba does; %d differ by a tie",
-            100 * found["identical"],
-            plural(int(found["sentences"]), "sentence"),
-            found["ties"],
-        )
     return described
 
 

@@ -1,4 +1,4 @@
-"""Options of the training stage; the defaults are the demo's recipe (docs/recipe.md).
+"""Options of the training stage; the defaults are the demo's recipe (docs/explanation/recipe.md).
 
 Each group of options is in a file of `options/`, or in the file that uses it (schedule.py, time_window.py).
 """
@@ -20,7 +20,7 @@ from yanmo.train.options.measuring_options import CheckpointOptions, HealthOptio
 from yanmo.train.options.model_options import ModelOptions, StartOptions, num_parameters, shape_of
 from yanmo.train.options.nodes_options import NodesOptions, left_to_the_launcher
 from yanmo.train.options.optimizer_options import OptimizerOptions
-from yanmo.train.options.sizes import SizeOptions
+from yanmo.train.options.sizes import SizeOptions, left_to_size
 from yanmo.train.schedule import ContinuedOptions, ScheduleOptions
 from yanmo.train.time_window import HoursOptions
 
@@ -55,7 +55,7 @@ class TrainConfig(
     def left_open(cls, values: dict[str, object]) -> dict[str, str | int | float | bool]:
         """Return the options that nobody gave, on a CPU (automatic.py adapts to GPUs)."""
         others = left_backend(values) | left_to_the_launcher(values) | left_to_lora(values)
-        return {**super().left_open(values), **others}
+        return {**super().left_open(values), **others, **left_to_size(values)}
 
     def contradictions(self) -> list[str]:
         """Return the options of different groups that contradict each other."""

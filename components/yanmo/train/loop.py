@@ -53,7 +53,7 @@ class Loop(Resumable):
         options, engine = self.options, self.engine
         self._at = 0.0
         engine.forwarded = self._forwarded
-        self.schedule = Schedule.of(options, options.batch_rows * options.context)
+        self.schedule = Schedule(options, options.batch_rows * options.context)
         steps = 0 if engine.rank else options.profile
         self.trace = Trace(self.folder, steps, engine.device, options.profile_from)
         self.monitor = Monitor(

@@ -31,7 +31,12 @@ class ScheduleOptions(Options, group="schedule"):
     """Steps, learning-rate schedule, early stopping."""
 
     steps: int = opt(
-        450, "optimizer steps of the whole training", least=1, form="train_steps", auto=BUNDLED, often=True
+        450,
+        "optimizer steps of the whole training",
+        least=1,
+        form="train_steps",
+        auto=f"{BUNDLED}; a new model reads a small text about twice",
+        often=True,
     )
     epochs: float = opt(
         0.0,
@@ -110,7 +115,7 @@ class ScheduleOptions(Options, group="schedule"):
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuedOptions(Options, group="continued"):
-    """What differs where the training goes on from a model (docs/nights.md)"""
+    """What differs where the training goes on from a model (docs/tutorials/every-night.md)"""
 
     continued_steps: int = opt(
         0, "--steps of a training that goes on from a model; 0 is the same", kind="environment"
@@ -129,48 +134,33 @@ class ContinuedOptions(Options, group="continued"):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """The learning rate at each step, as a factor of its peak; step 0 is the first."""
+    """The learning rate at each step, as a factor of its peak; step 0 is the first.
 
-    name: ScheduleName
-    """linear, cosine, constant; wsd: constant, then linear over the last `decay_share` of the steps (Hu et
-    al., MiniCPM, 2024); sgdr: cosines with restarts (Loshchilov and Hutter, 2017); plateau: constant, times
-    the multiplier of `Plateau`."""
-    steps: int
-    warmup_steps: int
-    floor: float
-    """Share of the peak that the last step approaches (with sgdr, the last step of each cosine)."""
-    decay_share: float = 0.2
-    restart_steps: int = 0
-    restart_factor: float = 1.0
-    scale: float = 1.0
-    """Factor of all learning rates for the size of the batch: see `batch_scale`."""
+    wsd is constant, then linear over the last `decay_share` of the steps (Hu et al., MiniCPM, 2024); sgdr has
+    cosines with restarts (Loshchilov and Hutter, 2017); plateau is constant, times the multiplier of
+    `Plateau`. The last step approaches the floor (with sgdr, the last step of each cosine).
+    """
 
-    @classmethod
-    def of(cls, options: ScheduleOptions, batch_tokens: int) -> Schedule:
-        """Return the schedule of a training whose steps read `batch_tokens` each."""
-        return cls(
-            name=cast(ScheduleName, options.schedule),
-            steps=options.steps,
-            warmup_steps=options.warmup_steps,
-            floor=options.floor,
-            decay_share=options.decay_share,
-            restart_steps=options.restart_steps,
-            restart_factor=options.restart_factor,
-            scale=batch_scale(options.batch_scaling, batch_tokens, options.reference_batch),
-        )
+    def __init__(self, options: ScheduleOptions, batch_tokens: int) -> None:
+        """Args:
+        batch_tokens: of a step of the training.
+        """
+        self._o = options
+        self._scale = batch_scale(options.batch_scaling, batch_tokens, options.reference_batch)
 
     def at(self, step: int) -> float:
         """Return the factor of the peak learning rate at a step."""
-        if step < self.warmup_steps:
-            return self.scale * (step + 1) / (self.warmup_steps + 1)
-        return self.scale * (self.floor + (1 - self.floor) * self._share(step))
+        o = self._o
+        if step < o.warmup_steps:
+            return self._scale * (step + 1) / (o.warmup_steps + 1)
+        return self._scale * (o.floor + (1 - o.floor) * self._share(step))
 
     def _share(self, step: int) -> float:
         """Return where the step lies after the warm-up, from 1 (the peak) to 0 (the floor)."""
-        after, length = step - self.warmup_steps, max(self.steps - self.warmup_steps, 1)
-        match self.name:
+        o, name = self._o, cast(ScheduleName, self._o.schedule)
+        after, length = step - o.warmup_steps, max(o.steps - o.warmup_steps, 1)
+        match name:
             case "constant" | "plateau":
                 return 1.0
             case "linear":
@@ -178,12 +168,12 @@ class Schedule:
             case "cosine":
                 return _cosine(after / length)
             case "wsd":
-                return min(1.0, (self.steps - step) / max(round(self.decay_share * self.steps), 1))
+                return min(1.0, (o.steps - step) / max(round(o.decay_share * o.steps), 1))
             case "sgdr":
                 after, length = self._cycle(after, length)
                 return _cosine(after / length)
             case _:
-                assert_never(self.name)
+                assert_never(name)
 
     def _cycle(self, after: int, length: int) -> tuple[int, int]:
         """Return the steps since the last restart, and the length of this cosine.
@@ -192,10 +182,10 @@ class Schedule:
             after: steps since the end of the warm-up.
             length: steps from the end of the warm-up to the end of the training.
         """
-        cycle = self.restart_steps or max(length // 4, 1)
+        cycle = self._o.restart_steps or max(length // 4, 1)
         while after >= cycle:
             after -= cycle
-            cycle = max(round(cycle * self.restart_factor), 1)
+            cycle = max(round(cycle * self._o.restart_factor), 1)
         return after, cycle
 
 

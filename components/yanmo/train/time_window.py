@@ -24,29 +24,8 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hours:
-    """When to train: always, if no option is set."""
-
-    night: str = ""
-    """Hours of the night, HH:MM-HH:MM."""
-    by_day: Literal["pause", "train"] = "pause"
-    """Outside of these hours: pause, or train with the settings of the day."""
-    stop_at: str = ""
-    """Time of day, HH:MM."""
-    max_seconds: float = 0.0
-    timezone: str = "UTC"
-
-    def __post_init__(self) -> None:
-        zone_of(self.timezone)
-        if self.stop_at:
-            wall_time(self.stop_at, "--stop-at")
-        if self.night:
-            night_of(self.night)
-
-
-@dataclass(frozen=True, kw_only=True)
 class HoursOptions(Options, group="hours"):
-    """When the training runs, and what differs by night (docs/long-training.md)."""
+    """When the training runs, and what differs by night (docs/reference/train.md)."""
 
     max_seconds: float = opt(
         0.0,
@@ -92,23 +71,13 @@ class HoursOptions(Options, group="hours"):
         0, "--power-watts during --night; 0 is the same as by day", kind="execution", trial=0
     )
 
-    def hours(self) -> Hours:
-        """When to train.
-
-        Raises:
-            ValueError: a time, window or zone is not valid; names the option.
-        """
-        return Hours(
-            night=self.night,
-            by_day="train" if self.by_day == "train" else "pause",
-            stop_at=self.stop_at,
-            max_seconds=self.max_seconds,
-            timezone=self.timezone,
-        )
-
     def contradictions(self) -> list[str]:
         """Return the options that contradict each other."""
-        self.hours()  # raises by itself
+        zone_of(self.timezone)  # these raise by themselves
+        if self.stop_at:
+            wall_time(self.stop_at, "--stop-at")
+        if self.night:
+            night_of(self.night)
         given = next(iter(self.by_night_only()), "")
         if given and not self.night:
             return [f"{flag('night_' + given)} applies during --night, which is not given"]
@@ -137,7 +106,7 @@ class TimeWindow:
 class TimeWindows:
     """The time windows of a run that begins when this object is made."""
 
-    def __init__(self, hours: Hours, clock: Clock = time.time) -> None:
+    def __init__(self, hours: HoursOptions, clock: Clock = time.time) -> None:
         self._hours, self._clock = hours, clock
         self._began = clock()
         self._zone = zone_of(hours.timezone)

@@ -3,9 +3,9 @@
 A share of the input tokens is replaced by tokens drawn from the training text; the targets stay the same, so
 that the model learns to predict from a slightly damaged context. This is reported to lower the best
 validation loss where a small text is repeated many times (arXiv 2606.16246: 150 M parameters, 75 M tokens,
-100 epochs; replacing 5 % was the best single method); docs/augmentation.md has what it did here. It takes no
-memory and no disk, and the damage differs from epoch to epoch. Alternative not taken: uniform draws from the
-vocabulary, most of which is rare.
+100 epochs; replacing 5 % was the best single method); docs/how-to/prepare-text.md has what it did here. It
+takes no memory and no disk, and the damage differs from epoch to epoch. Alternative not taken: uniform
+draws from the vocabulary, most of which is rare.
 """
 
 from __future__ import annotations

@@ -55,7 +55,8 @@ class Validation:
             if most_characters and not is_taken.any():
                 raise DataError(
                     f"--valid-on answers: expected chats among the {len(is_taken)} held-out documents of the "
-                    "token cache, found none: give chats to train on (docs/chat.md), or --valid-on all"
+                    "token cache, found none: give chats to train on (docs/tutorials/chat.md), or "
+                    "--valid-on all"
                 )
         chosen: list[int] = []
         for genre in np.unique(index.genre):

@@ -100,7 +100,7 @@ def message_of(ended: Ended) -> str:
 
 
 def _as_plain(line: str) -> str:
-    """A line of `--log-format keyvalue` or `json` as people get it; any other as it is."""
+    """A line of `--log-format json` as people get it; any other as it is."""
     found = read_line(line)
     return f"{found.time[11:19]} {found.stage:<8} {found.message}" if found and found.level else line
 

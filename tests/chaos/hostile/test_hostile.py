@@ -110,7 +110,7 @@ def test_the_rule_sees_what_is_against_it(change: dict[str, object], finding: st
     assert any(finding in each for each in found), found
 
 
-@pytest.mark.parametrize("form", ["plain", "keyvalue", "json"])
+@pytest.mark.parametrize("form", ["plain", "json"])
 def test_the_rule_reads_the_log_in_each_of_its_forms(form: str) -> None:
     lines = formatter(form, "curate")
     said = ["making x", "x.jsonl: expected text; look at it", "curate error 65: x.jsonl: expected..."]

@@ -162,7 +162,7 @@ def on_a_cluster(folder: Path) -> Iterator[OnACluster]:
         Skip: no cluster, or no way to its store.
     """
     missing = [name for name in (*_VARIABLES, "YANMO_CHAOS_STORE") if not os.environ.get(name)]
-    if reason := absent() or (missing and f"{', '.join(missing)} not set (docs/chaos.md)"):
+    if reason := absent() or (missing and f"{', '.join(missing)} not set (benchmarks/NOTES.md)"):
         raise Skip(f"needs a cluster: {reason}")
     endpoint, access, secret = (os.environ[name] for name in _VARIABLES)
     region = os.environ.get("AWS_REGION", "us-east-1")

@@ -135,7 +135,7 @@ def test_the_repeat_cap_is_reported_and_makes_limits_of_quotas(
     assert re.search(
         r"词: 500% is not reached: it asks for 12,455 .* --max-repeats 4 allows", capsys.readouterr().err
     )
-    balanced = balance("--quotas", "{诗: 10, 词: 99999}", "--unit", "documents", "--max-repeats", "1")
+    balanced = balance("--quotas", "诗=10,词=99999", "--unit", "documents", "--max-repeats", "1")
     figures = balanced.report()["classes"]
     assert figures["诗"]["after"]["documents"] == 10
     assert figures["词"]["after"]["documents"] == figures["词"]["before"]["documents"]
@@ -156,7 +156,7 @@ def test_the_default_raises_scarce_genres_and_drops_nothing(balance: Run) -> Non
     assert max(shares[1]) < max(shares[0]) and min(shares[1]) > min(shares[0])
 
 
-@pytest.mark.parametrize("by", ["dynasty", "source", "length", "form", "genre+dynasty", "author"])
+@pytest.mark.parametrize("by", ["dynasty", "source", "genre+dynasty", "author"])
 def test_quotas_go_by_any_label(balance: Run, by: str) -> None:
     report = balance("--by", by, "--quotas", "alpha=0", "--max-repeats", "1").report()
     assert report["by"] == by and len(report["classes"]) > 1
@@ -164,9 +164,7 @@ def test_quotas_go_by_any_label(balance: Run, by: str) -> None:
     assert set(report["genres"]) == {"诗", "词", "文", "赋"}
 
 
-def test_weights_and_a_total_are_met_to_the_character(balance: Run) -> None:
-    balanced = balance("--quotas", "shi=1w,ci=2w,*=0w", "--total", "6000")
-    assert [balanced.characters(g) for g in ("诗", "词", "文", "赋")] == [2000, 4000, 0, 0]
+def test_weights_without_one_for_every_class_are_refused(balance: Run) -> None:
     balance("--quotas", "shi=1w", expect=64)
 
 
@@ -188,7 +186,7 @@ def test_the_choice_does_not_depend_on_the_order_of_input_files(balance: Run, un
     chosen = []
     for order in (paths, paths[::-1]):
         files, counting = TrainFiles(order), TokenCount()
-        rows = files.read("genre", (64,), counting)
+        rows = files.read("genre", counting)
         augmenter = Augmenter(
             parse_rules("*:synonym=0.5,*:reorder=0.5"), Synonyms.read(CLASSICAL_WORDS), HeldOut([]), 0
         )

@@ -10,8 +10,7 @@ import pytest
 from balanced_report import REPORT
 from hostile_pages import poisoned
 
-from yanmo.balance.page import page
-from yanmo.balance.preview import Example
+from yanmo.balance.page import Example, page
 
 pytestmark = pytest.mark.skipif(chromium.program() is None, reason="needs Chromium or Chrome on the PATH")
 SHOWN = "[...document.querySelectorAll('.{}')].some(e => getComputedStyle(e).display !== 'none')"

@@ -14,8 +14,7 @@ from hostile_pages import HOSTILE, Tree, check, poisoned
 from hypothesis import given, settings
 from tokenizers import Tokenizer
 
-from yanmo.balance.page import page
-from yanmo.balance.preview import Example
+from yanmo.balance.page import Example, page
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError
 from yanmo.stage.run import main

@@ -50,7 +50,7 @@ def test_documents_are_counted_by_the_runs_they_hold(held: list[str], texts: lis
     wanted = sorted(n for run in known if (n := sum(run in runs(t, length) for t in texts)))
     of = Runs.of(held, length)
     hashes, numbers = of.documents_with(texts)
-    assert sorted(numbers.tolist()) == wanted and np.array_equal(hashes, of.shared_with(texts)[1])
+    assert sorted(numbers.tolist()) == wanted and np.array_equal(hashes, of.shares(texts)[1])
     assert not of.without(hashes).found_in(texts).any()
 
 

@@ -72,7 +72,7 @@ def test_elsewhere_its_lines_are_those_of_before(tmp_path: Path) -> None:
     for more in (
         {"environment": {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}},
         {"environment": {"TERM": "dumb"}},
-        {"environment": {"YANMO_LOG_FORMAT": "keyvalue"}},
+        {"environment": {"YANMO_LOG_FORMAT": "json"}},
         {"words": program(form="json")},
         {"words": program(level="warning")},
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
 
+sys.path.insert(0, str(Path(__file__).parent))  # planted
 DOCUMENTS = Path(__file__).parents[2] / "data" / "documents.jsonl"
 
 

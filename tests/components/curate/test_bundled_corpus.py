@@ -49,7 +49,7 @@ def test_readme_counts_the_modern_texts_and_each_is_whole() -> None:
 @pytest.mark.long
 def test_curate_gives_the_numbers_of_the_readme(curate: Callable[..., Any]) -> None:
     readme = re.sub(r"\s+", " ", (CORPUS / "README.md").read_text(encoding="utf-8"))
-    curated = curate(CORPUS / "small.jsonl.zst", "--genres", "shi,ci,wen,fu")
+    curated = curate(CORPUS / "small.jsonl.zst")
     report, counts = curated.report(), curated.output().manifest.counts
     dropped = {name: sum(g["documents"] for g in v.values()) for name, v in report["dropped"].items()}
     filtered = sum(n for name, n in dropped.items() if name not in PLAN_REASONS)

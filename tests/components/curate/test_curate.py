@@ -326,12 +326,11 @@ BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]]
         r"a\.jsonl:2: no field 'genre' and no --default-genre; give it after the place .*;genre=shi.*"
         r"curate\.default_genre=shi",
     ),
-    ("genre", lambda r: r, ("--genres", "shi,qu"), "no documents of genre 曲 .*there are 文, 词, 诗, 赋"),
     (
         "filter",
         lambda r: [*r, *({**x, "text": "短"} for x in r[:60])],
         (),
-        "too_short takes 6.*: a.jsonl:.*, --min-han-characters; to allow so many, --filter-shares too_short=",
+        "too_short takes 6.*: a.jsonl:.*, --min-han-characters; to allow so many, --max-filter-share 0",
     ),
     ("nothing", lambda r: [{**r[0], "text": "短"}] * 3, ("--max-filter-share", "1"), "no document passed"),
     ("blank", lambda r: ["", " "], (), "--sources: the files hold no documents"),

@@ -86,9 +86,7 @@ def test_a_dry_run_shows_what_a_run_makes_and_leaves_nothing(
     curate(folder, "--dry-run", "true", *ALLOW[:2], *ALLOW[4:], expect=65)  # as the run would end
     said = capsys.readouterr().err
     assert (
-        "characters kept" in said
-        and "--filter-shares not_han=" in said
-        and "_origin.md:1 (0.0, Latin)" in said
+        "characters kept" in said and "--max-filter-share 0." in said and "_origin.md:1 (0.0, Latin)" in said
     )
 
 
@@ -97,7 +95,7 @@ def test_a_share_counts_characters_and_shows_its_own_genre(
 ) -> None:
     long = [{"text": ENGLISH + str(n), "genre": "诗", "title": "long"} for n in range(2)]
     short = [{"text": f"{n} words and no more", "genre": "zz", "title": "short"} for n in range(9)]
-    curate(write_jsonl("a.jsonl", [*lines, *long, *short]), "--filter-shares", "not_han=0.4", expect=65)
+    curate(write_jsonl("a.jsonl", [*lines, *long, *short]), "--max-filter-share", "0.4", expect=65)
     said = capsys.readouterr().err
     assert re.search(r"not_han takes 3 of 1\d\d documents and .* of genre 诗", said) is not None
     shown = said.partition("allowed share 0.4: ")[2].partition(". To drop")[0]

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from planted import damaged
 
 from yanmo.common.logs import forget_progress, progress
-from yanmo.curate.duplicates.planted import damaged
 from yanmo.curate.duplicates.shingle_sets import ShingleSets, similarities
 from yanmo.curate.text.normalize import is_han
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from yanmo.nights.night import Words
-from yanmo.nights.record import DONE, StageEnd, Verdict
+from yanmo.nights.record import DONE, Run, StageEnd, Verdict
 from yanmo.nights.settings import VARIABLES
-from yanmo.nights.telling import Run
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 

@@ -108,6 +108,6 @@ def test_a_night_that_waits_for_a_node_is_given_half_a_day(store: ObjectStore) -
 def test_an_index_that_is_behind_its_record_is_mended(store: ObjectStore) -> None:
     """A kill after the verdict was entered, and before it was shown."""
     begun(store)
-    record_verdict(store, "nightly", "run-1", "2026-11-23", "UTC", VERDICT)
+    record_verdict(run_of(store), VERDICT)
     assert state(store) == "begun"
     assert settle(store, "nightly") == 1 and state(store) == "promoted"

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.formats.records import DOCUMENTS_WITH_TURNS, as_documents, write_parquet
+from yanmo.formats.records import DOCUMENTS_WITH_TURNS, write_parquet
 from yanmo.formats.token_cache import read_index
 from yanmo.formats.token_file import open_tokens
 from yanmo.tokenize.encoding import Marks, encode, has_chats
@@ -152,7 +152,7 @@ def test_a_file_with_chats_becomes_a_cache_whose_spans_are_the_answers(
         else columns[f.name]
         for f in DOCUMENTS_WITH_TURNS
     ]
-    table = as_documents(pa.table(arrays, schema=DOCUMENTS_WITH_TURNS))
+    table = pa.table(arrays, schema=DOCUMENTS_WITH_TURNS)
     write_parquet(table, tmp_path / "train-00000-of-00001.parquet")
     job = FileTask(
         documents=tmp_path / "train-00000-of-00001.parquet",

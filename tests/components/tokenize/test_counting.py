@@ -4,7 +4,6 @@ import pytest
 from yanmo.common.errors import DataError
 from yanmo.common.logs import progress
 from yanmo.tokenize.counting import count
-from yanmo.tokenize.jieba_agreement import sentences_of
 from yanmo.tokenize.lexicon import dictionary_path, read_lexicon, user_lines, with_user_words
 from yanmo.tokenize.vocabulary import dictionary_segmenter
 
@@ -18,12 +17,10 @@ def test_workers_count_what_one_process_counts(commit_documents, few, tmp_path):
     words = dictionary_segmenter(with_user_words(read_lexicon(dictionary_path()), user))
     found = []
     for workers in (1, 3):
-        found.append(count(paths, words, user, workers, with_sentences=True))
+        found.append(count(paths, words, user, workers))
         [told] = [one for one in progress() if one.name == "counted file, files"]
         assert told.done == told.total == 4
-    assert found[0].sentences == found[1].sentences and len(found[0].sentences) > 100
-    assert not count(paths, words, user, 1).sentences
-    alone, together = (one.counts for one in found)
+    alone, together = found
     assert np.array_equal(alone.characters, together.characters) and alone.characters.sum() > 10_000
     assert np.array_equal(alone.words, together.words) and len(alone.words) == words.vocab_size
     assert alone.runs == together.runs and alone.runs["World"] == 40
@@ -37,14 +34,3 @@ def test_a_damaged_file_is_named_by_a_worker(commit_documents, few, words, tmp_p
     paths[1].write_bytes(paths[1].read_bytes()[:-10])
     with pytest.raises(DataError, match="train-00001"):
         count(paths, words, b"", 2)
-
-
-def test_sentences_come_from_sixteen_files_at_most_evenly_spread(commit_documents, few, words, tmp_path):
-    shards = [few[i : i + 2] for i in range(0, 70, 2)]
-    paths = commit_documents(tmp_path, shards, []).paths("train-*.parquet")
-    firsts = [sentences_of([shard[0]["text"]], per_text=1)[0] for shard in shards]
-    for number, every in ((35, 3), (17, 2), (16, 1), (1, 1)):
-        found = count(paths[:number], words, b"", 1, with_sentences=True).sentences
-        assert {first for first in firsts if first in found} >= set(firsts[:number:every])
-        alone = [count([path], words, b"", 1, with_sentences=True).sentences for path in paths[:number:every]]
-        assert found == [sentence for one in alone for sentence in one]

@@ -1,4 +1,4 @@
-"""Ordinary readers open the cache as docs/token-cache.md says."""
+"""Ordinary readers open the cache as docs/reference/stages.md says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.tokenize.config import STAGE
 from yanmo.tokenize.work import STEPS
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[3] / "docs/reference"
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +24,12 @@ def few_documents(few):
     return few[:300:3]
 
 
-@pytest.fixture(params=["none", "zstd"])
-def folder(request, tmp_path, few_documents, tokenizer, commit_documents) -> Path:
+@pytest.fixture
+def folder(tmp_path, few_documents, tokenizer, commit_documents) -> Path:
     """The files of a cache of a hundred documents, and its tokenizer.json beside them."""
     root = tokenizer.store.root
     commit_documents(root, [few_documents], few_documents[:3])
-    fixed = ["--agreement-sentences=0", "--metrics-port=-1", f"--compression={request.param}"]
+    fixed = ["--agreement-sentences=0", "--metrics-port=-1"]
     given = f"--tokenizer=tokenizer/{tokenizer.manifest.key}"
     assert main(STAGE, STEPS, ["--store", str(root), *fixed, given]) == 0
     store = FileStore(root)
@@ -40,7 +40,7 @@ def folder(request, tmp_path, few_documents, tokenizer, commit_documents) -> Pat
     return tmp_path
 
 
-@pytest.mark.parametrize("page", ["token-cache.md", "token-cache.zh.md"])
+@pytest.mark.parametrize("page", ["stages.md", "stages.zh.md"])
 def test_the_line_in_the_documentation_shows_a_document(folder, few_documents, page):
     text = (DOCS / page).read_text(encoding="utf-8")
     found = re.search(r"python -c '(.+?)' \\\n\s+(.+?)\n", text, re.DOTALL)

@@ -6,10 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from yanmo.common.errors import DataError, ExitCode
+from yanmo.common.errors import ExitCode
 from yanmo.formats.token_cache import TokenCache, verify
 from yanmo.stage.run import main
 from yanmo.store.file_store import FileStore
@@ -142,41 +141,6 @@ def test_a_damaged_part_is_refused_and_force_mends_it(ground, shards, few, capsy
     assert ground.run("--force") == ExitCode.DONE and len(ground.tokenized) == 5
     assert ground.cache.content_digest == before
     verify(ground.cache)
-
-
-def test_an_archive_holds_the_same_tokens_and_is_expanded_into_scratch(
-    ground, shards, few, tmp_path, monkeypatch
-):
-    scratch = tmp_path / "scratch"
-    monkeypatch.setenv("YANMO_SCRATCH", str(scratch))
-    ground.documents(shards, few[400:420])
-    assert ground.run() == ExitCode.DONE
-    plain = ground.cache
-    assert ground.run("--compression=zstd") == ExitCode.DONE and len(ground.tokenized) == 5
-    archive = ground.cache
-    sizes = [sum(e.bytes for e in one.entries("tokens-*")) for one in (plain, archive)]
-    assert sizes[1] < 0.95 * sizes[0]
-    a, b = TokenCache.open(plain), TokenCache.open(archive)
-    assert all(np.array_equal(x, y) and x.dtype == y.dtype for x, y in zip(a.tokens, b.tokens, strict=True))
-    assert all(isinstance(ids, np.memmap) for ids in b.tokens)
-    assert len(list((scratch / "objects").glob("??/*[0-9a-f]"))) == 5
-    verify(archive)
-    assert ground.run("--compression=zstd") == ExitCode.DONE and not ground.tokenized
-
-
-def test_a_damaged_archive_is_refused(ground, shards, few, tmp_path, monkeypatch):
-    monkeypatch.setenv("YANMO_SCRATCH", str(tmp_path / "scratch"))
-    ground.documents(shards[:1], [])
-    assert ground.run("--compression=zstd") == ExitCode.DONE
-    path = next((ground.root / "cas" / "tokenize").rglob("tokens-*.parquet"))
-    data = bytearray(path.read_bytes())
-    for place in range(100, len(data) - 2000, len(data) // 7):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 8]) + data[place + 1 :])
-        with pytest.raises(DataError, match="tokens-00000"):
-            TokenCache.open(ground.cache)
-    path.write_bytes(data)
-    assert not list((tmp_path / "scratch").rglob("*.part"))
-    TokenCache.open(ground.cache)
 
 
 def test_parts_in_use_are_named_for_gc_before_the_cache_is_committed(ground, shards, few):

@@ -71,7 +71,6 @@ def test_cache_holds_every_document_and_its_tokenizer(store, few):
     assert sum(counts["tokens"]["valid"].values()) == cache.split("valid").length.sum()
     assert metadata["jieba_agreement"]["boundary_recall"] > 0.99
     assert metadata["judged_documents"] >= 5
-    assert cache.tokenizer.manifest.metadata["jieba_identical_sentences"] > 0.97
 
 
 def test_second_run_finds_its_key_committed(store, capsys):
@@ -233,6 +232,4 @@ def test_options_that_change_no_byte_are_not_in_the_key():
         "min_character_count",
         "character_share",
         "dictionary_weight",
-        "compression",
-        "byte_level",
     }

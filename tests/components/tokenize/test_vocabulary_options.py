@@ -75,17 +75,3 @@ def test_user_dictionary_may_lie_in_a_store(store, tmp_path):
 def test_missing_user_dictionary_is_named(store, tmp_path, capsys, place):
     assert tokenize(store, "--user-dictionary", place.format(tmp_path)) == ExitCode.DATA
     assert "absent.txt: expected a text file" in capsys.readouterr().err
-
-
-@pytest.mark.long
-def test_byte_level_tokenizer_gives_the_cache_of_the_other_form(store):
-    assert tokenize(store) == ExitCode.DONE
-    plain = latest(store)
-    assert tokenize(store, "--byte-level") == ExitCode.DONE
-    level = latest(store)
-    assert level.manifest.key != plain.manifest.key
-    assert level.manifest.counts == plain.manifest.counts
-    for name in ("jieba_agreement", "byte_token_share", "unused_ids"):
-        assert level.manifest.metadata[name] == plain.manifest.metadata[name]
-    tokens = [[e.bytes for e in x.entries("tokens-*.parquet")] for x in (plain, level)]
-    assert tokens[0] == tokens[1]

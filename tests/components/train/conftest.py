@@ -102,12 +102,14 @@ def make_store(folder: Path, dropped: int = 0) -> Path:
     part = commit_once(store, Recipe(stage="tokenizer", revision=1, semantic={}, inputs={}), tokenizer)
 
     def cache(attempt) -> Result:
+        counts = {"documents": len(texts), "tokens": {}}
         for number, (split, chosen) in enumerate((("train", texts[dropped:-40]), ("valid", texts[-40:]))):
             tokens = [[0, *(ids.get(c, 3) for c in text), 1] for _, _, text in chosen]
             length = np.array([len(t) for t in tokens])
             name = f"{number:05d}-of-00002.parquet"
             digest = part.content_digest
             flat = np.concatenate([np.array(t) for t in tokens])
+            counts["tokens"][split] = {"all": len(flat)}
             path = attempt.path(f"tokens-{name}")
             write_tokens(path, flat, vocab_size=VOCABULARY, tokenizer=digest, split=split)
             columns = {
@@ -123,7 +125,7 @@ def make_store(folder: Path, dropped: int = 0) -> Path:
             write_index(attempt.path(f"documents-{name}"), table, vocab_size=VOCABULARY, tokenizer=digest)
             attempt.add(f"tokens-{name}")
             attempt.add(f"documents-{name}")
-        return Result(counts={"documents": len(texts)}, references={"tokenizer": part})
+        return Result(counts=counts, references={"tokenizer": part})
 
     semantic = {"dropped": dropped} if dropped else {}
     output = commit_once(store, Recipe(stage="tokenize", revision=1, semantic=semantic, inputs={}), cache)

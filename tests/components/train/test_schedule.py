@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
-from yanmo.train.schedule import Plateau, Schedule, ValidationPatience, batch_scale
+from yanmo.train.schedule import Plateau, Schedule, ScheduleOptions, ValidationPatience, batch_scale
 
 
 def rates(schedule: str, floor: float = 0.0) -> list[float]:
-    return of(name=schedule, steps=20, warmup_steps=4, floor=floor)
+    return of(schedule=schedule, steps=20, warmup_steps=4, floor=floor)
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
@@ -35,25 +35,26 @@ def test_linear_falls_evenly_and_cosine_as_a_cosine_to_the_floor():
 
 
 def of(**settings) -> list[float]:
-    schedule = Schedule(**{"steps": 100, "warmup_steps": 0, "floor": 0.0, **settings})
-    return [schedule.at(s) for s in range(schedule.steps)]
+    options = ScheduleOptions(**{"steps": 100, "warmup_steps": 0, **settings})
+    schedule = Schedule(options, options.reference_batch)
+    return [schedule.at(s) for s in range(options.steps)]
 
 
 def test_wsd_stays_at_the_peak_and_falls_over_the_last_share():
-    found = of(name="wsd", decay_share=0.25, floor=0.1)
+    found = of(schedule="wsd", decay_share=0.25, floor=0.1)
     assert found[:76] == [1.0] * 76
     steps = [a - b for a, b in pairwise(found[75:])]
     assert max(steps) == pytest.approx(min(steps)) and found[-1] == pytest.approx(0.1 + 0.9 / 25)
 
 
 def test_sgdr_restarts_in_longer_and_longer_cosines():
-    found = of(name="sgdr", restart_steps=10, restart_factor=2.0)
+    found = of(schedule="sgdr", restart_steps=10, restart_factor=2.0)
     assert [s for s in range(100) if found[s] == 1.0] == [0, 10, 30, 70]
     assert found[20] == pytest.approx(0.5) and found[69] < 0.01
 
 
 def test_sgdr_without_a_length_takes_a_quarter():
-    found = of(name="sgdr", steps=104, warmup_steps=4)
+    found = of(schedule="sgdr", steps=104, warmup_steps=4)
     assert [s for s in range(104) if found[s] == 1.0] == [4, 29, 54, 79]
 
 
@@ -62,8 +63,8 @@ def test_a_batch_of_another_size_scales_the_rates():
     assert batch_scale("sqrt", 8192, 2048) == 2.0
     assert batch_scale("linear", 8192, 2048) == 4.0
     options = TrainConfig(batch_rows=128, context=64, batch_scaling="sqrt", warmup_steps=0)
-    assert Schedule.of(options, options.batch_rows * options.context).at(0) == pytest.approx(2.0)
-    assert Schedule.of(TrainConfig(warmup_steps=0), 1).at(0) == 1.0
+    assert Schedule(options, options.batch_rows * options.context).at(0) == pytest.approx(2.0)
+    assert Schedule(TrainConfig(warmup_steps=0), 1).at(0) == 1.0
 
 
 def test_patience_ends_after_so_many_validations_without_a_gain():

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from yanmo.train.time_window import Hours, TimeWindows, next_time, wall_time
+from yanmo.train.time_window import HoursOptions, TimeWindows, next_time, wall_time
 
 SHANGHAI = "Asia/Shanghai"
 NEW_YORK = "America/New_York"
@@ -31,12 +31,12 @@ class Clock:
         return datetime.fromtimestamp(at, self.zone).strftime("%m-%d %H:%M")
 
 
-def night(**options) -> Hours:
-    return Hours(night="21:00-08:00", timezone=SHANGHAI, **options)
+def night(**options) -> HoursOptions:
+    return HoursOptions(night="21:00-08:00", timezone=SHANGHAI, **options)
 
 
 def test_without_hours_a_run_never_has_to_stop():
-    window = TimeWindows(Hours(), Clock("UTC", "2026-11-21 12:00")).current()
+    window = TimeWindows(HoursOptions(), Clock("UTC", "2026-11-21 12:00")).current()
     assert window.ends_at == float("inf") and not window.is_night
 
 
@@ -71,14 +71,14 @@ def test_a_run_that_trains_by_day_changes_its_settings_at_both_ends_of_the_night
 
 def test_a_night_within_one_day_needs_no_midnight():
     clock = Clock(SHANGHAI, "2026-11-21 02:00")
-    window = TimeWindows(Hours(night="01:00-05:00", timezone=SHANGHAI), clock).current()
+    window = TimeWindows(HoursOptions(night="01:00-05:00", timezone=SHANGHAI), clock).current()
     assert window.is_night and clock.shown(window.ends_at) == "11-21 05:00"
 
 
 def test_the_zone_decides_not_the_machines_clock():
     clock = Clock("UTC", "2026-11-21 14:00")  # 22:00 in Shanghai
     assert TimeWindows(night(), clock).current().is_night
-    assert not TimeWindows(Hours(night="21:00-08:00", timezone="UTC"), clock).current().is_night
+    assert not TimeWindows(HoursOptions(night="21:00-08:00", timezone="UTC"), clock).current().is_night
 
 
 def test_the_earliest_end_wins_and_counts_from_the_start_of_the_run():
@@ -95,14 +95,17 @@ def test_the_earliest_end_wins_and_counts_from_the_start_of_the_run():
 
 def test_a_stop_time_that_has_passed_today_is_tomorrows():
     clock = Clock(SHANGHAI, "2026-11-21 07:45")
-    window = TimeWindows(Hours(stop_at="07:45", timezone=SHANGHAI), clock).current()
+    window = TimeWindows(HoursOptions(stop_at="07:45", timezone=SHANGHAI), clock).current()
     assert clock.shown(window.ends_at) == "11-22 07:45"
 
 
 def test_a_night_is_an_hour_shorter_or_longer_when_the_clocks_change():
     def length(day: str) -> float:
         clock = Clock(NEW_YORK, f"{day} 21:00")
-        return TimeWindows(Hours(night="21:00-08:00", timezone=NEW_YORK), clock).current().ends_at - clock()
+        return (
+            TimeWindows(HoursOptions(night="21:00-08:00", timezone=NEW_YORK), clock).current().ends_at
+            - clock()
+        )
 
     assert length("2026-03-07") == 10 * HOUR
     assert length("2026-10-31") == 12 * HOUR
@@ -111,7 +114,7 @@ def test_a_night_is_an_hour_shorter_or_longer_when_the_clocks_change():
 
 def test_a_night_that_ended_in_the_hour_shown_twice_does_not_begin_again():
     clock = Clock(NEW_YORK, "2026-11-01 01:10")
-    windows = TimeWindows(Hours(night="21:00-01:30", timezone=NEW_YORK), clock)
+    windows = TimeWindows(HoursOptions(night="21:00-01:30", timezone=NEW_YORK), clock)
     assert windows.current().is_night
     clock.set("2026-11-01 01:10", fold=1)
     assert not windows.current().is_night
@@ -139,4 +142,4 @@ def test_a_time_that_the_clocks_skip_comes_at_the_moment_of_the_change():
 )
 def test_wrong_hours_are_refused_by_name(options, message):
     with pytest.raises(ValueError, match=message):
-        Hours(**options)
+        HoursOptions(**options)

@@ -1,9 +1,7 @@
 """Synonyms: Yanmo's list for classical or modern Chinese, or a file of the user's.
 
 A line is a group of words that may replace one another, separated by white space; or `!` and words inside of
-which nothing is replaced; or `#` and a comment. Lines of 同义词词林 (`Aa01A02= 人类 生人 全人类`) are read as
-well, but only groups marked `=`: `#` marks related words, and `@` words without an equivalent. 词林 itself is
-not shipped, as its licence is unclear.
+which nothing is replaced; or `#` and a comment.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ CLASSICAL_WORDS = Path(__file__).with_name("synonyms_classical.txt")
 MODERN_WORDS = Path(__file__).with_name("synonyms_modern.txt")
 _MOST_WORDS = 500
 _MOST_BYTES = 16 * MIB
-_CILIN = re.compile(r"[A-Z][a-z]\d\d[A-Z]\d\d([=#@])\Z")
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Synonyms:
             if words and words[0] == "!":
                 fixed.update(words[1:])
                 continue
-            group = _group(words)
+            group = [] if line.startswith("#") else words
             if len(group) > _MOST_WORDS:  # each word is kept with all others
                 raise DataError(
                     f"--synonyms {path}:{number}: {len(group)} words that may stand for one another; "
@@ -97,15 +94,6 @@ class Synonyms:
 
 def _is_doubled(text: str, at: int, word: str) -> bool:
     return text.startswith(word, at + len(word)) or text.endswith(word, 0, at)
-
-
-def _group(words: list[str]) -> list[str]:
-    if not words or words[0].startswith("#"):
-        return []
-    mark = _CILIN.match(words[0])
-    if mark:
-        return words[1:] if mark[1] == "=" else []
-    return words
 
 
 def _add(groups: dict[str, list[str]], words: list[str]) -> None:

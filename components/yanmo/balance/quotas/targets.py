@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,17 +52,16 @@ class QuotaPlan:
 
 
 def parse_plan(text: str) -> QuotaPlan:
-    """Read `shi=1900000,ci=200%,*=50%`, `shi=3w,*=1w`, `{诗: 50000, 词: 30000}` or `alpha=0.7`.
+    """Read `shi=1900000,ci=200%,*=50%`, `shi=3w,*=1w` or `alpha=0.7`.
 
     Raises:
         UsageError: an entry that is no quota, a class named twice, weights together with amounts.
     """
-    body = _unwrapped(text)
-    alpha = _ALPHA.match(body.strip())
+    alpha = _ALPHA.match(text.strip())
     if alpha:
         return QuotaPlan({}, _exponent(float(alpha[1])))
     quotas: dict[str, Quota] = {}
-    for entry in filter(None, (part.strip() for part in body.split(","))):
+    for entry in filter(None, (part.strip() for part in text.split(","))):
         name, quota = _entry(entry)
         if name in quotas:
             raise UsageError(f"--quotas: {name} is named twice: keep one")
@@ -76,23 +74,6 @@ def parse_plan(text: str) -> QuotaPlan:
     if quotas and not any(q.value for q in quotas.values()) and next(iter(quotas.values())).form == "weight":
         raise UsageError("--quotas: all weights are 0, so nothing would be left; give a class more")
     return QuotaPlan(quotas)
-
-
-def _unwrapped(text: str) -> str:
-    """The entries of `{诗: 50000}` or `"诗": 50000`, without the marks around them.
-
-    Raises:
-        UsageError: a bracket or a quotation mark has no other half: the text was cut.
-    """
-    body = text.strip()
-    is_wrapped = body.startswith("{") and body.endswith("}") and len(body) > 1
-    inside = body[1:-1] if is_wrapped else body
-    if any(bracket in inside for bracket in "{}") or any(inside.count(mark) % 2 for mark in "\"'"):
-        raise UsageError(
-            f"--quotas {brief(text)}: a bracket or a quotation mark has no other half; expected for "
-            f"instance {_EXAMPLES}"
-        )
-    return inside.replace('"', "").replace("'", "")
 
 
 def _entry(entry: str) -> tuple[str, Quota]:
@@ -131,23 +112,20 @@ class Target:
     """Units to take: as many of them as --max-repeats allows."""
 
 
-def targets(
-    plan: QuotaPlan, available: Mapping[str, int], *, max_repeats: int, total: int = 0
-) -> dict[str, Target]:
-    """The target of each class.
+def targets(plan: QuotaPlan, available: Mapping[str, int], *, max_repeats: int) -> dict[str, Target]:
+    """Return the target of each class; weights and alpha drop no document.
 
     Args:
         plan: has no class that is not in `available`; with weights, all of these.
         available: units of each class, above 0.
         max_repeats: no class gets more than this many times what it has.
-        total: units of all classes together, for weights and alpha; 0: the smallest that drops no document.
     """
     if plan.alpha is not None:
         weights = {name: float(units) ** plan.alpha for name, units in available.items()}
-        return _relative(weights, f"alpha={plan.alpha:g}", available, max_repeats, total)
+        return _relative(weights, f"alpha={plan.alpha:g}", available, max_repeats)
     if plan.is_relative:
         named = {name: plan.quotas[name].value for name in available}
-        return _relative(named, "", available, max_repeats, total)
+        return _relative(named, "", available, max_repeats)
     found = {}
     for name, units in available.items():
         quota = plan.quotas.get(name)
@@ -158,41 +136,14 @@ def targets(
 
 
 def _relative(
-    weights: Mapping[str, float], shown: str, available: Mapping[str, int], max_repeats: int, total: int
+    weights: Mapping[str, float], shown: str, available: Mapping[str, int], max_repeats: int
 ) -> dict[str, Target]:
-    if not total:  # the class with the most units for its weight is kept whole, the others are repeated
-        scale = max(available[name] / weight for name, weight in weights.items() if weight)
-        wanted = {name: round(scale * weight) for name, weight in weights.items()}
-        units = {name: min(wanted[name], max_repeats * available[name]) for name in available}
-    else:
-        wanted = _apportion(weights, total)
-        units = _fill(weights, {name: max_repeats * n for name, n in available.items()}, total)
-    return {name: Target(shown or f"{weights[name]:g}w", wanted[name], units[name]) for name in available}
-
-
-def _fill(weights: Mapping[str, float], caps: Mapping[str, int], total: int) -> dict[str, int]:
-    """Shares of `total` by weight, none above its cap; what is above a cap goes to the other classes."""
-    filled: dict[str, int] = {}
-    open_classes = dict(weights)
-    while True:
-        left = total - sum(filled.values())
-        shares = _apportion(open_classes, left)
-        over = [name for name, units in shares.items() if units > caps[name]]
-        if not over:
-            return filled | shares
-        for name in over:
-            filled[name] = caps[name]
-            del open_classes[name]
-        if not any(open_classes.values()):
-            return filled | dict.fromkeys(open_classes, 0)
-
-
-def _apportion(weights: Mapping[str, float], total: int) -> dict[str, int]:
-    """Integers near `total` x share that add up to `total`: the largest remainders are rounded up."""
-    whole = math.fsum(weights.values())
-    exact = {name: total * weight / whole for name, weight in weights.items()}
-    found = {name: int(value) for name, value in exact.items()}
-    order = sorted(exact, key=lambda name: (found[name] - exact[name], name))
-    for name in order[: total - sum(found.values())]:
-        found[name] += 1
-    return found
+    # The class with the most units for its weight is kept whole, the others are repeated.
+    scale = max(available[name] / weight for name, weight in weights.items() if weight)
+    wanted = {name: round(scale * weight) for name, weight in weights.items()}
+    return {
+        name: Target(
+            shown or f"{weights[name]:g}w", wanted[name], min(wanted[name], max_repeats * available[name])
+        )
+        for name in available
+    }

@@ -21,13 +21,13 @@ def chat_pair(value: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions(Options, group="sources"):
-    """Raw files, and how they are read (docs/curate.md)."""
+    """Raw files, and how they are read (docs/how-to/prepare-text.md)."""
 
     sources: str = opt(
         "",
         "files, folders, globs, a sources .yaml, bundled or bundled-chats, separated by commas or spaces; "
         "formats: .jsonl .json .parquet .csv .tsv .txt .md, plain or .gz .zst .xz .bz2; settings follow a "
-        "place after a semicolon, such as poems/;genre=shi (docs/curate.md)",
+        "place after a semicolon, such as poems/;genre=shi (docs/how-to/prepare-text.md)",
         kind="environment",
         form="data_sources",
         often=True,
@@ -48,7 +48,8 @@ class SourceOptions(Options, group="sources"):
     text_layout: str = opt(
         "auto",
         "what one document is in a .txt file: a block between blank lines, a line, the whole file, or a "
-        "chapter (headings on lines of their own); auto takes what each file looks like (docs/curate.md)",
+        "chapter (headings on lines of their own); auto takes what each file looks like "
+        "(docs/how-to/prepare-text.md)",
         choices=LAYOUTS,
     )
     max_malformed_share: float = opt(
@@ -94,7 +95,7 @@ class FieldOptions(Options, group="fields"):
     chat_fields: str = opt(
         "",
         "fields with a chat's question and answer, with a comma between, beside those that are known "
-        "(docs/chat.md)",
+        "(docs/tutorials/chat.md)",
         later=True,
     )
     label_fields: str = opt("dynasty", "other fields to keep as labels, separated by commas")
@@ -103,11 +104,6 @@ class FieldOptions(Options, group="fields"):
         "genre of documents that name none; if empty, 'text' in a file whose first document names none, "
         "else such a document is malformed",
         often=True,
-    )
-    genres: str = opt(
-        "",
-        "genres that must be present, separated by commas (shi,ci,wen,fu); empty requires none",
-        phase="checks",
     )
     licenses: str = opt(
         "chinese-poetry/=MIT,Werneror/=MIT,NiuTrans/=MIT,kanripo/=CC-BY-SA-4.0",

@@ -9,7 +9,7 @@ from yanmo.options.fields import Options, opt
 
 @dataclass(frozen=True, kw_only=True)
 class DuplicateOptions(Options, group="duplicates"):
-    """Which texts count as copies of one another (docs/duplicates.md)."""
+    """Which texts count as copies of one another (docs/how-to/prepare-text.md)."""
 
     near_duplicate_similarity: float = opt(
         0.5,
@@ -57,35 +57,13 @@ class SplitOptions(Options, group="splits"):
         "least number of documents per genre in each held-out split; never more than a fifth of the genre",
         phase="confirm",
     )
-    add_confirmation: bool = opt(
-        False,
-        "add a confirmation split from this text to the channel's pinned evaluation set, and stop",
-        kind="environment",
-    )
-    add_genres: bool = opt(
-        False,
-        "add texts of genres that are new to the channel to its pinned evaluation set, and stop",
-        kind="environment",
-    )
-
-    @property
-    def adding(self) -> str:
-        """The option that adds to a pinned evaluation set, "" where none is given."""
-        return "--add-confirmation" if self.add_confirmation else "--add-genres" if self.add_genres else ""
 
     def contradictions(self) -> list[str]:
         """What cannot be together."""
-        if self.add_confirmation and self.add_genres:
-            return ["--add-confirmation and --add-genres each make one set: run one after the other"]
         if self.test_share + self.valid_share > 0.5:
             return [
                 f"--test-share {self.test_share:g} and --valid-share {self.valid_share:g}: more than half of "
                 "the text would not be trained on; give smaller ones"
-            ]
-        if self.add_confirmation and not (self.confirm_characters and self.confirm_share):
-            return [
-                "--add-confirmation needs --confirm-characters and --confirm-share above 0: found "
-                f"{self.confirm_characters} and {self.confirm_share:g}"
             ]
         return []
 

@@ -17,7 +17,7 @@ the sections of this project's own Chinese documents, 72 % are less than half Ha
 
 @dataclass(frozen=True, kw_only=True)
 class TextFormOptions(Options, group="text"):
-    """How text is cleaned and normalized (docs/curate.md)."""
+    """How text is cleaned and normalized (docs/how-to/prepare-text.md)."""
 
     text_form: str = opt(
         "classical-1",
@@ -30,10 +30,7 @@ class TextFormOptions(Options, group="text"):
     steps: str = opt(
         "",
         "steps of cleaning and normalization to add (NAME) or leave out (no-NAME), separated by "
-        "commas (docs/curate.md)",
-    )
-    keep_original: bool = opt(
-        False, "keep the text before simplification as the label 'original' where it differs"
+        "commas (docs/how-to/prepare-text.md)",
     )
     mask_personal: str = opt(
         "phone,id,mail",
@@ -63,14 +60,8 @@ class FilterOptions(Options, group="filters"):
     plugin_filters: str = opt(
         "",
         "filters of installed packages, with what a text that stays has at most or at least: NAME<=NUMBER or "
-        "NAME>=NUMBER, separated by commas (docs/plugins.md)",
+        "NAME>=NUMBER, separated by commas (docs/how-to/plugins.md)",
         kind="execution",  # with its package's version it is in the key, where it is given
-    )
-    filter_shares: str = opt(
-        "",
-        "share of documents that a certain filter may drop, instead of --max-filter-share: "
-        "FILTER=SHARE, separated by commas",
-        phase="checks",
     )
     max_filter_share: float = opt(
         0.2,

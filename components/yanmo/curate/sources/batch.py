@@ -1,9 +1,14 @@
-"""A batch: what one process normalizes at a time."""
+"""A batch: what one process normalizes at a time. Records of other formats become JSON lines, so that all of
+them are parsed, and forgiven, alike."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
 
 from yanmo.curate.sources.listing import Source
 
@@ -35,3 +40,73 @@ class Batch:
     """Why there is no document in the file, of which this is the only batch."""
     bad: tuple[tuple[int, str], ...] = ()
     """Line numbers of what is no record, and why."""
+
+
+class Found(NamedTuple):
+    """One record of a file."""
+
+    line: int
+    """Where it begins, from 1."""
+    value: Any
+    """What JSON can say, or `Bad`."""
+
+
+class Bad(str):
+    """Why there is no record."""
+
+
+class Nothing(str):
+    """Why there is no record in a whole file."""
+
+
+def as_batches(source: Source, records: Iterable[Found], batch_bytes: int, limit: int) -> Iterator[Batch]:
+    """Batches of about `batch_bytes`; a record of more than `limit` bytes is left out by its number."""
+    part = _Part()
+    for line, value in records:
+        if isinstance(value, Nothing):
+            yield Batch(source=source, first=line, data=b"", nothing=str(value))
+            continue
+        if isinstance(value, Bad):
+            part.bad.append((line, str(value)))
+            continue
+        data = _packed(value)
+        if len(data) > limit:
+            part.too_long.append(line)
+            continue
+        part.lines.append(data)
+        part.numbers.append(line)
+        part.size += len(data)
+        if part.size >= batch_bytes:
+            yield part.batch(source)
+            part = _Part()
+    if part.lines or part.too_long or part.bad:
+        yield part.batch(source)
+
+
+@dataclass
+class _Part:
+    """What has been put together for one batch."""
+
+    lines: list[bytes] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    too_long: list[int] = field(default_factory=list)
+    bad: list[tuple[int, str]] = field(default_factory=list)
+    size: int = 0
+
+    def batch(self, source: Source) -> Batch:
+        return Batch(
+            source=source,
+            first=self.numbers[0] if self.numbers else 1,
+            data=b"\n".join(self.lines),
+            numbers=tuple(self.numbers),
+            too_long=tuple(self.too_long),
+            bad=tuple(self.bad),
+        )
+
+
+def _packed(value: Any) -> bytes:
+    """A value as a line of JSON; half of a character stays an escape, which is refused when it is parsed."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # half of a character, or a number of more than 64 bits
+        return json.dumps(value).encode()

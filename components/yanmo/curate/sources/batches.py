@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from yanmo.common.foreign import foreign
 from yanmo.curate.sources.batch import MAX_RECORD_BYTES as MAX_RECORD_BYTES
 from yanmo.curate.sources.batch import Batch as Batch
+from yanmo.curate.sources.batch import as_batches
 from yanmo.curate.sources.chat_layouts import OTHERS, Pair
 from yanmo.curate.sources.encodings import SAMPLE_BYTES, as_utf8, file_encoding
 from yanmo.curate.sources.json_files import are_json_lines, json_records
-from yanmo.curate.sources.json_lines import as_batches
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.raw_files import open_file
 from yanmo.curate.sources.tables import table_records

@@ -18,8 +18,8 @@ from typing import Any
 
 import orjson
 
+from yanmo.curate.sources.batch import Bad, Found, Nothing
 from yanmo.curate.sources.chat_layouts import PARAGRAPHS, TEXTS, Pair, layout_of_chat
-from yanmo.curate.sources.json_lines import Bad, Found, Nothing
 
 _MOST_CHARACTERS = 256 << 20
 """Of one value that is held in memory, such as an object with all records in it."""

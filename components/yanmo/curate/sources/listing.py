@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +48,11 @@ _HASHED_AT_A_TIME = 1 << 20
 SMALL_BYTES = 64 << 10
 """A file below this is small."""
 MANY_SMALL = 100
-"""More small files than this are read in bundles (bundles.py); fewer one by one, so that a change costs
-one."""
+"""More small files than this are read in bundles; fewer one by one, so that a change costs one."""
+_MOST_FILES, _MOST_BYTES = 1024, 8 << 20
+"""Of a bundle."""
+_CUT = 256
+"""A bundle ends after one file in so many, chosen by its digest: a new file changes only its own bundle."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,9 +208,36 @@ def _with_bytes(files: list[Found], left: LeftOut) -> list[Found]:
     return full or files
 
 
-def are_many_small(sizes: Iterable[int]) -> bool:
+def _are_many_small(sizes: Iterable[int]) -> bool:
     """Whether files of these sizes, in bytes, are read in bundles where they are small."""
     return sum(size < SMALL_BYTES for size in sizes) > MANY_SMALL
+
+
+def bundles(sources: Sequence[Source]) -> list[tuple[Source, ...]]:
+    """Return the files in their order, as those that are read into one output each.
+
+    An output costs the store about twenty syncs to disk, whatever its size: 1,000 files of 152 bytes took
+    219 s one by one; 50,000 take 38 s in bundles (two shared cores).
+    """
+    if not _are_many_small(source.bytes for source in sources):
+        return [(source,) for source in sources]
+    return list(_cut(sources))
+
+
+def _cut(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
+    found, size = list[Source](), 0
+    for source in sources:
+        if source.bytes >= SMALL_BYTES and found:
+            yield tuple(found)
+            found, size = [], 0
+        found.append(source)
+        size += source.bytes
+        is_full = len(found) == _MOST_FILES or size > _MOST_BYTES or source.bytes >= SMALL_BYTES
+        if is_full or int(source.sha256[:8], 16) % _CUT == 0:
+            yield tuple(found)
+            found, size = [], 0
+    if found:
+        yield tuple(found)
 
 
 def digest_files(
@@ -222,7 +252,7 @@ def digest_files(
         DataError: a file is empty or cannot be read.
     """
     chosen = list(files)
-    many = are_many_small(found.file.bytes for found in chosen)  # a record costs more than reading them
+    many = _are_many_small(found.file.bytes for found in chosen)  # a record costs more than reading them
     return [_digest_file(store, found, on_new, many and found.file.bytes < SMALL_BYTES) for found in chosen]
 
 

@@ -99,15 +99,6 @@ class Listing:
     """Whether symbolic links may lead outside of the folder."""
 
 
-@dataclass(frozen=True)
-class _Place:
-    """How files of one URI scheme are listed, examined and opened."""
-
-    list: Callable[[str, Listing], Iterator[RawFile]]
-    stat: Callable[[str], RawFile]
-    open: Callable[[str], BinaryIO]
-
-
 def list_files(entry: str, how: Listing = Listing()) -> list[RawFile]:
     """The files that a path or URI names, sorted by URI: one file, or all below a folder, prefix or glob.
 
@@ -117,7 +108,11 @@ def list_files(entry: str, how: Listing = Listing()) -> list[RawFile]:
         DataError: there is nothing of that name, or a link leads outside of the folder.
         UsageError: a scheme that nothing reads.
     """
-    return sorted(_place(entry).list(entry, how), key=lambda f: f.uri)
+    if _is_s3(entry):
+        from yanmo.store.s3.files import list_s3  # imported late, here and below: local files need no client
+
+        return sorted(map(_raw, list_s3(entry, how.leave_out)), key=lambda f: f.uri)
+    return sorted(_list_local(entry, how), key=lambda f: f.uri)
 
 
 def stat_file(uri: str) -> RawFile:
@@ -126,7 +121,11 @@ def stat_file(uri: str) -> RawFile:
     Raises:
         DataError: it is gone or cannot be read.
     """
-    return _place(uri).stat(uri)
+    if _is_s3(uri):
+        from yanmo.store.s3.files import stat_s3
+
+        return _raw(stat_s3(uri))
+    return _stat_local(uri)
 
 
 def open_file(uri: str) -> BinaryIO:
@@ -135,15 +134,18 @@ def open_file(uri: str) -> BinaryIO:
     Raises:
         DataError: it is gone or cannot be read.
     """
-    return _place(uri).open(uri)
+    if _is_s3(uri):
+        from yanmo.store.s3.files import open_s3
+
+        return open_s3(uri)
+    return _open_local(uri)
 
 
-def _place(entry: str) -> _Place:
+def _is_s3(entry: str) -> bool:
     scheme, separator, _ = entry.partition("://")
-    place = _PLACES.get(scheme if separator else "file")
-    if place is None:
+    if separator and scheme not in ("file", "s3", "minio"):
         raise UsageError(f"--sources {entry}: expected a path, file:///path or s3://bucket/prefix")
-    return place
+    return bool(separator) and scheme != "file"
 
 
 def local_path(entry: str) -> Path:
@@ -242,32 +244,5 @@ def _open_local(entry: str) -> BinaryIO:
         ) from error
 
 
-def _list_s3(entry: str, how: Listing) -> Iterator[RawFile]:
-    from yanmo.store.s3.files import list_s3  # imported late: local files need no S3 client
-
-    return map(_raw, list_s3(entry, how.leave_out))
-
-
-def _stat_s3(uri: str) -> RawFile:
-    from yanmo.store.s3.files import stat_s3
-
-    return _raw(stat_s3(uri))
-
-
-def _open_s3(uri: str) -> BinaryIO:
-    from yanmo.store.s3.files import open_s3
-
-    return open_s3(uri)
-
-
 def _raw(found: S3File) -> RawFile:
     return RawFile(uri=found.uri, bytes=found.bytes, version=found.etag)
-
-
-_S3 = _Place(_list_s3, _stat_s3, _open_s3)
-_PLACES: dict[str, _Place] = {
-    "file": _Place(_list_local, _stat_local, _open_local),
-    "s3": _S3,
-    "minio": _S3,
-}
-"""URI scheme -> how its files are accessed."""

@@ -11,8 +11,8 @@ import csv
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from yanmo.curate.sources.batch import Bad, Found
 from yanmo.curate.sources.encodings import decode_record
-from yanmo.curate.sources.json_lines import Bad, Found
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _OTHERS = "\t;|"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.decisions import Sums, write_decisions
 from yanmo.curate.document_files import write_splits
-from yanmo.curate.duplicates.planted import PLANTED, measure_planted
 from yanmo.curate.limits import check_share, genres_above
-from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.report import PAGE, describe, log_table, page
 from yanmo.curate.split.containment import (
     FORM_OF_WORDS,
@@ -75,8 +73,6 @@ def write_documents(
     def meanwhile() -> None:
         sums.update(write_decisions(corpus, attempt.path(DECISIONS_FILE)))
         attempt.add(DECISIONS_FILE, role="record")
-        if options.near_duplicate_similarity:
-            report["planted_duplicates"] = _measure_planted(corpus, options.near_duplicate_similarity)
         licenses.update(corpus.licenses(taken(corpus.copies.unique, positions)))
         for path in evaluation_set.part.paths("valid-*.parquet"):
             shutil.copyfile(path, attempt.path(path.name))
@@ -139,15 +135,7 @@ def _without_held_out(
     shared = find_contained(corpus, positions, runs, options.workers)
     report["evaluation_set_in_train"] = evaluation_set.report(runs, shared.hashes)
     overlapping = _overlapping(corpus, positions, shared, runs, evaluation_set.texts, options, report)
-
-    def without_confirmation() -> Bools:
-        before = evaluation_set.without_confirmation()
-        runs = _runs_to_miss(corpus, positions, before, options, {})
-        shared = find_contained(corpus, positions, runs, options.workers)
-        return _overlapping(corpus, positions, shared, runs, before.texts, options, {})
-
-    fewer = without_confirmation if evaluation_set.has_confirmation else None
-    return _without_overlaps(corpus, positions, overlapping, runs, "overlap", options, fewer)
+    return _without_overlaps(corpus, positions, overlapping, runs, "overlap", options)
 
 
 def _overlapping(
@@ -167,7 +155,7 @@ def _overlapping(
     held-out text all counts: what is left of train holds at most HIGH_COVERAGE of any.
 
     Alternative not taken: splitting documents at what they share, as GPT-3's filter does (Brown et al., 2020,
-    appendix C). Of five Chinese documentations (docs/measurements.md) 4.5 % of the characters are dropped;
+    appendix C). Of five Chinese documentations (benchmarks/NOTES.md) 4.5 % of the characters are dropped;
     1.5 % of the rest lie in shared passages of half of the documents, and a hole in each is no gain. Llama 3
     (2024, section 5.1.4) and OLMo (Paloma, 2023) go by a share of the text, as this does.
     """
@@ -250,14 +238,11 @@ def _without_overlaps(
     runs: Runs,
     reason: str,
     options: CurateOptions,
-    fewer: Callable[[], Bools] | None = None,
 ) -> Ints:
     """Count what shares a run, and remove it if not too much does; or only report it.
 
     Args:
         runs: those that are shared, for the table of decisions.
-        fewer: gives what shares a run with test and valid alone. A confirmation split is no reason to stop
-            where these two are none, so a limit that only all three pass is a warning.
     """
     is_removed = options.overlap_action == "remove"
     name = reason if is_removed else f"{reason}_reported"
@@ -271,29 +256,8 @@ def _without_overlaps(
             log.warning("%s: %s stay as --overlap-action is report", reason, found)
         return positions
     corpus.show_examples_of(name, chosen, genres_above(corpus.report, name, options.max_overlap_share))
-    try:
-        check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share ")
-    except DataError as error:
-        if fewer is None or _is_too_much(corpus, picked(positions, fewer()), options.max_overlap_share):
-            raise
-        log.warning("because of the confirmation split alone, %s", error)
+    check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share ")
     return without(positions, shares)
-
-
-def _is_too_much(corpus: Corpus, positions: Ints, allowed: float) -> bool:
-    """Whether so many documents of all or of a genre are above the allowed share."""
-    name, tally = "with test and valid", corpus.report.tally
-    corpus.count(name, corpus.copies.unique[positions])
-    above = genres_above(corpus.report, name, allowed)
-    tally.counts.pop(name, None)
-    return bool(above)
-
-
-def _measure_planted(corpus: Corpus, similarity: float) -> dict[str, Any]:
-    """How well copies of the documents with the smallest ids are found."""
-    chosen = corpus.first_by_id(corpus.chosen, PLANTED)
-    texts = corpus.rows(chosen, ("text",))["text"].to_pylist()
-    return measure_planted(comparable(texts, corpus.form), similarity)
 
 
 def _check_taken_down(corpus: Corpus, evaluation_set: EvaluationSet) -> None:

@@ -12,13 +12,12 @@ from yanmo.curate.sources.batches import MAX_RECORD_BYTES, Reading
 from yanmo.curate.sources.fields import Fields
 from yanmo.curate.sources.parsing import genre_name
 from yanmo.curate.text.cleaning import CLEANINGS, DEFAULT_CLEANINGS, Cleaning
-from yanmo.curate.text.filter_sets import REASONS, SETS, limits_of, read_pairs
+from yanmo.curate.text.filter_sets import SETS, limits_of, read_pairs
 from yanmo.curate.text.filters import FilterRules
 from yanmo.curate.text.normalize import CLASSICAL, form_steps
-from yanmo.curate.text.plugin_filters import PREFIX, plugin_filters
+from yanmo.curate.text.plugin_filters import plugin_filters
 from yanmo.curate.text.privacy import KINDS
 from yanmo.options.nearest import did_you_mean
-from yanmo.options.values import brief, number_in
 
 _RECORD_BYTES_PER_CHARACTER = 12
 """Bytes of the longest spelling of a character in JSON: two escapes of six bytes."""
@@ -34,7 +33,6 @@ class RecordRules:
     cleaning: Cleaning = field(default_factory=Cleaning)
     form: str = "classical-1"
     steps: frozenset[str] = CLASSICAL
-    keep_original: bool = False
 
 
 def record_rules(options: CurateOptions) -> RecordRules:
@@ -59,7 +57,6 @@ def record_rules(options: CurateOptions) -> RecordRules:
         ),
         form=form,
         steps=steps,
-        keep_original=options.keep_original,
     )
 
 
@@ -137,28 +134,6 @@ def _rules(options: CurateOptions) -> FilterRules:
     return FilterRules(limits=limits, sets=sets, plugins=plugin_filters(options.plugin_filters))
 
 
-def allowed_shares(options: CurateOptions) -> dict[str, float]:
-    """Filter -> the largest share of documents that it may drop.
-
-    Raises:
-        UsageError: an unknown filter, or a value that is no share.
-    """
-    added = {f"{PREFIX}{each.plugin.name}" for each in plugin_filters(options.plugin_filters)}
-    shares = dict.fromkeys((*REASONS, *sorted(added)), options.max_filter_share)
-    try:
-        for name, value in read_pairs(options.filter_shares, "filter=share").items():
-            share = number_in(value)
-            name = f"{PREFIX}{name}" if f"{PREFIX}{name}" in added else name
-            if name not in shares or share is None or not 0 <= share <= 1:
-                hint = did_you_mean(name, REASONS) if name not in shares else ""
-                expected = f"expected a share from 0 to 1 for one of {', '.join(REASONS)}{hint}"
-                raise ValueError(f"{brief(f'{name}={value}')}: {expected}")
-            shares[name] = share
-    except ValueError as error:
-        raise UsageError(f"--filter-shares: {error}") from error
-    return shares
-
-
 def check_record_rules(options: CurateOptions) -> None:
     """Check the options for records, before any file is read.
 
@@ -166,7 +141,6 @@ def check_record_rules(options: CurateOptions) -> None:
         UsageError: an option has a value that cannot be; names the option and what was expected.
     """
     record_rules(options)
-    allowed_shares(options)
     for word in _words(options.mask_personal):
         if word not in (*KINDS, "none"):
             hint = did_you_mean(word, KINDS)

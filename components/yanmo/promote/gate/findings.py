@@ -174,9 +174,8 @@ CONFIRMED = Words(
     "在此时才启用的确认集上，提升大于零",
 )
 NO_SPLIT = Words(
-    "the evaluation set of this channel has no confirmation split; "
-    "`yanmo curate --add-confirmation` adds one",
-    "此频道的评测集没有确认集；`yanmo curate --add-confirmation` 可以补上",
+    "the evaluation set of this channel has no confirmation split; a channel begun with more text has one",
+    "此频道的评测集没有确认集；用更多文本另起的频道会有",
 )
 UNSCORED = Words(
     "the models were not scored on the confirmation split (evaluate scores it with the test split)",

@@ -15,9 +15,9 @@ most `month_error`:
             lessen it: sd of the gain sqrt(2) sigma, of the mean of three sqrt(4/3) sigma.
     warm    the night goes on from the champion: only the challengers scatter. That of the mean is sigma
             / sqrt(3) where the nights are independent; they are not where each has the same seed (models of
-            one seed on 70 % and 100 % of the text: correlation of their bits 0.84, 6 pairs, docs/gate.md), so
-            that the mean asks for sqrt(2/3) here too. With that a month's error is at most 5.5 % whatever the
-            correlation from night to night; with sqrt(1/3) it would be up to 20 %.
+            one seed on 70 % and 100 % of the text: correlation of their bits 0.84, 6 pairs,
+            benchmarks/NOTES.md), so that the mean asks for sqrt(2/3) here too. With that a month's error is
+            at most 5.5 % whatever the correlation from night to night; with sqrt(1/3) it would be up to 20 %.
 
 All tests of a month count as independent given c and s: windows of three overlap, which only makes the true
 error smaller. s^2 is sigma^2 chi^2 / df with df = twins - 1 (an assumed sigma has no error of its own: df is

@@ -191,7 +191,7 @@ def _parts(url: str) -> SplitResult:
     if shown.has_secrets:
         raise UsageError(
             f"S3 endpoint {shown!r}: expected http(s)://host[:port] without user, password and query; "
-            "keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (docs/store.md)"
+            "keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (docs/explanation/store.md)"
         )
     wanted = "expected http(s)://host[:port] (--endpoint or AWS_ENDPOINT_URL)"
     try:

@@ -96,7 +96,7 @@ class Guarded(Provider):  # type: ignore[misc]
             raise ConnectionError(f"{name}: the credentials service answered {status[1]}")
         refused = f": the service answered {status[1]}" if status else ""
         raise EnvironmentFault(
-            f"no S3 credentials from {name}{refused}; docs/store.md says where they are sought"
+            f"no S3 credentials from {name}{refused}; docs/explanation/store.md says where they are sought"
         )
 
 
@@ -123,7 +123,7 @@ def find_credentials() -> Guarded:
     raise EnvironmentFault(
         "no S3 credentials: looked for AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, "
         f"accesskey and secretkey in {folders}, profile {os.environ.get('AWS_PROFILE', 'default')!r} of an "
-        "AWS credentials file, and AWS_ROLE_ARN with AWS_WEB_IDENTITY_TOKEN_FILE (docs/store.md)"
+        "AWS credentials file, and AWS_ROLE_ARN with AWS_WEB_IDENTITY_TOKEN_FILE (docs/explanation/store.md)"
     )
 
 

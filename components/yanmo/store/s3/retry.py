@@ -7,7 +7,7 @@ request that is tried again keeps all the work that was done before it (common/w
 
 Keys and authorities in files are read again for every request or connection. Kubernetes brings a changed
 Secret into a pod within about a minute, and a server may refuse the old key or certificate before that: a
-process whose key, or certificate, was good tries again, as in any outage (docs/rotation.md).
+process whose key, or certificate, was good tries again, as in any outage (docs/how-to/keep-a-store.md).
 """
 
 from __future__ import annotations
@@ -268,8 +268,8 @@ class Retry:
         """
         if spent > _FIRST_CONTACT_SECONDS and not self._retry_budget.reached() and _has_no_address(error):
             raise EnvironmentFault(
-                f"{self.what}: no server has the name in the store's endpoint (docs/store.md says where "
-                "that comes from); correct it"
+                f"{self.what}: no server has the name in the store's endpoint (docs/explanation/store.md "
+                "says where that comes from); correct it"
             ) from error
 
 

@@ -148,7 +148,7 @@ class S3Store:
             raise EnvironmentFault(
                 f"{self.uri}: the server ignores conditional writes (If-None-Match, If-Match), so that two "
                 "runs could overwrite each other; use one that honours them: AWS, Ceph, MinIO, SeaweedFS "
-                "from 3.97 (docs/store.md)"
+                "from 3.97 (docs/explanation/store.md)"
             )
 
     def _probe(self) -> bool:

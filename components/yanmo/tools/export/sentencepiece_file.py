@@ -5,8 +5,8 @@ pairs, by a list of their authors). The file is a protobuf of a few fields, writ
 sentencepiece_model.proto of SentencePiece 0.2. Spaces are written as U+2581, as SentencePiece has them.
 
 What reads it: SentencePiece itself cuts texts as tokenizers does. llama.cpp takes every such file for one of
-byte pairs ("llama") and joins the best pair of neighbours again and again; docs/export.md says how often
-that is another way to cut.
+byte pairs ("llama") and joins the best pair of neighbours again and again; docs/how-to/use-a-model.md says
+how often that is another way to cut.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ SHAPE: dict[str, Any] = {
     "max_position_embeddings": T,
 }
 _MATRIX_RATE, _TABLE_RATE, _NORM_RATE, _WARM_UP = 0.02, 0.01, 0.003, 10
-"""Learning rates and warm-up of docs/recipe.md."""
+"""Learning rates and warm-up of docs/explanation/recipe.md."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,13 @@
 """Muon for the layers' matrices and AdamW for the rest, on the flat partitions that ZeRO gives each rank.
 
 DeepSpeed's own Muon orthogonalizes while the gradient partition is filled, before the norm is taken, in all
-ZeRO classes but one. `gradient_clipping` then silently divides its steps by about 54 (docs/recipe.md). Here
-Muon is an ordinary client optimizer: DeepSpeed reduces, measures and clips the true gradient, in any
-precision and ZeRO stage, and then this `step` runs. It knows where each matrix lies in its rank's flat
-partition; momentum is elementwise and stays flat. The few matrices that ZeRO-1 and 2 cut at the end of a
-partition (at most one per rank) are put together with one small all-reduce, and every rank that holds a part
-computes the whole update. ZeRO-3 cuts every matrix: there each rank computes the updates of some of them, and
-a second all-reduce distributes the results.
+ZeRO classes but one. `gradient_clipping` then silently divides its steps by about 54
+(docs/explanation/recipe.md). Here Muon is an ordinary client optimizer: DeepSpeed reduces, measures and
+clips the true gradient, in any precision and ZeRO stage, and then this `step` runs. It knows where each
+matrix lies in its rank's flat partition; momentum is elementwise and stays flat. The few matrices that
+ZeRO-1 and 2 cut at the end of a partition (at most one per rank) are put together with one small
+all-reduce, and every rank that holds a part computes the whole update. ZeRO-3 cuts every matrix: there each
+rank computes the updates of some of them, and a second all-reduce distributes the results.
 
 Newton-Schulz runs in fp32 on CPUs, where bf16 is slow without avx512_bf16, and in bf16 on GPUs (in fp16 on
 those that emulate bf16). There it takes matrices of one shape together: one by one they are thousands of

@@ -9,7 +9,7 @@ A warning names the metric, the layer and what it means; it comes again only aft
 between. Thresholds:
 
     active_units < 0.5          more than half of the units are dormant; Sokar et al. 2023 (arXiv 2302.12902)
-    effective_rank < 3          hidden states lie near a plane; our own (docs/long-training.md)
+    effective_rank < 3          hidden states lie near a plane; our own (docs/reference/train.md)
     attention_entropy < 0.05    Zhai et al. 2023 (arXiv 2303.06296): training diverges where it falls to 0
     output_entropy < 0.01       nearly all probability is on one token
     update_ratio > 0.5          norm of the update over that of the weights; 1e-3 is usual (Karpathy, CS231n)

@@ -21,7 +21,7 @@ with LoRA the weights are the frozen ones and the adapter's, and P below is of t
                   the update (the monitor's weights of before, 4 P / w; Muon's momentum, DeepSpeed's norm),
                   a look inside (`--monitor full`), a validation, the export (8 P on the CPU)
 
-Measured against peaks in docs/train.md.
+Measured against peaks in docs/reference/train.md.
 """
 
 from __future__ import annotations

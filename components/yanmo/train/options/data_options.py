@@ -12,7 +12,7 @@ from yanmo.train.options.sizes import BUNDLED
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions(Options, group="data"):
-    """How documents become rows and batches (docs/packing.md)."""
+    """How documents become rows and batches (docs/explanation/packing.md)."""
 
     batch_rows: int = opt(
         32, "global batch: rows of --context tokens per optimizer step, over all ranks", least=1, often=True

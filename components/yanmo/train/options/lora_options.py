@@ -21,7 +21,7 @@ def left_to_lora(values: Mapping[str, Any]) -> dict[str, Scalar]:
 
 @dataclass(frozen=True, kw_only=True)
 class LoraOptions(Options, group="lora"):
-    """Training a few numbers beside a frozen model (docs/pretrained.md)"""
+    """Training a few numbers beside a frozen model (docs/how-to/pretrained.md)"""
 
     lora_rank: int = opt(
         0,

@@ -40,7 +40,7 @@ def rows_of_a_node(values: Mapping[str, Any]) -> int:
 def left_threads(values: Mapping[str, Any], cpus: int) -> int:
     """Threads of a rank where nobody gives them: all CPUs for one rank alone on them.
 
-    Threads of one process exchange nothing (docs/train.md#speed). Several ranks take a thread each, so that
+    Threads of one process exchange nothing (benchmarks/NOTES.md). Several ranks take a thread each, so that
     it makes no difference on how many nodes they are; a rank on a GPU computes there.
     """
     return cpus if _is_alone(values) and values["device"] != "cuda" else 1
@@ -59,7 +59,7 @@ def _is_alone(values: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryOptions(Options, group="memory"):
-    """Precision, and how a step fits into memory (docs/gpu.md)."""
+    """Precision, and how a step fits into memory (docs/reference/measurements.md)."""
 
     precision: str = opt(
         "fp32",

@@ -75,8 +75,8 @@ class MeasuringOptions(Options, group="measuring"):
 
     sinks: str = opt(
         "",
-        "where the figures go besides: tensorboard=DIR, mlflow=URI, wandb=PROJECT (docs/sinks.md); a place "
-        "that is away costs the training nothing",
+        "where the figures go besides: tensorboard=DIR, mlflow=URI, wandb=PROJECT (docs/how-to/watch.md); "
+        "a place that is away costs the training nothing",
         kind="environment",
         variable="YANMO_SINKS",
         metavar="NAME=TARGET,...",
@@ -92,7 +92,7 @@ class MeasuringOptions(Options, group="measuring"):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointOptions(Options, group="checkpoints"):
-    """When a checkpoint is saved, and which ones are kept (docs/resume.md)."""
+    """When a checkpoint is saved, and which ones are kept (docs/explanation/resume.md)."""
 
     checkpoint_steps: int = opt(
         0, "steps between checkpoints; 0 makes none by steps", kind="execution", trial=0

@@ -1,4 +1,4 @@
-"""Options of a training on several machines (docs/nodes.md); their names are torchrun's."""
+"""Options of a training on several machines (docs/how-to/several-nodes.md); their names are torchrun's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PORT = "29500"
 
 @dataclass(frozen=True, kw_only=True)
 class NodesOptions(Options, group="nodes"):
-    """Several machines train one model: one command on each (docs/nodes.md)."""
+    """Several machines train one model: one command on each (docs/how-to/several-nodes.md)."""
 
     nnodes: int = opt(
         1,

@@ -4,7 +4,7 @@ Rates by width: Muon's update has a spectral norm that does not depend on the sh
 max(1, rows / columns)^0.5), so its rate stays (Yang, Simon and Bernstein, "A Spectral Condition for Feature
 Learning", 2023). AdamW's rate of the embedding and of the norms stays and the head's falls as 1 / width (Yang
 et al., "Tensor Programs V", 2022, table 8). The demo's recipe, width 192, is the one that was tuned
-(docs/recipe.md); for the wider ones this is the rule's prediction, not a measurement.
+(docs/explanation/recipe.md); for the wider ones this is the rule's prediction, not a measurement.
 """
 
 from __future__ import annotations
@@ -50,12 +50,18 @@ def _size(
 
 
 SIZES: dict[str, Settings] = {
-    "tiny": {"steps": 750, "frequent_tokens": 2048, "adam_beta2": 0.999},  # the demo: the defaults' shape
+    "tiny": {"frequent_tokens": 2048, "adam_beta2": 0.999},  # the demo: the defaults' shape; see left_to_size
     "small": _size(10, 512, 8, 4, 64, 1536, 512, 64),
     "medium": _size(16, 768, 6, 2, 128, 1920, 1024, 128),
     "large": _size(24, 1024, 8, 2, 128, 3584, 2048, 128),
 }
 """With a vocabulary of 8,192 and an untied head 4.3 M, 39.9 M, 108.6 M and 343.9 M parameters."""
+
+
+def left_to_size(values: Mapping[str, Any]) -> dict[str, Scalar]:
+    """Return the steps of `tiny`: a text may be too small for them, which no other part of a size heeds."""
+    return {"steps": 750} if values["size"] == "tiny" else {}
+
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -107,8 +113,8 @@ class SizeOptions(Options, group="sizes"):
     )
     preset: str = opt(
         "",
-        "named settings for a GPU's memory or for a purpose (docs/train.md), or a YAML file of your own; win "
-        "over --size; there are: " + ", ".join(preset_names()),
+        "named settings for a GPU's memory or for a purpose (docs/reference/train.md), or a YAML file of "
+        "your own; win over --size; there are: " + ", ".join(preset_names()),
         kind="execution",
         auto="none",
         suggested=tuple(preset_names()),

@@ -1,7 +1,7 @@
 """Starts the sinks of a training and ends them: a process each, so that none can slow or end a training.
 
 A library that hangs, leaks, crashes or waits for its server at its end does so in a process that nobody waits
-for longer than a moment. It costs that process' memory (docs/train.md says how much).
+for longer than a moment. It costs that process' memory (docs/reference/train.md says how much).
 """
 
 from __future__ import annotations

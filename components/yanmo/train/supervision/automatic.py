@@ -41,7 +41,7 @@ from yanmo.train.options.machine_options import (
     left_threads,
     rows_of_a_node,
 )
-from yanmo.train.supervision.continued import with_length
+from yanmo.train.supervision.length import with_length
 
 log = logging.getLogger(__name__)
 TrainRun = StageRun[TrainConfig, None]
@@ -64,8 +64,13 @@ def settle(run: TrainRun, look: Look = this_machine) -> TrainConfig:
             nothing is recorded then.
     """
     goes_on = run.inputs["model"] is not None
-    rows = functools.partial(_rows_of_an_epoch, run)
-    run.options = with_length(run.options, run.given, goes_on=goes_on, rows_of_an_epoch=rows)
+    run.options = with_length(
+        run.options,
+        run.given,
+        goes_on=goes_on,
+        tokens_of_the_text=lambda: sum(run.input("token_cache").manifest.counts["tokens"]["train"].values()),
+        rows_of_an_epoch=functools.partial(_rows_of_an_epoch, run),
+    )
     options = _settled(run, look)
     if _lacks_deepspeed(options) and "backend" not in run.given:
         with contextlib.suppress(ValueError):  # what was given needs DeepSpeed: `check_machine` says so

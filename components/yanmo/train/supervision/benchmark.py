@@ -53,7 +53,7 @@ def prepare(run: TrainRun) -> Prepared[None]:
     if os.environ.get("TORCHELASTIC_RUN_ID"):
         raise UsageError(
             "started by torchrun: run `yanmo train` itself, once on each node, with --nnodes and --ranks; "
-            "it starts its ranks itself (docs/nodes.md)"
+            "it starts its ranks itself (docs/how-to/several-nodes.md)"
         )
     if run.options.benchmark:
         raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")

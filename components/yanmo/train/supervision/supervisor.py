@@ -75,7 +75,7 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
     uploader = Uploader(run.work_folder, run.attempt.lease, run.telemetry)
     if (run.telemetry.value("tries", room="stage") or 1) > 1:
         run.telemetry.add("restarts", reason="another try")
-    windows, parts = TimeWindows(options.hours()), dict[str, Output]()
+    windows, parts = TimeWindows(options), dict[str, Output]()
     if not windows.is_over:
         begins(run, uploader.label)
 

@@ -40,7 +40,7 @@ on. KFP's own pods are in no queue: they keep to `--night`."""
 class FileOptions(PlaceOptions, group="schedule"):
     """What apply, diff and delete share."""
 
-    file: str = word("the file of schedules (docs/schedules.md)")
+    file: str = word("the file of schedules (docs/tutorials/every-night.md)")
     only: tuple[str, ...] = opt(
         (), "only the schedule of this name; may be given many times", metavar="NAME", often=True
     )

@@ -97,7 +97,7 @@ def read_schedules(path: str) -> dict[str, Schedule]:
     try:
         text = given_text(Path(path), _WHAT, wrong=UsageError)
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such file; expected {_WHAT} (docs/schedules.md)") from None
+        raise UsageError(f"{path}: no such file; expected {_WHAT} (docs/tutorials/every-night.md)") from None
     return schedules_in(text, path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from collections.abc import Callable
@@ -13,11 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.balance.augmentation.augment import Augmented, Augmenter, copy_digest
-from yanmo.balance.augmentation.evidence import advice
 from yanmo.balance.augmentation.held_out import HeldOut
 from yanmo.balance.augmentation.rules import parse_rules
 from yanmo.balance.augmentation.synonyms import CLASSICAL_WORDS, Synonyms
-from yanmo.balance.preview import Example, as_text
 from yanmo.balance.quotas.choice import plan_of_classes
 from yanmo.chinese.text_runs import run_hashes
 from yanmo.common.errors import UsageError
@@ -140,25 +137,9 @@ def test_a_dictionary_of_the_users_is_part_of_the_key(balance: Run, tmp_path: Pa
     balance(*arguments, expect=65)
 
 
-def test_preview_prints_pairs_and_makes_nothing(balance: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    balanced = balance("--augment", "wen:synonym=0.5,shi:synonym=0.5", "--preview", "6")
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 18
-    assert [line.split()[1] for line in lines[::3]] == ["诗", "文"] * 3
-    for before, after in zip(lines[1::3], lines[2::3], strict=True):
-        assert before.startswith("  - ") and after.startswith("  + ") and before[4:] != after[4:]
-        assert difflib.SequenceMatcher(None, before, after).ratio() > 0.7
-    assert not list((balanced.root / "cas").glob("balance/*/MANIFEST.json"))
-
-
-def test_a_long_text_is_shown_from_its_first_change() -> None:
-    text = as_text([Example("ab" * 32, "文", "synonym", "天" * 500 + "舟", "天" * 500 + "船")])
-    assert text.splitlines()[1:] == [f"  - ...{'天' * 20}舟", f"  + ...{'天' * 20}船"]
-
-
-def test_rules_that_never_act_and_modern_words_are_reported(balance: Run) -> None:
+def test_rules_that_never_act_are_reported(balance: Run) -> None:
     report = balance("--quotas", "", "--augment", "wen:synonym=0.5").report()
-    assert any("no document is repeated" in text for text in report["augmentation"]["advice"])
+    assert any("no document is repeated" in text for text in report["warnings"])
 
 
 @pytest.mark.parametrize("genre", ["没有", "shuo"])
@@ -168,18 +149,6 @@ def test_rules_for_a_genre_that_is_not_there_are_refused_with_those_that_are(
     balance("--quotas", "wen=200%", "--augment", f"wen:synonym=0.5,{genre}:synonym=0.1", expect=64)
     shown = {"shuo": "说"}.get(genre, genre)
     assert re.search(f"--augment: no documents of genre {shown}; there are .*文", capsys.readouterr().err)
-
-
-def test_advice_names_only_what_was_measured() -> None:
-    assert advice(parse_rules(""), ["诗", "文"], True) == []
-    rules = parse_rules("synonym=0.1,reorder=0.1,insert-modern=0.1")
-    modern = advice(rules, ["诗", "文"], False)
-    assert len(modern) == 3 and all("not measured" in text for text in modern)
-    found = advice(rules, ["诗", "文", "说"], True)
-    assert [text.split(":")[0] for text in found] == ["synonym", "reorder", "insert-modern"]
-    assert "better than plain repetition in 诗, 文 on a small text" in found[0] and "fewer epochs" in found[0]
-    assert "not better than plain repetition" in found[1] and "not measured for 文, 说" in found[2]
-    assert not re.search(r"\d", "".join(found)), "figures of an older code are not repeated"
 
 
 def test_classes_that_are_crossed_may_be_written_with_aliases() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from planted import damaged, measure_planted, proposed_pairs
 
 from yanmo.curate.duplicates.clusters import keep_best
 from yanmo.curate.duplicates.near_duplicates import Edges
-from yanmo.curate.duplicates.planted import damaged, measure_planted, proposed_pairs
 from yanmo.curate.duplicates.proposals import pairs_of_keys
 from yanmo.curate.duplicates.shingle_sets import ShingleSets, similarities, take_apart
 from yanmo.curate.duplicates.shingles import band_keys
@@ -121,7 +121,6 @@ def test_editions_are_one_across_scripts_punctuation_and_misprints(
     assert all(r["cluster_size"] == 2 for r in left) and len(left) < len(editions) / 2
     found = curated.report()["dropped"]["near_duplicate"]
     assert sum(v["documents"] for v in found.values()) == len(editions)
-    assert curated.report()["planted_duplicates"]["recall"] > 0.98
     table = pq.read_table(curated.output().path("decisions.parquet")).to_pylist()
     dropped = [r for r in table if r["reason"] == "near_duplicate"]
     held = {r["id"] for r in rows} | {r["id"] for r in table}
@@ -135,4 +134,3 @@ def test_zero_similarity_finds_exact_copies_only(
     sources = write_jsonl("a.jsonl", [*lines, *near])
     curated = curate(sources, "--near-duplicate-similarity", "0", "--overlap-action", "report")
     assert "near_duplicate" not in curated.report()["dropped"]
-    assert "planted_duplicates" not in curated.report()

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planted import damaged
 
 from yanmo.common.errors import ExitCode
-from yanmo.curate.duplicates.planted import damaged
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer

@@ -5,8 +5,7 @@ import hashlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yanmo.curate.sources.bundles import bundles
-from yanmo.curate.sources.listing import MANY_SMALL, SMALL_BYTES, Source
+from yanmo.curate.sources.listing import MANY_SMALL, SMALL_BYTES, Source, bundles
 
 
 @settings(deadline=None)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from yanmo.curate.sources.batch import Bad, Nothing
 from yanmo.curate.sources.json_files import are_json_lines, json_records
-from yanmo.curate.sources.json_lines import Bad, Nothing
 
 COLUMNS = ["text", "title", "author", "genre"]
 

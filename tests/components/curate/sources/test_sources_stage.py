@@ -195,12 +195,9 @@ def test_steps_make_another_text_form_that_is_named(
     curate: Run, lines: list[Record], write_jsonl: Any
 ) -> None:
     path = write_jsonl("a.jsonl", lines)
-    curated = curate(path, "--steps", "no-simplified,lacuna", "--keep-original")
+    curated = curate(path, "--steps", "no-simplified,lacuna")
     assert curated.output().manifest.metadata["text_form"] == "classical-1+lacuna-simplified"
     assert any("風" in r["text"] for r in kept(curated))
-    plain = curate(path, "--keep-original", store="plain")
-    originals = [(r["text"], dict(r["labels"]).get("original")) for r in kept(plain)]
-    assert any(o and "風" in o and "风" in t for t, o in originals)
     modern = curate(path, "--text-form", "modern-1", store="modern")
     assert modern.output().manifest.metadata["text_form"] == "modern-1"
 
@@ -239,7 +236,7 @@ def test_filters_are_chosen_by_genre_and_shown_with_thresholds_and_examples(
 def test_a_filter_over_its_own_allowed_share_stops_the_run_with_examples(
     curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    curate(write_jsonl("a.jsonl", lines), "--filter-shares", "too_short=0.01", expect=65)
+    curate(write_jsonl("a.jsonl", lines), "--max-filter-share", "0.01", expect=65)
     assert re.search(
         r"too_short takes \d+ of 184 .*allowed share 0\.01: a.jsonl:\d+ \(", capsys.readouterr().err
     )
@@ -253,7 +250,6 @@ def test_a_filter_over_its_own_allowed_share_stops_the_run_with_examples(
         ("--mask-personal", "phone,name"),
         ("--filter-sets", "wen=prose"),
         ("--filter-limits", "lacuna=much"),
-        ("--filter-shares", "lacuna=2"),
     ],
 )
 def test_options_that_say_nothing_are_refused_before_anything_is_read(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from yanmo.curate.sources import tables
-from yanmo.curate.sources.json_lines import Bad
+from yanmo.curate.sources.batch import Bad
 from yanmo.curate.sources.tables import table_records
 
 LIMIT = 1000

@@ -1,4 +1,4 @@
-"""The third held-out split: apart from the others, never in training, and added to sets that lack it."""
+"""The third held-out split: apart from the others, and never in training."""
 
 from __future__ import annotations
 
@@ -128,66 +128,7 @@ def test_a_text_too_small_for_three_splits_says_what_follows(
     curate(FIXTURE)
     stderr = capsys.readouterr().err
     assert "no confirmation split: the text is too small for three" in stderr
-    assert "--without-confirmation" in stderr and "--add-confirmation" in stderr
-
-
-def test_shared_runs_with_the_confirmation_split_alone_are_no_new_error(
-    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write_jsonl("a.jsonl", poems(300))
-    (known,) = [r["text"] for r in texts_of(curate(path).output("evaluation_set"), "confirm")[:1]]
-    quoting = [{**r, "text": known[:16] + "\n" + r["text"]} for r in poems(120, seed=9)]
-    write_jsonl("a.jsonl", [*poems(300), *quoting])
-    again = curate(path)  # a quarter of all documents, above --max-overlap-share
-    assert "because of the confirmation split alone" in capsys.readouterr().err
-    assert again.report()["dropped"]["overlap"]["诗"]["documents"] == 120
-    test = texts_of(again.output("evaluation_set"), "test")[0]["text"]
-    quoting = [{**r, "text": test[:16] + "\n" + r["text"]} for r in poems(120, seed=8)]
-    write_jsonl("a.jsonl", [*poems(300), *quoting])
-    curate(path, expect=65)
-
-
-def old_channel(curate: Run, path: Any) -> Any:
-    return curate(path, "--confirm-characters", "0")
-
-
-@pytest.mark.parametrize("text", ["the training text", "new text"])
-def test_a_pinned_set_gets_a_confirmation_split_and_keeps_its_files(
-    curate: Run, write_jsonl: Callable[..., Path], text: str
-) -> None:
-    path = write_jsonl("a.jsonl", poems(300))
-    before = old_channel(curate, path)
-    old, trained = before.output("evaluation_set"), before.rows("train")
-    given = [path] if text == "the training text" else [write_jsonl("b.jsonl", poems(60, seed=7))]
-    more = () if text == "the training text" else ("--confirm-share", "1")
-    curate(*given, "--add-confirmation", *more)
-    after = before.output("evaluation_set")
-    assert digests(after, "test", "valid") == digests(old, "test", "valid")
-    assert after.content_digest != old.content_digest
-    confirm = texts_of(after, "confirm")
-    of_old = {r["id"] for s in ("test", "valid") for r in texts_of(old, s)}
-    assert len(confirm) >= 10 and not of_old & {r["id"] for r in confirm}
-    assert ({r["id"] for r in confirm} <= {r["id"] for r in trained}) == (text == "the training text")
-    assert after.manifest.counts["documents"]["confirm"] == {"诗": len(confirm)}
-    assert sum(after.manifest.metadata["licenses"].values()) == len(confirm) + len(of_old)
-    curate(path)  # the next one keeps them out
-    assert not {r["id"] for r in confirm} & {r["id"] for r in before.rows("train")}
-
-
-def test_adding_to_a_set_that_is_not_the_channels_is_refused_before_any_work(
-    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The channel's pointer could not be moved, however often the same command were run."""
-    path = write_jsonl("a.jsonl", poems(300))
-    old = old_channel(curate, path).output("evaluation_set")
-    named = f"evaluation_set/{old.manifest.key}"
-    curate(write_jsonl("b.jsonl", poems(200, seed=9)), "--channel", "other", "--confirm-characters", "0")
-    made = {info.name for info in old.store.list("cas")}
-    curate(path, "--channel", "other", "--add-confirmation", "--evaluation-set", named, expect=64)
-    assert "expected the set of channel 'other'" in capsys.readouterr().err
-    assert {info.name for info in old.store.list("cas")} == made
-    curate(path, "--add-confirmation", "--evaluation-set", named)
-    curate(path, "--add-confirmation", "--evaluation-set", named)  # as a retry gives it again
+    assert "--without-confirmation" in stderr and "another --channel" in stderr
 
 
 def test_an_exchanged_pointer_of_the_evaluation_set_is_mended_as_its_message_says(
@@ -210,48 +151,3 @@ def test_an_exchanged_pointer_of_the_evaluation_set_is_mended_as_its_message_say
         json.loads(second),
     )
     curate(path)
-
-
-def test_adding_twice_changes_nothing_and_a_killed_one_is_taken_up(
-    curate: Run, write_jsonl: Callable[..., Path]
-) -> None:
-    path = write_jsonl("a.jsonl", poems(300))
-    curated = old_channel(curate, path)
-    curate(path, "--add-confirmation", "--pointer", "none")  # committed, and not pinned: as after a kill
-    assert not curated.output("evaluation_set").entries("confirm-*.parquet")
-    curate(path, "--add-confirmation")
-    first = curated.output("evaluation_set").reference
-    curate(path, "--add-confirmation", "--confirm-characters", "900")
-    assert curated.output("evaluation_set").reference == first
-
-
-def test_new_texts_that_the_old_set_knows_are_not_taken(
-    curate: Run, write_jsonl: Callable[..., Path]
-) -> None:
-    curated = old_channel(curate, write_jsonl("a.jsonl", poems(300)))
-    test = texts_of(curated.output("evaluation_set"), "test")
-    copies = [{"text": r["text"].replace("。", "，"), "genre": "shi", "source": "copy"} for r in test]
-    curate(
-        write_jsonl("b.jsonl", [*copies, *poems(60, seed=7)]), "--add-confirmation", "--confirm-share", "1"
-    )
-    confirm = texts_of(curated.output("evaluation_set"), "confirm")
-    assert confirm and not [r for r in confirm if r["source"] == "copy"]
-
-
-def test_what_cannot_be_added_is_refused(
-    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write_jsonl("a.jsonl", poems(300))
-    curate(path, "--add-confirmation", expect=65)
-    assert "has no evaluation set to add to" in capsys.readouterr().err
-    prose = [{**r, "genre": "wen"} for r in poems(300, seed=3)]
-    old_channel(curate, write_jsonl("both.jsonl", [*poems(300), *prose]))
-    curate(path, "--add-confirmation", expect=65)
-    assert "genre 文" in capsys.readouterr().err
-    for wrong in (
-        ("--evaluation-set", "none"),
-        ("--confirm-characters", "0"),
-        ("--confirm-share", "0"),
-        ("--shard", "1/2"),
-    ):
-        curate(path, "--add-confirmation", *wrong, expect=64)

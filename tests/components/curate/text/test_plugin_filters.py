@@ -169,13 +169,9 @@ def test_two_packages_with_a_plugin_of_one_name_are_refused(tmp_path: Path, monk
 @pytest.mark.process
 def test_its_share_can_be_limited_like_that_of_any_filter(site: Path, tmp_path: Path):
     many = ("--plugin-filters", "longest_line<=10")
-    code, log = curate(site, tmp_path / "a", *many, "--filter-shares", "longest_line=0.1")
-    assert (
-        code == ExitCode.DATA
-        and "plugin:longest_line takes" in log
-        and "--filter-shares longest_line=" in log
-    )
-    code, log = curate(site, tmp_path / "a", *many, "--filter-shares", "longest_line=1")
+    code, log = curate(site, tmp_path / "a", *many, "--max-filter-share", "0.1")
+    assert code == ExitCode.DATA and "plugin:longest_line takes" in log and "--max-filter-share " in log
+    code, log = curate(site, tmp_path / "a", *many, "--max-filter-share", "1")
     assert "plugin:longest_line takes" not in log
     assert code == ExitCode.DATA and "too little text to hold out a test split" in log, (
         "so few cannot be split"

@@ -133,7 +133,7 @@ def test_a_channel_without_the_split_promotes_and_says_so_first(stage):
     english = verdict["sentence"]["en"]
     assert english.startswith("Not confirmed: the evaluation set of this channel has no confirmation split")
     assert (
-        "`yanmo curate --add-confirmation` adds one. The seed's noise was not measured, 0.25 % is assumed. "
+        "a channel begun with more text has one. The seed's noise was not measured, 0.25 % is assumed. "
         "Promoted: 7.79" in english
     )
     assert verdict["sentence"]["zh"].startswith("未经确认：此频道的评测集没有确认集")

@@ -60,7 +60,7 @@ def test_a_month_without_progress_changes_the_champion_as_often_as_was_asked_for
 @pytest.mark.parametrize("df", [7, 15, math.inf])
 @pytest.mark.parametrize("likeness", [0.3, 0.6, 0.85, 0.99])
 def test_nights_that_share_their_luck_do_not_break_the_bound(df, likeness, is_warm):
-    """Models of one seed on a text that grew are alike (docs/gate.md): three are not three witnesses."""
+    """Models of one seed on a text that grew are alike (benchmarks/NOTES.md): three are no witnesses."""
     measured, gain = months(df, 0.002, is_warm, 40_000, likeness=likeness)
     found = np.mean(gain > quantile(0.05, 30, df, is_warm) * measured)
     assert found < 0.056, "0.05, its error of 0.001, and 0.003 where sigma is known and nights go on"
@@ -134,7 +134,7 @@ def test_the_margin_grows_with_the_noise_and_is_never_below_the_least_gain():
 
 
 def test_twins_that_scatter_less_than_whole_trainings_do_are_not_believed():
-    """Recipe b of docs/gate.md: twins of a quarter 0.076 %, whole trainings 0.180 % (12 seeds)."""
+    """Recipe b of benchmarks/NOTES.md: twins of a quarter 0.076 %, whole trainings 0.180 % (12 seeds)."""
     few = Noise(sd=0.00076, df=15, twins=16)
     naive = judge(two(0.005), RULES, Evidence(noise=few, contamination=0.0))
     assert naive.promote, "what would change the champion in half of the months"
@@ -221,7 +221,7 @@ def test_twins_are_read_as_they_were_written_and_a_damaged_file_is_bad_data(tmp_
 
 @pytest.mark.long
 def test_what_the_seed_alone_does_to_a_real_recipe_is_not_promoted():
-    """Twelve whole trainings of docs/gate.md's recipe b that differ by their seed, document by document."""
+    """Twelve whole trainings of recipe b (benchmarks/NOTES.md) that differ by their seed."""
     table = pq.read_table(Path(__file__).with_name("seeds-of-recipe-b.parquet"))
     genres = np.array(table["genre"].to_pylist())
     columns = [table[n].to_numpy().astype(float) for n in table.schema.names if n.startswith("seed ")]

@@ -18,17 +18,17 @@ from yanmo.tokenize.vocabulary import BYTE_SCORE, RESERVED, SPECIAL_SCORE, Vocab
 CHARACTERS = "春眠不觉晓处闻啼鸟夜来风雨声，。\n abcdefghijklmnopqrstuvwxyz"
 
 
-def tokenizer_text(byte_level: bool = False) -> str:
+def tokenizer_text() -> str:
     """The tokenizer.json of a small vocabulary, as `yanmo tokenize` writes it."""
     pieces = [*RESERVED, *BYTES, *CHARACTERS]
     scores = [SPECIAL_SCORE] * len(RESERVED) + [BYTE_SCORE] * 256 + [-5.0] * len(CHARACTERS)
-    return tokenizer_json(Vocabulary(pieces, scores, 1, len(CHARACTERS), 0), byte_level=byte_level)
+    return tokenizer_json(Vocabulary(pieces, scores, 1, len(CHARACTERS), 0))
 
 
-def write_model(place: Path, model: Decoder, byte_level: bool = False) -> Path:
+def write_model(place: Path, model: Decoder) -> Path:
     """A folder with a model and its tokenizer."""
     save(model, Symbols(bos=0, eos=1, pad=2, genres=("诗",), tag_ids=(4,)), place)
-    (place / "tokenizer.json").write_text(tokenizer_text(byte_level), encoding="utf-8")
+    (place / "tokenizer.json").write_text(tokenizer_text(), encoding="utf-8")
     return place
 
 

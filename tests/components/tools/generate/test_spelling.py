@@ -24,7 +24,6 @@ def byte_level_of_qwen() -> Tokenizer:
 
 TOKENIZERS = {
     "byte fallback": Tokenizer.from_str(tokenizer_text()),
-    "byte level": Tokenizer.from_str(tokenizer_text(byte_level=True)),
     "qwen": byte_level_of_qwen(),
 }
 

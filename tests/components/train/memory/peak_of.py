@@ -1,7 +1,8 @@
 """Run as a process: the peaks of its memory at the moments of a training.
 
     python peak_of.py BACKEND each FOLDER        the peak of each moment of OPTIONS' training
-    python peak_of.py BACKEND all FOLDER FLAGS   one peak, beside the estimate: the table of docs/train.md
+    python peak_of.py BACKEND all FOLDER FLAGS   one peak, beside the estimate: the table of
+    benchmarks/NOTES.md
 
 FLAGS are those of `yanmo train`; the vocabulary is 8,192 then. One process does all: importing torch and
 DeepSpeed takes longer than the moments do.

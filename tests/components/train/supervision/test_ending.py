@@ -189,7 +189,7 @@ def goes_on_and_remembers(store: Path, options: dict) -> None:
 def test_a_rank_that_fails_by_itself_is_named_and_a_later_success_keeps_the_record(
     store, tiny, tmp_path, faults, fault, code, why
 ):
-    options = {**tiny, "ranks": 2, "micro_batch": 1, "log_format": "keyvalue"}
+    options = {**tiny, "ranks": 2, "micro_batch": 1, "log_format": "json"}
     site = faults.install(tmp_path / "site", f"faults.at_forward(9, 1, faults.{fault})")
     process = started(store, options, site)
     log = process.communicate(timeout=500)[1]

@@ -12,8 +12,8 @@ from servers.replayed import answers, kubeconfig, one, serving
 
 from yanmo.common.errors import WorkerLost
 from yanmo.nights.night import Words
-from yanmo.nights.record import StageEnd
-from yanmo.nights.telling import Run, tell_end
+from yanmo.nights.record import Run, StageEnd
+from yanmo.nights.telling import tell_end
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference
 from yanmo.store.pointers import move_pointer
