@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"common"},
     "chinese": {"common"},
     "model": {"common"},
+    "verse": {"chinese"},
     "formats": {"common", "store"},
     "nights": {"common", "options", "store"},
     "stage": {"common", "options", "store"},
@@ -40,11 +41,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "balance": GROUND | {"nights"},
     "tokenize": GROUND - {"chinese"} | {"nights"},
     "train": GROUND - {"chinese"} | {"model", "nights"},
-    "evaluate": GROUND | {"model", "nights"},
+    "evaluate": GROUND | {"model", "nights", "verse"},
     "promote": GROUND - {"chinese"} | {"nights"},
     # `tools tokenizer` builds vocabularies with the stage's own code and trains proxies with the model's;
     # `tools documents` cleans a document with curate's.
-    "tools": GROUND - {"chinese", "stage"} | {"model", "nights", "tokenize", "curate"},
+    "tools": GROUND - {"chinese", "stage"} | {"model", "nights", "tokenize", "curate", "verse"},
     "cli": {"common", "options"},
 }
 """Room below `yanmo` -> the rooms that it may import: CONTRIBUTING.md, floor by floor."""
@@ -53,6 +54,7 @@ FORBIDDEN: dict[str, set[str]] = {
     **{f"yanmo.{room}": {*TRAINING, *DATA, *CLUSTER} for room in GROUND - {"chinese"} | {"nights"}},
     "yanmo.chinese": {*TRAINING, *CLUSTER},
     "yanmo.model": {*DATA, *CLUSTER},
+    "yanmo.verse": {*DATA, *CLUSTER},
     **{f"yanmo.{stage}": {*CLUSTER, *DATA} for stage in ("train", "evaluate", "promote", "resolve")},
     **{f"yanmo.{stage}": {*CLUSTER, *TRAINING} for stage in ("curate", "balance", "tokenize")},
     "yanmo.tools.store": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},

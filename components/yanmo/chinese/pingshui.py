@@ -15,14 +15,18 @@ _NONE: frozenset[str] = frozenset()
 
 
 @functools.cache
+def _rows() -> list[list[str]]:
+    """(tone class, rhyme, characters) of each rhyme."""
+    lines = _FILE.read_text(encoding="utf-8").splitlines()
+    return [line.split(" ") for line in lines if not line.startswith("#")]
+
+
+@functools.cache
 def _tables() -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
     """Character -> tone classes, character -> rhymes."""
     tones: dict[str, set[str]] = {}
     rhymes: dict[str, set[str]] = {}
-    for line in _FILE.read_text(encoding="utf-8").splitlines():
-        if line.startswith("#"):
-            continue
-        tone, rhyme, characters = line.split(" ")
+    for tone, rhyme, characters in _rows():
         for character in characters:
             tones.setdefault(character, set()).add(tone)
             rhymes.setdefault(character, set()).add(rhyme)
@@ -38,3 +42,13 @@ def tones(character: str) -> frozenset[str]:
 def rhymes(character: str) -> frozenset[str]:
     """The names of the rhymes that the character belongs to, such as `下平声七阳`."""
     return _tables()[1].get(character, _NONE)
+
+
+def rhyme_groups() -> dict[str, str]:
+    """Every rhyme, and its tone class."""
+    return {rhyme: tone for tone, rhyme, _ in _rows()}
+
+
+def known_characters() -> list[str]:
+    """The characters of the table, in order."""
+    return sorted(_tables()[0])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from yanmo.evaluate.verse.poems import Poem
+from yanmo.verse.poems import Poem
 
 Generator = np.random.Generator
 

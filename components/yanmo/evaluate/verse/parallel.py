@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from yanmo.evaluate.verse.poems import Poem
+from yanmo.verse.poems import Poem
 
 _SMOOTHING = 0.5
 _LEAST = 10

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from yanmo.evaluate.verse import sound
 from yanmo.evaluate.verse.parallel import Pairs
-from yanmo.evaluate.verse.poems import Poem
-from yanmo.evaluate.verse.tunes import Tunes
+from yanmo.verse import sound
+from yanmo.verse.poems import Poem
+from yanmo.verse.rules import is_regulated
+from yanmo.verse.tunes import Tunes
 
 Tally = tuple[int, int]
 SHI, CI = "诗", "词"
@@ -57,6 +58,11 @@ def _regular(tally: Callable[[Poem], Tally]) -> Callable[[Text, Knowledge], Tall
 
 def _regular_form(text: Text, knowledge: Knowledge) -> Tally:
     return int(text.poem.form is not None), 1
+
+
+def _regulated(text: Text, knowledge: Knowledge) -> Tally:
+    """What `yanmo generate --form` always writes."""
+    return int(is_regulated(text.poem)), 1
 
 
 def _equal_lines(text: Text, knowledge: Knowledge) -> Tally:
@@ -107,6 +113,7 @@ RULES = (
     Rule("form", "four or eight lines of five or seven", SHI, "poems", "any_lines", _regular_form),
     Rule("equal_lines", "even number of lines, all five or seven", SHI, "poems", "any_lines", _equal_lines),
     Rule("rhyme", "all even lines rhyme", SHI, "regular poems", "like_lines", _regular(sound.whole_rhyme)),
+    Rule("regulated", "form, rhyme and all tones hold", SHI, "poems", "any_lines", _regulated),
     Rule("rhyme_pairs", "neighbouring even lines rhyme", SHI, "pairs", "like_lines", _even_pairs),
     Rule(
         "alternation",

@@ -9,9 +9,9 @@ from typing import Any
 from yanmo.common.bootstrap import generator_for
 from yanmo.evaluate.verse.chance import SCRAMBLES
 from yanmo.evaluate.verse.parallel import Pairs, middle_couplets
-from yanmo.evaluate.verse.poems import read_poem
-from yanmo.evaluate.verse.tunes import Tunes
 from yanmo.evaluate.verse.verse_rules import CI, RULES, SHI, Knowledge, Rule, Tally, Text
+from yanmo.verse.poems import read_poem
+from yanmo.verse.tunes import Tunes
 
 _ROUNDS = 3
 """Times that the originals are scrambled."""

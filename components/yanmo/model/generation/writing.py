@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -32,6 +33,16 @@ _PROMPT_TOKENS = 8192
 """Tokens of prompts, padding included, that are read at a time."""
 
 
+class Form(Protocol):
+    """What a text is held to."""
+
+    def allowed(self, texts: Sequence[Sequence[int]], size: int) -> Tensor:
+        """(texts, size), bool: the tokens that may come next behind each, one at least."""
+
+    def lines_left(self, ids: Sequence[int]) -> int:
+        """Lines of a text that are not whole yet."""
+
+
 @dataclass(eq=False)
 class Text:
     """A text that is being written."""
@@ -47,6 +58,19 @@ class Text:
     """What is written."""
     finish: str = ""
     """STOP or LENGTH once it has ended. Whoever reads along may end it, by setting this."""
+    form: Form | None = None
+    """What it is held to."""
+    until: int = 0
+    """Lines of the form that are left when it ends."""
+    before: int = 0
+    """Tokens of the prompt that are no part of what is held to the form."""
+    log_mass: float = 0.0
+    """Log of the probability of all that the form left to draw from, token by token."""
+
+    @property
+    def held(self) -> list[int]:
+        """The tokens that are held to the form."""
+        return [*self.prompt[self.before :], *self.new]
 
 
 def write(
@@ -80,6 +104,7 @@ def write(
     while any(row.is_live for row in rows):
         logits = _read(writer, kept, rows, shares)
         live = [row for row in rows if row.is_live]
+        _hold(logits, rows, choice)
         numbers = [0.0] * len(rows) if choice.is_greedy else [row.draw() for row in rows]
         tokens = chosen(logits, choice, seen.table if seen else None, numbers)
         for row, token in zip(rows, tokens, strict=True):
@@ -114,7 +139,9 @@ class _Row:
             raise ValueError(
                 f"a prompt of {len(text.prompt)} tokens leaves no room in a context of {self._context}"
             )
-        if text.most < 1:
+        if text.form and text.form.lines_left(text.held) <= text.until:
+            text.finish = STOP
+        elif text.most < 1:
             text.finish = LENGTH
 
     @property
@@ -135,6 +162,9 @@ class _Row:
             text.finish = STOP
             return
         text.new.append(token)
+        if text.form and text.form.lines_left(text.held) <= text.until:
+            text.finish = STOP
+            return
         is_full = not self._slides and len(text.prompt) + len(text.new) >= self._context
         if len(text.new) >= text.most or is_full:
             text.finish = LENGTH
@@ -170,6 +200,25 @@ def _read(writer: Writer, kept: KeptKeys, rows: Sequence[_Row], shares: bool) ->
             kept.lengths[i] -= 1
         steps = [step[-1:] for step in steps]
     return writer.read(kept, range(len(rows)), steps)
+
+
+@torch.inference_mode()
+def _hold(logits: Tensor, rows: Sequence[_Row], choice: Choice) -> None:
+    """Let the logits (rows, vocabulary) be minus infinity where a text's form does not allow a token."""
+    held = [(i, row.text) for i, row in enumerate(rows) if row.is_live and row.text.form]
+    if not held:
+        return
+    size = logits.shape[-1]
+    may = torch.cat([text.form.allowed([text.held], size) for _, text in held if text.form])
+    at = [i for i, _ in held]
+    own = logits[at]
+    left = own.masked_fill(~may.to(logits.device), -torch.inf)
+    logits[at] = left
+    if not choice.is_greedy:
+        heat = 1 / choice.temperature
+        masses = (left * heat).logsumexp(-1) - (own * heat).logsumexp(-1)
+        for (_, text), mass in zip(held, masses.tolist(), strict=True):
+            text.log_mass += mass
 
 
 def _sharing(steps: Sequence[Sequence[int]]) -> dict[int, int]:

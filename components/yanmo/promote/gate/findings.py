@@ -16,6 +16,7 @@ VERSE_ZH = {
     "form": "四句或八句，五言或七言",
     "equal_lines": "句数为偶，五言或七言",
     "rhyme": "偶句通押平水韵",
+    "regulated": "格律全合",
     "rhyme_pairs": "相邻偶句押韵",
     "alternation": "二四六平仄相间（近体）",
     "alternation_any": "二四六平仄相间（各体）",

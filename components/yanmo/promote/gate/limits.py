@@ -16,6 +16,7 @@ VERSE = {
     "form": "generated shi of four or eight lines of five or seven",
     "equal_lines": "generated shi of an even number of lines, all of five or seven",
     "rhyme": "generated regular poems that rhyme",
+    "regulated": "generated shi whose form, rhyme and tones all hold",
     "rhyme_pairs": "neighbouring even lines of generated shi that rhyme",
     "alternation": "generated regular lines whose tones alternate",
     "alternation_any": "generated lines of five or seven whose tones alternate",

@@ -76,8 +76,8 @@ def ids_of(session: WritingSession, prompt: Prompt) -> list[int]:
     if turns:
         ids = session.model.ids_of_turns(turns, prompt.where)
     else:
-        ids = session.model.ids_of(prompt.text, options.genre, prompt.where)
-    session.check_room(ids, prompt.where)
+        ids = session.model.ids_of(prompt.text, session.genre, prompt.where)
+    session.check_room(ids, prompt.where, answers=bool(turns))
     return ids
 
 

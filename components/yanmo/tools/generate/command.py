@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from yanmo.common.answers import only_answers, visible
+from yanmo.common.answers import answer, only_answers, visible
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode, UsageError, naming
 from yanmo.common.logs import setup
@@ -19,6 +19,7 @@ from yanmo.options.fields import default_argv
 from yanmo.store.opening import store_of
 from yanmo.tools.generate.options import GenerateOptions
 from yanmo.tools.generate.prompts import Prompt, clean, read_prompts
+from yanmo.verse.forms import known_forms
 
 if TYPE_CHECKING:
     from yanmo.tools.generate.writing_session import WritingSession
@@ -39,6 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: GenerateOptions, given: frozenset[str]) -> None:
+    if options.form == "list":
+        for name, lines in known_forms():
+            answer(f"{name} {lines}")
+        return
     # Prompts first: what is wrong with one is said before torch is loaded.
     prompts = read_prompts(Path(options.prompts)) if options.prompts else []
     is_terminal = sys.stdin is not None and sys.stdin.isatty()

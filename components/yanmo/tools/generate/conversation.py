@@ -106,8 +106,8 @@ class _Turns:
         """
         text = clean(text, "the prompt")
         ids = self._ids(text)
-        self._session.check_room(ids, "the prompt")
         is_chat = self._session.options.chat
+        self._session.check_room(ids, "the prompt", answers=is_chat)
         telling = self._session.telling(ids, self._session.seed, self._number, answers=is_chat)
         self._number += 1
         if not is_chat:
@@ -121,7 +121,7 @@ class _Turns:
         """The tokens of what is asked, behind as much of the conversation as leaves room for an answer."""
         options, model = self._session.options, self._session.model
         if not options.chat:
-            return model.ids_of(text, options.genre)
+            return model.ids_of(text, self._session.genre)
         system = [Turn("system", options.system)] if options.system else []
         room = model.context - min(options.max_tokens, model.context // _ROOM)
         dropped = 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from yanmo.options.fields import opt, word
 from yanmo.options.shared import MODEL, ToolOptions, channel_opt
 from yanmo.options.values import MOST_EXACT
+from yanmo.verse.forms import TONES, form_of
 
 _OWN = "what the model's generation_config.json says, else {default}"
 
@@ -19,6 +20,7 @@ class GenerateOptions(ToolOptions, group="generate"):
         yanmo generate 春眠不觉晓 --model demo          # the champion of the channel demo
         yanmo generate --prompts prompts.jsonl --out answers.jsonl --model train/1bcc4416
         yanmo generate --chat --model FOLDER            # a conversation, Ctrl-D ends it
+        yanmo generate --form 七绝 --rhyme 东 春 --model demo   # a poem whose form holds
 
     Without a prompt it asks for one after another, where stdin is a terminal, else it reads stdin.
     What is written goes to stdout as it comes; control characters are shown as \\u001b and never
@@ -42,6 +44,21 @@ class GenerateOptions(ToolOptions, group="generate"):
     genre: str = opt("", "genre whose tag the model reads before the text", often=True)
     prompts: str = opt("", "file of prompts: JSONL with `prompt` or `messages`, or one a line", often=True)
     out: str = opt("", "file to write the answers to, JSONL; default: stdout", often=True)
+    form: str = opt(
+        "",
+        "form of verse that what is written holds: four or eight lines of five or seven characters (wujue, "
+        "wulu, qijue, qilu, in Chinese), a tune of ci, or list, which shows all",
+        often=True,
+    )
+    rhyme: str = opt("", "character of the rhyme that --form keeps to; default: any", often=True)
+    tone: str = opt(
+        "strict",
+        "tones of --form: all its rules, loose (only those of characters 2, 4, 6 and the last), or free",
+        choices=TONES,
+    )
+    tries: int = opt(
+        4, "times that each line of a form is written, of which a likely one is kept", least=1, most=256
+    )
     samples: int = opt(1, "texts of each prompt", least=1, most=10_000, often=True)
     max_tokens: int = opt(256, "most tokens of a text", least=1, often=True)
     temperature: float = opt(
@@ -90,5 +107,12 @@ class GenerateOptions(ToolOptions, group="generate"):
             yield "--chat and --genre: no conversation of the training had a genre tag; leave one out"
         if self.system and not (self.chat or self.prompts):
             yield "--system: expected --chat with it"
+        if self.rhyme and not self.form:
+            yield "--rhyme: expected --form with it"
+        if self.form and self.form != "list":
+            try:
+                form_of(self.form, self.rhyme, self.tone)
+            except ValueError as error:
+                yield f"--form: {error}"
         if any(not stop for stop in self.stop):
             yield "--stop: expected a text that is not empty"

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yanmo.common.errors import DataError
 from yanmo.model.generation.choosing import Choice
 from yanmo.model.generation.draws import own_draws
 from yanmo.model.generation.kept_keys import KeptKeys
+from yanmo.model.generation.lines import write_lines
 from yanmo.model.generation.writing import Text, write
 from yanmo.tools.generate.named_model import NamedModel
 from yanmo.tools.generate.options import GenerateOptions
 from yanmo.tools.generate.spelling import Spelling, Telling
+
+if TYPE_CHECKING:
+    from yanmo.verse.verse_form import VerseForm
 
 log = logging.getLogger(__name__)
 _OF_THE_MODEL = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
@@ -28,17 +33,37 @@ class WritingSession:
         self.choice = _choice(model, options, given)
         self.seed = options.seed if options.seed >= 0 else random.SystemRandom().randrange(1 << 31)
         self._spelling = Spelling(model.tokenizer)
+        self.form = _form(model, options)
         self._kept: KeptKeys | None = None
         self._read: list[int] = []
         """What the row of `_kept` holds."""
 
-    def check_room(self, ids: Sequence[int], where: str) -> None:
-        """See that a prompt can be gone on from.
+    @property
+    def genre(self) -> str:
+        """The genre whose tag is read before a text: that of the form, where the model has it."""
+        own = self.form.form.genre if self.form else ""
+        return self.options.genre or (own if self.model.symbols.tag(own) is not None else "")
+
+    @property
+    def _slides(self) -> bool:
+        return self.options.when_full == "slide" or self.form is not None  # half a poem has no form
+
+    @property
+    def _tries(self) -> int:
+        return 1 if self.form is None or self.choice.is_greedy else self.options.tries
+
+    def check_room(self, ids: Sequence[int], where: str, *, answers: bool) -> None:
+        """See that a prompt can be gone on from; arguments as of `telling`.
 
         Raises:
-            DataError: it fills the context.
+            DataError: it fills the context, or does not fit the form.
         """
-        if len(ids) >= self.model.context and self.options.when_full == "stop":
+        if self.form and not answers:
+            try:
+                self.form.lines_left(ids)
+            except ValueError as error:
+                raise DataError(f"{where}: {error}") from error
+        if len(ids) >= self.model.context and not self._slides:
             raise DataError(
                 f"{where}: {len(ids)} tokens, and the context of {self.model.name} has {self.model.context}, "
                 "of which one at least is for the answer; shorten it, or give --when-full slide to read the "
@@ -53,7 +78,9 @@ class WritingSession:
             answers: whether it is an answer in a conversation, which its mark ends.
         """
         ends = self.model.end_of_answer if answers else self.model.ends
-        text = Text(ids, own_draws(seed, sample), ends, self.options.max_tokens)
+        most = self.options.max_tokens if self.form is None else sys.maxsize  # the form says its length
+        before = len(ids) if answers else 0
+        text = Text(ids, own_draws(seed, sample), ends, most, form=self.form, before=before)
         return Telling(text, self._spelling, self.options.stop)
 
     def write(self, tellings: Iterable[Telling]) -> Iterator[list[Telling]]:
@@ -65,20 +92,25 @@ class WritingSession:
                 by_text[each.written] = each
                 yield each.written
 
-        slides, at_once = self.options.when_full == "slide", self.options.batch
-        for live in write(
-            self.model.writer, texts(), self.choice, at_once=at_once, slides=slides, shares=True
-        ):
+        for live in self._written(texts()):
             yield [by_text[text] if not text.finish else by_text.pop(text) for text in live]
+
+    def _written(self, texts: Iterable[Text]) -> Iterator[list[Text]]:
+        writer, choice, at_once = self.model.writer, self.choice, self.options.batch
+        if self._tries > 1:
+            return write_lines(writer, texts, choice, tries=self._tries, at_once=at_once)
+        return write(writer, texts, choice, at_once=at_once, slides=self._slides, shares=True)
 
     def stream(self, telling: Telling) -> Iterator[str]:
         """Write one text; yields what can be shown. What the text before had in common is not read again."""
+        if self._tries > 1:
+            yield from (shown for _ in self._written([telling.written]) if (shown := telling.go_on()))
+            return
         text = telling.written
         kept, read = self._kept or self.model.writer.room(1), self._read
         self._kept, self._read = None, []
         kept.lengths[0] = _common(read, text.prompt[:-1])
-        slides = self.options.when_full == "slide"
-        for _ in write(self.model.writer, [text], self.choice, at_once=1, slides=slides, kept=kept):
+        for _ in write(self.model.writer, [text], self.choice, at_once=1, slides=self._slides, kept=kept):
             if shown := telling.go_on():
                 yield shown
         ids = [*text.prompt, *text.new]
@@ -90,6 +122,19 @@ def _common(first: Sequence[int], second: Sequence[int]) -> int:
     """How many items at the beginning are the same."""
     pairs = zip(first, second, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+
+
+def _form(model: NamedModel, options: GenerateOptions) -> VerseForm | None:
+    if not options.form:
+        return None
+    from yanmo.verse.verse_form import VerseForm
+
+    try:
+        return VerseForm(
+            model.tokenizer, options.form, rhyme=options.rhyme, tone=options.tone, ends=sorted(model.ends)
+        )
+    except ValueError as error:
+        raise DataError(f"{model.name}: {error}") from error
 
 
 def _choice(model: NamedModel, options: GenerateOptions, given: frozenset[str]) -> Choice:

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from yanmo.common.bootstrap import generator_for
-from yanmo.evaluate.verse import chance, sound
+from yanmo.evaluate.verse import chance
 from yanmo.evaluate.verse.parallel import Pairs, middle_couplets, mismatched
-from yanmo.evaluate.verse.poems import read_poem
-from yanmo.evaluate.verse.tunes import Tunes, tune_of
 from yanmo.evaluate.verse.verse_rules import RULES, Text
 from yanmo.evaluate.verse.verse_table import learn, verse_table
+from yanmo.verse import sound
+from yanmo.verse.poems import read_poem
+from yanmo.verse.tunes import Tunes, tune_of
 
 HEIGHTS = read_poem("白日依山尽，黄河入海流。欲穷千里目，更上一层楼。")  # 王之涣 登鹳雀楼
 SPRING = read_poem(  # 杜甫 春望

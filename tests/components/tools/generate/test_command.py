@@ -17,6 +17,8 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer
 from yanmo.tools.generate.command import main
 from yanmo.tools.generate.spelling import Spelling
+from yanmo.verse.forms import form_of
+from yanmo.verse.rules import passes
 
 
 @pytest.fixture
@@ -161,6 +163,10 @@ CASES = {
     "heat": (["a", "--temperature", "-1"], ExitCode.USAGE, "from 0 to 1000"),
     "mass": (["a", "--top-p", "0"], ExitCode.USAGE, "above 0 and at most 1"),
     "option": (["a", "--top-q", "0"], ExitCode.USAGE, "did you mean --top-"),
+    "no form": (["a", "--form", "八股"], ExitCode.USAGE, "expected 五绝"),
+    "oblique": (["a", "--form", "七绝", "--rhyme", "屋"], ExitCode.USAGE, "a level rhyme"),
+    "rhyme alone": (["a", "--rhyme", "东"], ExitCode.USAGE, "expected --form"),
+    "no verse": (["春a", "--form", "七绝"], ExitCode.DATA, "'a' does not fit 七绝 at line 1, character 2"),
     "empty stop": (["a", "--stop", ""], ExitCode.USAGE, "--stop"),
 }
 
@@ -246,3 +252,31 @@ def test_stdin_is_a_prompt_and_the_process_ends_with_its_code(tmp_path):
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "春眠\n", "")
     ended = subprocess.run([*command, "-"], input=b"\xff", capture_output=True)
     assert ended.returncode == ExitCode.USAGE and b"UTF-8" in ended.stderr
+
+
+def test_a_poem_has_the_form_asked_for_alone_and_among_others(run, folder, tmp_path):
+    how = ("--form", "五绝", "--rhyme", "东", "--model", folder, "--seed", "1")
+    code, out, _ = run("春", *how, "--samples", "5", "--batch", "8")
+    poems = out.removesuffix("\n").split("\n\n")
+    assert code == 0 and len(poems) == 5
+    assert all(poem[0] == "春" and passes(poem, form_of("五绝", "东")) for poem in poems)
+    assert run("春", *how)[1] == f"{poems[0]}\n"
+    (tmp_path / "p.txt").write_text("春\n夜来", encoding="utf-8")
+    found = lines(run("--prompts", tmp_path / "p.txt", *how, "--samples", "2", "--batch", "3")[1])
+    assert [c["text"] for c in found[0]["completions"]] == [poem[1:] for poem in poems[:2]]
+    assert all(passes("夜来" + c["text"], form_of("五绝", "东")) for c in found[1]["completions"])
+    likeliest = run("春", *how, "--temperature", "0")[1]
+    assert passes(likeliest, form_of("五绝", "东"))
+
+
+def test_a_poem_longer_than_the_context_is_whole_and_an_answer_is_one(run, folder):
+    for argv in (["--form", "七律", "--tries", "2"], ["--form", "菩萨蛮", "--tries", "1"]):
+        code, out, _ = run("", *argv, "--model", folder, "--max-tokens", "5")
+        assert code == 0 and passes(out, form_of(argv[1]))
+    code, out, _ = run("夜来风雨声", "--chat", "--form", "五绝", "--model", folder)
+    assert code == 0 and passes(out, form_of("五绝"))
+
+
+def test_forms_are_listed(run):
+    code, out, _ = run("--form", "list")
+    assert code == 0 and "七律 8x7\n" in out and "\n菩萨蛮 中平" in out

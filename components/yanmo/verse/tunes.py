@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from yanmo.evaluate.verse.poems import Poem, read_poem
+from yanmo.verse.poems import Poem, read_poem
 
 _LEAST = 2
 """Texts of a tune that make their pattern a usual one."""

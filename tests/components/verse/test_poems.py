@@ -1,4 +1,4 @@
-from yanmo.evaluate.verse.poems import read_poem
+from yanmo.verse.poems import read_poem
 
 
 def test_punctuation_and_line_breaks_divide_a_poem():

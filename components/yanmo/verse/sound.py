@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from yanmo.chinese.pingshui import LEVEL, OBLIQUE, rhymes, tones
-from yanmo.evaluate.verse.poems import Poem
+from yanmo.verse.poems import Poem
 
 Tally = tuple[int, int]
 _LEVEL, _OBLIQUE = frozenset(LEVEL), frozenset(OBLIQUE)
