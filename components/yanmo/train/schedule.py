@@ -115,7 +115,7 @@ class ScheduleOptions(Options, group="schedule"):
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuedOptions(Options, group="continued"):
-    """What differs where the training goes on from a model (docs/tutorials/every-night.md)"""
+    """Of a training that goes on from a model (docs/tutorials/every-night.md)"""
 
     continued_steps: int = opt(
         0, "--steps of a training that goes on from a model; 0 is the same", kind="environment"

@@ -25,7 +25,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, kw_only=True)
 class HoursOptions(Options, group="hours"):
-    """When the training runs, and what differs by night (docs/reference/train.md)."""
+    """When the training runs, and what differs by night: docs/reference/train.md"""
 
     max_seconds: float = opt(
         0.0,

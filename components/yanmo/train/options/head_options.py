@@ -19,7 +19,7 @@ class FrequentPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadOptions(Options, group="head"):
-    """Which logits the output head computes while training (docs/explanation/recipe.md)"""
+    """Logits that the head computes in training (docs/explanation/recipe.md)"""
 
     frequent_tokens: int = opt(
         0,

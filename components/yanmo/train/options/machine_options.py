@@ -59,7 +59,7 @@ def _is_alone(values: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryOptions(Options, group="memory"):
-    """Precision, and how a step fits into memory (docs/reference/measurements.md)."""
+    """Precision; how a step fits into memory (docs/reference/measurements.md)."""
 
     precision: str = opt(
         "fp32",

@@ -16,7 +16,7 @@ _PORT = "29500"
 
 @dataclass(frozen=True, kw_only=True)
 class NodesOptions(Options, group="nodes"):
-    """Several machines train one model: one command on each (docs/how-to/several-nodes.md)."""
+    """Several machines train one model (docs/how-to/several-nodes.md)."""
 
     nnodes: int = opt(
         1,
