@@ -130,7 +130,7 @@ def test_what_the_pages_show_runs(
         if "tokenizer" in block and "yanmo " not in block
         for line in block.splitlines()
     ]
-    assert sum("generate(" in line for line in blocks) == 2
+    assert sum("generate(" in line for line in blocks) == 3
     command = [sys.executable, "-c", "\n".join(blocks)]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
