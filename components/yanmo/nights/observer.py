@@ -11,10 +11,10 @@ import time
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
 from yanmo.nights.night import Words, night_date
-from yanmo.nights.overdue import tell_earlier
+from yanmo.nights.overdue import report_earlier
 from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, Run, StageEnd, Verdict
+from yanmo.nights.reporting import report_begin, report_end, report_verdict
 from yanmo.nights.settings import team_zone
-from yanmo.nights.telling import tell_begin, tell_end, tell_verdict
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
 from yanmo.options.time_zone import zone_of
@@ -62,23 +62,23 @@ class NightObserver:
                 state=WORKING,
                 key=key,
             )
-            tell_begin(self._run(store), work)
+            report_begin(self._run(store), work)
 
     def opens(self, store: ObjectStore) -> None:
         """The night itself begins: it is shown."""
         if self._is_on:
             run = self._run(store)
-            tell_end(run, self._end(DONE))
-            tell_earlier(run)
+            report_end(run, self._end(DONE))
+            report_earlier(run)
 
     def done(self, store: ObjectStore, output: Output, found: Verdict | None) -> None:
         """The output is there and handed over; `found` is what a verdict says of the run."""
         if not self._is_on:
             return
         run = self._run(store)
-        tell_end(run, self._end(DONE, key=output.manifest.key))
+        report_end(run, self._end(DONE, key=output.manifest.key))
         if found is not None:
-            tell_verdict(run, found)
+            report_verdict(run, found)
 
     def paused(self, store: ObjectStore, paused: PausedOutput) -> None:
         """The work is saved, and goes on in another run."""
@@ -87,7 +87,7 @@ class NightObserver:
             f"{self._task} 已暂停于 {paused.where}（{paused.why}）；下一次运行从该处继续。",
         )
         if self._is_on:
-            tell_end(self._run(store), self._end(PAUSED, words, key=paused.key))
+            report_end(self._run(store), self._end(PAUSED, words, key=paused.key))
 
     def failed(self, error: BaseException, again: str) -> None:
         """The stage failed for now: nothing in this process tries it again."""
@@ -102,14 +102,14 @@ class NightObserver:
             state, words = GIVEN_UP, Words(f"{self._task}: {card.why}", f"{self._task} 已放弃：{card.why}")
         store = self._store()
         if store is not None:
-            tell_end(self._run(store), self._end(state, words, lines=tuple(card.lines())))
+            report_end(self._run(store), self._end(state, words, lines=tuple(card.lines())))
 
     def stopped(self) -> None:
         """A signal ended the process."""
         task = self._task
         words = Words(f"{task} was asked to stop, and can be run again.", f"{task} 被要求停止，可再次运行。")
         if self._is_on and (store := self._store()) is not None:
-            tell_end(self._run(store), self._end(FAILED, words))
+            report_end(self._run(store), self._end(FAILED, words))
 
     def _store(self) -> ObjectStore | None:
         """The store of the options; None where it cannot be opened, which may be what ended the stage."""

@@ -13,7 +13,7 @@ from yanmo.common.errors import DataError
 from yanmo.nights.index import publish, rows_shown
 from yanmo.nights.night import BEGUN, Row, Words, seconds_of
 from yanmo.nights.record import FAILED, WORKING, NightRecord, Run, StageEnd, read_record, record_end
-from yanmo.nights.telling import never_failing
+from yanmo.nights.reporting import never_failing
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.in_use import lease_name
 from yanmo.store.runs.lease import is_live
@@ -30,8 +30,8 @@ _KILLED = Words(
 _SILENT = Words("nothing was heard of it for half a day", "半天没有任何消息")
 
 
-def tell_earlier(run: Run) -> None:
-    """What became of the channel's nights that never said so themselves; never fails, as all of telling."""
+def report_earlier(run: Run) -> None:
+    """Report what became of the channel's nights that did not say so themselves; never fails."""
     with never_failing(run):
         settle(run.store, run.channel, but=run.run_id)
 

@@ -130,7 +130,7 @@ NIGHT = Record("yanmo.night/1", NightRecord)
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run of a channel, as telling needs it."""
+    """A run of a channel, as reports need it."""
 
     store: ObjectStore
     channel: str

@@ -75,25 +75,29 @@ def run(
             cwd=cwd, stdout=out, preexec_fn=before if powerless or gone else None,
         )  # fmt: skip
     grace = TRAINING_GRACE if argv[:1] == ("train",) else GRACE_SECONDS
-    code, seconds, used, stopped, killed = _watched(command, stop_after, grace)
+    code, seconds, used, peak, stopped, killed = _watched(command, stop_after, grace)
     command.see_them_end()
     stdout, stderr = said.read_text(encoding="utf-8", errors="replace"), command.text
     command.log.unlink()
     said.unlink()
     cpu = used.ru_utime + used.ru_stime
-    # A process begins with the peak of the one that started it: no more than that says nothing of its own.
-    peak = used.ru_maxrss if used.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss else 0
-    return Ended(code, stdout, stderr, seconds, cpu, peak << 10, stopped, killed, command.orphans)
+    # Its own count begins with the peak of the process that started it, which in pytest is a large one.
+    if used.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
+        peak = used.ru_maxrss << 10
+    return Ended(code, stdout, stderr, seconds, cpu, peak, stopped, killed, command.orphans)
 
 
-def _watched(command: Run, stop_after: float, grace: float) -> tuple[int, float, object, bool, str]:
+def _watched(
+    command: Run, stop_after: float, grace: float
+) -> tuple[int, float, resource.struct_rusage, int, bool, str]:
     """Wait for the end; SIGTERM after `stop_after`, SIGKILL when it takes too long or too much.
 
     Returns:
-        Exit code, seconds, resources, whether it was stopped, and why it was killed.
+        Exit code, seconds, resources, the most memory that was seen in one of its processes (bytes), whether
+        it was stopped, and why it was killed.
     """
     pid, began, killed, patience = command.process.pid, command.started, "", _patience()
-    stopped_at, looked, wait = 0.0, began, 0.005
+    stopped_at, looked, wait, peak = 0.0, began, 0.005, 0
     while not (ended := os.wait4(pid, os.WNOHANG))[0]:
         now = time.monotonic()
         if stop_after and not stopped_at and (now - began) / patience > stop_after:
@@ -105,16 +109,19 @@ def _watched(command: Run, stop_after: float, grace: float) -> tuple[int, float,
             killed = f"it did not end within {MOST_SECONDS:.0f} s"
         if now - looked > _LOOK_SECONDS:
             looked = now
-            if (size := max(map(_bytes_of, command.pids()), default=0)) > MOST_BYTES:
+            size = max(map(_bytes_of, command.pids()), default=0)
+            peak = max(peak, size)
+            if size > MOST_BYTES:
                 killed = f"it used {size >> 20} MiB of memory"
         if killed:
             command.kill_all()
             ended = os.wait4(pid, 0)
             break
+        peak = max(peak, _bytes_of(pid))
         time.sleep(wait)
         wait = min(wait * 1.5, 0.02)
     command.process.returncode = code = os.waitstatus_to_exitcode(ended[1])
-    return code, time.monotonic() - (stopped_at or began), ended[2], bool(stopped_at), killed
+    return code, time.monotonic() - (stopped_at or began), ended[2], peak, bool(stopped_at), killed
 
 
 def _patience() -> float:

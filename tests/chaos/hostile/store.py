@@ -21,7 +21,7 @@ DATA = ALL[:3]
 
 @dataclass
 class Store:
-    """A folder with `store/` and `in/` (what a person has), made anew for each situation.
+    """A folder with `store/` and `in/` (what a person has), made again for each situation.
 
     Where `place` is given, commands see the bucket, which is made to hold what the folder holds: situations
     damage files. What a folder alone can have (links, pipes, modes, mounts) is none of a bucket.

@@ -17,19 +17,19 @@ from yanmo.common.errors import DataError
 from yanmo.nights import index
 from yanmo.nights.index import rows_shown
 from yanmo.nights.night import Words
+from yanmo.nights.reporting import report_begin, report_end, report_verdict
 from yanmo.nights.settings import index_address
-from yanmo.nights.telling import tell_begin, tell_end, tell_verdict
 from yanmo.store.objects import ObjectStore
 
 PAGE = f"cas/promote/{'ab' * 32}/attempt-1/report.html"
 
 
 def test_a_run_is_one_row_from_its_begin_to_its_verdict(store: ObjectStore) -> None:
-    tell_end(run_of(store), end_of("resolve"))
+    report_end(run_of(store), end_of("resolve"))
     assert [row.state for row in rows_shown(store, "nightly")] == ["begun"]
-    tell_begin(run_of(store), end_of("train", "working", seconds=0.0))
-    tell_end(run_of(store), end_of("train"))
-    tell_verdict(run_of(store), replace(VERDICT, page=PAGE))
+    report_begin(run_of(store), end_of("train", "working", seconds=0.0))
+    report_end(run_of(store), end_of("train"))
+    report_verdict(run_of(store), replace(VERDICT, page=PAGE))
     [row] = rows_shown(store, "nightly")
     assert (row.state, row.bits, row.gain, row.page, row.seconds) == ("promoted", 8.102, 0.01, PAGE, 120.0)
     page = text_of(store, "nights/nightly/index.html")
@@ -37,11 +37,11 @@ def test_a_run_is_one_row_from_its_begin_to_its_verdict(store: ObjectStore) -> N
 
 
 def test_a_failure_is_shown_with_its_card_until_another_try_succeeds(store: ObjectStore) -> None:
-    tell_end(run_of(store), failure())
+    report_end(run_of(store), failure())
     [row] = rows_shown(store, "nightly")
     assert row.state == "failed" and row.lines == ("train failed", "why: out of memory")
     assert "why: out of memory" in text_of(store, "nights/nightly/index.html")
-    tell_end(run_of(store), end_of("train"))
+    report_end(run_of(store), end_of("train"))
     [row] = rows_shown(store, "nightly")
     assert row.state == "begun" and not row.lines
     assert "out of memory" not in text_of(store, "nights/nightly/index.html")
@@ -52,36 +52,36 @@ def test_the_newest_runs_are_kept_and_the_records_of_all(
 ) -> None:
     monkeypatch.setattr(index, "NEWEST", 3)
     for day in range(1, 6):
-        tell_verdict(run_of(store, f"run-{day}", date=f"2026-11-0{day}"), VERDICT)
+        report_verdict(run_of(store, f"run-{day}", date=f"2026-11-0{day}"), VERDICT)
     assert [row.date for row in rows_shown(store, "nightly")] == [f"2026-11-0{day}" for day in (5, 4, 3)]
     assert len(list(store.list("nights/nightly/runs"))) == 5
 
 
 @pytest.mark.parametrize("page", ["javascript:alert(1)", "../../../etc/passwd", PAGE + "?x"])
 def test_only_the_page_of_a_verdict_becomes_a_link(store: ObjectStore, page: str) -> None:
-    tell_verdict(run_of(store), replace(VERDICT, page=page))
+    report_verdict(run_of(store), replace(VERDICT, page=page))
     assert [row.page for row in rows_shown(store, "nightly")] == [""]
     assert "href=" not in text_of(store, "nights/nightly/index.html").partition('class="nights"')[2]
 
 
 def test_what_a_run_says_is_text_on_the_page_and_no_markup(store: ObjectStore) -> None:
     words = Words("<script>alert(1)</script>", "<b>坏</b>")
-    tell_end(run_of(store), end_of(state="failed", sentence=words, lines=("<i>x</i>",)))
+    report_end(run_of(store), end_of(state="failed", sentence=words, lines=("<i>x</i>",)))
     page = text_of(store, "nights/nightly/index.html")
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page and "&lt;i&gt;x" in page
 
 
 def test_a_page_of_an_earlier_change_never_takes_the_place_of_a_later_one(store: ObjectStore) -> None:
     """Also where the index was lost meanwhile, and is begun again."""
-    tell_verdict(run_of(store, "run-1"), VERDICT)
-    tell_verdict(run_of(store, "run-2"), VERDICT)
+    report_verdict(run_of(store, "run-1"), VERDICT)
+    report_verdict(run_of(store, "run-2"), VERDICT)
     page = text_of(store, "nights/nightly/index.html")
     store.delete("nights/nightly/index.html")
     store.create("nights/nightly/index.html", page.replace('content="2"', 'content="7"').encode())
-    tell_verdict(run_of(store, "slow-run"), VERDICT)
+    report_verdict(run_of(store, "slow-run"), VERDICT)
     assert "slow-run" not in text_of(store, "nights/nightly/index.html")
     store.delete("nights/nightly/index.json")
-    tell_verdict(run_of(store, "run-3"), VERDICT)
+    report_verdict(run_of(store, "run-3"), VERDICT)
     assert "run-3" in text_of(store, "nights/nightly/index.html")
 
 
@@ -90,7 +90,7 @@ def test_a_damaged_index_is_named_and_fails_no_run(
     store: ObjectStore, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.create("nights/nightly/index.json", data)
-    tell_verdict(run_of(store), VERDICT)
+    report_verdict(run_of(store), VERDICT)
     assert "the index of nights of channel nightly is behind" in caplog.text
     assert "nights/nightly/index.json" in caplog.text
     with pytest.raises(DataError):

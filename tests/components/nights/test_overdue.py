@@ -17,7 +17,7 @@ from conftest import VERDICT, end_of, run_of, text_of
 from yanmo.nights.index import rows_shown
 from yanmo.nights.overdue import settle
 from yanmo.nights.record import NIGHT, NightRecord, record_name, record_verdict
-from yanmo.nights.telling import tell_begin, tell_end
+from yanmo.nights.reporting import report_begin, report_end
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.in_use import lease_name
 from yanmo.store.runs.lease import Lease
@@ -51,8 +51,8 @@ def state(store: ObjectStore) -> str:
 
 
 def begun(store: ObjectStore) -> None:
-    tell_end(run_of(store), end_of("resolve"))
-    tell_begin(run_of(store), end_of("train", "working", key=KEY, seconds=0.0))
+    report_end(run_of(store), end_of("resolve"))
+    report_begin(run_of(store), end_of("train", "working", key=KEY, seconds=0.0))
 
 
 def test_a_training_killed_with_9_is_found_by_the_next_that_looks(store: ObjectStore, tmp_path: Path) -> None:
@@ -96,12 +96,12 @@ def test_a_lease_of_another_machine_is_dead_when_it_is_silent(store: ObjectStore
 
 
 def test_a_night_that_waits_for_a_node_is_given_half_a_day(store: ObjectStore) -> None:
-    tell_end(run_of(store), end_of("resolve"))
+    report_end(run_of(store), end_of("resolve"))
     age(store, 11)
     assert settle(store, "nightly") == 0 and state(store) == "begun"
     age(store, 13)
     assert settle(store, "nightly") == 1 and state(store) == "failed"
-    tell_end(run_of(store), end_of("resolve"))  # the pod came up at last
+    report_end(run_of(store), end_of("resolve"))  # the pod came up at last
     assert state(store) == "begun", "and goes on where it goes on after all"
 
 

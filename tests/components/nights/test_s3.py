@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 from conftest import VERDICT, failure, run_of, text_of
 
 from yanmo.nights.index import rows_shown
-from yanmo.nights.telling import tell_end, tell_verdict
+from yanmo.nights.reporting import report_end, report_verdict
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.s3.store import S3Store
@@ -33,7 +33,7 @@ def place(s3_server: S3Server, s3_place: str, monkeypatch: pytest.MonkeyPatch, t
 def test_an_address_signed_for_a_page_shows_it_in_a_browser(place: str) -> None:
     store = open_store(place)
     assert isinstance(store, S3Store)
-    tell_verdict(run_of(store), VERDICT)
+    report_verdict(run_of(store), VERDICT)
     key = store._key("nights/nightly/index.html")
     with urlopen(store.client.presigned_get_object(store.bucket, key, timedelta(minutes=5))) as answer:
         assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -45,8 +45,8 @@ def test_two_runs_at_once_lose_no_night(place: str) -> None:
 
     def tell(number: int, store: ObjectStore) -> None:
         for night in range(4):
-            tell_verdict(run_of(store, f"run-{number}-{night}"), VERDICT)
-            tell_end(run_of(store, f"bad-{number}-{night}"), failure())
+            report_verdict(run_of(store, f"run-{number}-{night}"), VERDICT)
+            report_end(run_of(store, f"bad-{number}-{night}"), failure())
 
     threads = [threading.Thread(target=tell, args=each) for each in enumerate(stores)]
     for thread in threads:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -148,6 +148,8 @@ class EvaluationSet:
     compared: Compared
     """What is compared of its texts."""
     texts_genre: list[str]
+    is_confirm: list[bool]
+    """Which of its texts are of the confirmation split."""
     clusters: Digests
     """Digests of what is compared of its documents."""
     groups: Digests
@@ -160,7 +162,7 @@ class EvaluationSet:
         Args:
             split_by: `author` or `source` if no document of a held-out one may be trained on.
         """
-        columns = ("id", "text", "genre", "author", "source", "loss_spans")
+        columns = ("id", "text", "genre", "author", "source", "split", "loss_spans")
         table = pa.concat_tables([read_documents(path, columns) for path in part.paths("*.parquet")])
         form = part.manifest.metadata["text_form"]
         compared = Compared.of(table, form)
@@ -170,6 +172,7 @@ class EvaluationSet:
             ids=frozenset(table["id"].to_pylist()),
             compared=compared,
             texts_genre=table["genre"].to_pylist(),
+            is_confirm=[split == CONFIRM for split in table["split"].to_pylist()],
             clusters=np.array([*map(cluster_digest, compared.texts, table["text"].to_pylist())], dtype="S16"),
             groups=np.unique(groups[groups != b""]),
         )
@@ -199,6 +202,21 @@ class EvaluationSet:
     def texts(self) -> list[str]:
         """What is compared of its texts."""
         return self.compared.texts
+
+    @property
+    def has_confirmation(self) -> bool:
+        """Whether it has a confirmation split."""
+        return any(self.is_confirm)
+
+    def without_confirmation(self) -> EvaluationSet:
+        """The texts of test and valid alone; ids, clusters and groups stay those of the whole set."""
+        kept = [i for i, is_confirm in enumerate(self.is_confirm) if not is_confirm]
+        return replace(
+            self,
+            compared=self.compared.some(kept),
+            texts_genre=[self.texts_genre[i] for i in kept],
+            is_confirm=[False] * len(kept),
+        )
 
     def report(self, runs: Runs, found: Hashes) -> dict[str, dict[str, float]]:
         """How much of the set is contained in training text, by genre, before anything is removed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,7 +135,15 @@ def _without_held_out(
     shared = find_contained(corpus, positions, runs, options.workers)
     report["evaluation_set_in_train"] = evaluation_set.report(runs, shared.hashes)
     overlapping = _overlapping(corpus, positions, shared, runs, evaluation_set.texts, options, report)
-    return _without_overlaps(corpus, positions, overlapping, runs, "overlap", options)
+
+    def without_confirmation() -> Bools:
+        before = evaluation_set.without_confirmation()
+        runs = _runs_to_miss(corpus, positions, before, options, {})
+        shared = find_contained(corpus, positions, runs, options.workers)
+        return _overlapping(corpus, positions, shared, runs, before.texts, options, {})
+
+    fewer = without_confirmation if evaluation_set.has_confirmation else None
+    return _without_overlaps(corpus, positions, overlapping, runs, "overlap", options, fewer)
 
 
 def _overlapping(
@@ -238,11 +246,14 @@ def _without_overlaps(
     runs: Runs,
     reason: str,
     options: CurateOptions,
+    fewer: Callable[[], Bools] | None = None,
 ) -> Ints:
     """Count what shares a run, and remove it if not too much does; or only report it.
 
     Args:
         runs: those that are shared, for the table of decisions.
+        fewer: gives what shares a run with test and valid alone. A confirmation split is no reason to stop
+            where these two are none, so a limit that only all three pass is a warning.
     """
     is_removed = options.overlap_action == "remove"
     name = reason if is_removed else f"{reason}_reported"
@@ -256,8 +267,22 @@ def _without_overlaps(
             log.warning("%s: %s stay as --overlap-action is report", reason, found)
         return positions
     corpus.show_examples_of(name, chosen, genres_above(corpus.report, name, options.max_overlap_share))
-    check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share ")
+    try:
+        check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share ")
+    except DataError as error:
+        if fewer is None or _is_too_much(corpus, picked(positions, fewer()), options.max_overlap_share):
+            raise
+        log.warning("because of the confirmation split alone, %s", error)
     return without(positions, shares)
+
+
+def _is_too_much(corpus: Corpus, positions: Ints, allowed: float) -> bool:
+    """Whether so many documents of all or of a genre are above the allowed share."""
+    name, tally = "with test and valid", corpus.report.tally
+    corpus.count(name, corpus.copies.unique[positions])
+    above = genres_above(corpus.report, name, allowed)
+    tally.counts.pop(name, None)
+    return bool(above)
 
 
 def _check_taken_down(corpus: Corpus, evaluation_set: EvaluationSet) -> None:

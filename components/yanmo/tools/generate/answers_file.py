@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from yanmo.common.words import plural
 from yanmo.formats.chat_tokens import Turn
 from yanmo.tools.generate.prompts import Prompt
-from yanmo.tools.generate.spelling import Telling
+from yanmo.tools.generate.spelling import Streamed
 from yanmo.tools.generate.writing_session import WritingSession
 
 log = logging.getLogger(__name__)
@@ -27,22 +27,22 @@ def answered(session: WritingSession, prompts: Sequence[Prompt]) -> Iterator[str
     ids = [ids_of(session, prompt) for prompt in prompts]
     seeds = [session.seed if prompt.seed is None else prompt.seed for prompt in prompts]
     samples, number = session.options.samples, len(prompts)
-    tellings: list[list[Telling]] = [[] for _ in prompts]
+    streams: list[list[Streamed]] = [[] for _ in prompts]
 
-    def each() -> Iterator[Telling]:
+    def each() -> Iterator[Streamed]:
         for at, prompt in enumerate(prompts):
             answers = bool(prompt.turns) or session.options.chat
             for sample in range(samples):
-                tellings[at].append(session.telling(ids[at], seeds[at], sample, answers=answers))
-                yield tellings[at][-1]
+                streams[at].append(session.streamed(ids[at], seeds[at], sample, answers=answers))
+                yield streams[at][-1]
 
     done, progress = 0, _Progress(number)
     for live in session.write(each()):
-        for telling in live:
-            telling.go_on()
-        while done < number and len(tellings[done]) == samples and _have_ended(tellings[done]):
-            yield _line(prompts[done], seeds[done], tellings[done])
-            tellings[done], done = [], done + 1
+        for streamed in live:
+            streamed.go_on()
+        while done < number and len(streams[done]) == samples and _have_ended(streams[done]):
+            yield _line(prompts[done], seeds[done], streams[done])
+            streams[done], done = [], done + 1
         progress.tell(done, len(live))
 
 
@@ -81,13 +81,13 @@ def ids_of(session: WritingSession, prompt: Prompt) -> list[int]:
     return ids
 
 
-def _have_ended(tellings: Sequence[Telling]) -> bool:
-    return all(telling.written.finish for telling in tellings)
+def _have_ended(streams: Sequence[Streamed]) -> bool:
+    return all(streamed.written.finish for streamed in streams)
 
 
-def _line(prompt: Prompt, seed: int, tellings: Sequence[Telling]) -> str:
+def _line(prompt: Prompt, seed: int, streams: Sequence[Streamed]) -> str:
     completions = [
         {"text": each.told, "finish_reason": each.written.finish, "tokens": len(each.written.new)}
-        for each in tellings
+        for each in streams
     ]
     return json.dumps({**prompt.record, "seed": seed, "completions": completions}, ensure_ascii=False)

@@ -93,22 +93,22 @@ def _one(session: WritingSession, prompt: Prompt) -> None:
     from yanmo.tools.generate.conversation import show
 
     ids, options = ids_of(session, prompt), session.options
-    tellings = [
-        session.telling(ids, session.seed, sample, answers=options.chat) for sample in range(options.samples)
+    streams = [
+        session.streamed(ids, session.seed, sample, answers=options.chat) for sample in range(options.samples)
     ]
     begin = "" if options.chat else prompt.text
-    if len(tellings) == 1:
+    if len(streams) == 1:
         show(begin)
-        for piece in session.stream(tellings[0]):
+        for piece in session.stream(streams[0]):
             show(piece)
         show("\n")
         return
     shown = 0
-    for live in session.write(tellings):
-        for telling in live:
-            telling.go_on()
-        while shown < len(tellings) and tellings[shown].written.finish:
-            show(("\n" if shown else "") + begin + tellings[shown].told + "\n")
+    for live in session.write(streams):
+        for streamed in live:
+            streamed.go_on()
+        while shown < len(streams) and streams[shown].written.finish:
+            show(("\n" if shown else "") + begin + streams[shown].told + "\n")
             shown += 1
 
 

@@ -20,7 +20,7 @@ from yanmo.common.words import plural
 from yanmo.formats.chat_tokens import Turn
 from yanmo.model.generation.writing import STOP
 from yanmo.tools.generate.prompts import clean
-from yanmo.tools.generate.spelling import Telling
+from yanmo.tools.generate.spelling import Streamed
 from yanmo.tools.generate.writing_session import WritingSession
 
 log = logging.getLogger(__name__)
@@ -108,11 +108,11 @@ class _Turns:
         ids = self._ids(text)
         is_chat = self._session.options.chat
         self._session.check_room(ids, "the prompt", answers=is_chat)
-        telling = self._session.telling(ids, self._session.seed, self._number, answers=is_chat)
+        streamed = self._session.streamed(ids, self._session.seed, self._number, answers=is_chat)
         self._number += 1
         if not is_chat:
             show(text)
-        told = _told(self._session, telling)
+        told = _told(self._session, streamed)
         show("" if told.endswith("\n") else "\n")
         if is_chat:
             self._said += [Turn("user", text), Turn("assistant", told)]
@@ -139,20 +139,20 @@ class _Turns:
         return ids
 
 
-def _told(session: WritingSession, telling: Telling) -> str:
+def _told(session: WritingSession, streamed: Streamed) -> str:
     """Show an answer as it is written; all of it. Ctrl-C ends it."""
-    with _stopping(telling):
-        for piece in session.stream(telling):
+    with _stopping(streamed):
+        for piece in session.stream(streamed):
             show(piece)
-    return telling.told
+    return streamed.told
 
 
 @contextlib.contextmanager
-def _stopping(telling: Telling) -> Iterator[None]:
+def _stopping(streamed: Streamed) -> Iterator[None]:
     """While it lasts, Ctrl-C ends the text after the token that is being written."""
 
     def stop(signum: int, frame: FrameType | None) -> None:
-        telling.written.finish = telling.written.finish or STOP
+        streamed.written.finish = streamed.written.finish or STOP
 
     before = signal.signal(signal.SIGINT, stop)
     try:

@@ -80,7 +80,7 @@ def _from_byte_level(piece: str) -> bytes:
         return piece.encode()
 
 
-class Telling:
+class Streamed:
     """Tells the text of what is being written, piece by piece, and ends it at a stop word."""
 
     def __init__(self, written: Text, spelling: Spelling, stops: Sequence[str] = ()) -> None:

@@ -16,7 +16,7 @@ from yanmo.model.generation.lines import write_lines
 from yanmo.model.generation.writing import Text, write
 from yanmo.tools.generate.named_model import NamedModel
 from yanmo.tools.generate.options import GenerateOptions
-from yanmo.tools.generate.spelling import Spelling, Telling
+from yanmo.tools.generate.spelling import Spelling, Streamed
 
 if TYPE_CHECKING:
     from yanmo.verse.verse_form import VerseForm
@@ -53,7 +53,7 @@ class WritingSession:
         return 1 if self.form is None or self.choice.is_greedy else self.options.tries
 
     def check_room(self, ids: Sequence[int], where: str, *, answers: bool) -> None:
-        """See that a prompt can be gone on from; arguments as of `telling`.
+        """See that a prompt can be gone on from; arguments as of `streamed`.
 
         Raises:
             DataError: it fills the context, or does not fit the form.
@@ -70,7 +70,7 @@ class WritingSession:
                 "latter half of the context alone"
             )
 
-    def telling(self, ids: Sequence[int], seed: int, sample: int, *, answers: bool) -> Telling:
+    def streamed(self, ids: Sequence[int], seed: int, sample: int, *, answers: bool) -> Streamed:
         """A text that begins with `ids`, not written at yet.
 
         Args:
@@ -81,14 +81,14 @@ class WritingSession:
         most = self.options.max_tokens if self.form is None else sys.maxsize  # the form says its length
         before = len(ids) if answers else 0
         text = Text(ids, own_draws(seed, sample), ends, most, form=self.form, before=before)
-        return Telling(text, self._spelling, self.options.stop)
+        return Streamed(text, self._spelling, self.options.stop)
 
-    def write(self, tellings: Iterable[Telling]) -> Iterator[list[Telling]]:
+    def write(self, streams: Iterable[Streamed]) -> Iterator[list[Streamed]]:
         """Write all of them, some at a time; yields those that went on or ended, after every token."""
-        by_text: dict[Text, Telling] = {}
+        by_text: dict[Text, Streamed] = {}
 
         def texts() -> Iterator[Text]:
-            for each in tellings:
+            for each in streams:
                 by_text[each.written] = each
                 yield each.written
 
@@ -101,17 +101,17 @@ class WritingSession:
             return write_lines(writer, texts, choice, tries=self._tries, at_once=at_once)
         return write(writer, texts, choice, at_once=at_once, slides=self._slides, shares=True)
 
-    def stream(self, telling: Telling) -> Iterator[str]:
+    def stream(self, streamed: Streamed) -> Iterator[str]:
         """Write one text; yields what can be shown. What the text before had in common is not read again."""
         if self._tries > 1:
-            yield from (shown for _ in self._written([telling.written]) if (shown := telling.go_on()))
+            yield from (shown for _ in self._written([streamed.written]) if (shown := streamed.go_on()))
             return
-        text = telling.written
+        text = streamed.written
         kept, read = self._kept or self.model.writer.room(1), self._read
         self._kept, self._read = None, []
         kept.lengths[0] = _common(read, text.prompt[:-1])
         for _ in write(self.model.writer, [text], self.choice, at_once=1, slides=self._slides, kept=kept):
-            if shown := telling.go_on():
+            if shown := streamed.go_on():
                 yield shown
         ids = [*text.prompt, *text.new]
         if len(ids) <= self.model.context:  # or it has slid, and the row holds a later part

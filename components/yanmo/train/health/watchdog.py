@@ -178,14 +178,6 @@ def _alive_path(heartbeat: Path) -> Path:
     return heartbeat.with_name(f"{_ALIVE}{heartbeat.name}")
 
 
-def pid_in(folder: Path, rank: int) -> int:
-    """Return the process id of a rank that has begun; 0 where its file cannot be read."""
-    try:
-        return int(heartbeat_path(folder, rank).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return 0
-
-
 def waits_for_others() -> bool:
     """Return whether the main thread of this process stands in a collective, by the files of its stack."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)

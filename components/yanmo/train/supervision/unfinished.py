@@ -91,7 +91,7 @@ def failed(options: TrainConfig, error: Exception) -> GivenUp | None:
     """Give the training up that this run worked on, where it is the last of too many that came no further.
 
     Returns:
-        What is said of that; None where it is not given up here.
+        The error that says so; None where it is not given up here.
     """
     if not _counts(options) or isinstance(error, GivenUp):
         return None
@@ -168,7 +168,7 @@ def _no_progress(training: Training, tries: int) -> str:
 
 
 def _give_up(options: TrainConfig, training: Training, ended: str) -> str:
-    """Set the training aside; returns what is said of it."""
+    """Set the training aside; return the sentence that says so."""
     tries = training.stalled(training.checkpoint)
     why = f"{_no_progress(training, tries)}; the last one ended with: {textwrap.shorten(ended, _LONGEST_END)}"
     given_up = training.aside(GIVEN_UP, why)
@@ -177,7 +177,7 @@ def _give_up(options: TrainConfig, training: Training, ended: str) -> str:
 
 
 def _sentence(training: Training, options: TrainConfig) -> str:
-    """Return what is said of a training that is given up: first what to do, as cards are cut."""
+    """Return the sentence about a training that is given up: first what to do, as cards are cut."""
     command = resume_command(store_of(options).uri, options.channel, training)
     return (
         f"{training} is given up: {training.why}. Once the cause is mended, this command lets the channel's "

@@ -56,9 +56,9 @@ def test_an_answer_is_the_same_whether_the_conversation_was_read_before_or_not(
     kept, again = session(model, **how), session(model, **how)
     stream = again.stream
 
-    def forgetful(telling):
+    def forgetful(streamed):
         again._kept, again._read = None, []
-        yield from stream(telling)
+        yield from stream(streamed)
 
     again.stream = forgetful
     answers = []

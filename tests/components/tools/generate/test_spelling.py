@@ -7,7 +7,7 @@ from saying import tokenizer_text
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from yanmo.model.generation.writing import LENGTH, STOP, Text
-from yanmo.tools.generate.spelling import Spelling, Telling
+from yanmo.tools.generate.spelling import Spelling, Streamed
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
@@ -28,10 +28,10 @@ TOKENIZERS = {
 }
 
 
-def telling(name: str, ids: list[int], stops: tuple[str, ...] = ()) -> tuple[Telling, list[str]]:
+def streamed(name: str, ids: list[int], stops: tuple[str, ...] = ()) -> tuple[Streamed, list[str]]:
     """What is told of tokens that come one by one."""
     text = Text([0], lambda step: 0.0, frozenset(), 99)
-    found, told = Telling(text, Spelling(TOKENIZERS[name]), stops), []
+    found, told = Streamed(text, Spelling(TOKENIZERS[name]), stops), []
     for i, token in enumerate(ids):
         text.new.append(token)
         if i == len(ids) - 1:
@@ -48,7 +48,7 @@ def test_a_text_is_told_whole_whatever_its_tokens(name, text):
     tokenizer = TOKENIZERS[name]
     tokenizer.encode_special_tokens = True
     ids = tokenizer.encode(text, add_special_tokens=False).ids
-    found, told = telling(name, ids)
+    found, told = streamed(name, ids)
     assert "".join(told) == found.told == text == tokenizer.decode(ids, skip_special_tokens=False)
     assert all("\ufffd" not in piece or "\ufffd" in text for piece in told)
 
@@ -59,25 +59,25 @@ def test_bytes_that_are_no_text_do_not_stop_what_follows(name, data):
     tokenizer = TOKENIZERS[name]
     ids = data.draw(st.lists(st.integers(0, tokenizer.get_vocab_size() - 1), max_size=20))
     ids += tokenizer.encode("abc", add_special_tokens=False).ids
-    assert "".join(telling(name, ids)[1]).endswith("abc")
+    assert "".join(streamed(name, ids)[1]).endswith("abc")
 
 
 def test_a_half_character_at_the_end_is_not_told():
     ids = [TOKENIZERS["byte fallback"].token_to_id(f"<0x{b:02X}>") for b in "龘龘".encode()[:-1]]
-    assert telling("byte fallback", ids)[1] == ["", "", "龘", "", ""]
+    assert streamed("byte fallback", ids)[1] == ["", "", "龘", "", ""]
 
 
 def test_marks_are_not_told_and_a_row_without_a_token_says_nothing():
     tokenizer = TOKENIZERS["byte fallback"]
     ids = [tokenizer.token_to_id(n) for n in ("<|bos|>", "<|im_start|>", "春", "<|tag_03|>", "<|eos|>")]
-    assert telling("byte fallback", [*ids, 100_000])[0].told == "春"
+    assert streamed("byte fallback", [*ids, 100_000])[0].told == "春"
 
 
 @given(text=st.text("ab，", max_size=25), stops=st.lists(st.text("ab，", min_size=1, max_size=4), max_size=3))
 def test_a_stop_word_ends_a_text_before_it_wherever_tokens_end(text, stops):
     tokenizer = TOKENIZERS["byte fallback"]
     ids = tokenizer.encode(text, add_special_tokens=False).ids
-    found, told = telling("byte fallback", ids, tuple(stops))
+    found, told = streamed("byte fallback", ids, tuple(stops))
     # The text ends as soon as one is there; of several that end at the same place, before the longest.
     ends = [at + len(stop) for stop in stops if (at := text.find(stop)) >= 0]
     if ends:

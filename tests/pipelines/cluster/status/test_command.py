@@ -13,7 +13,7 @@ from servers.replayed import answers, kubeconfig, one, serving
 from yanmo.common.errors import WorkerLost
 from yanmo.nights.night import Words
 from yanmo.nights.record import Run, StageEnd
-from yanmo.nights.telling import tell_end
+from yanmo.nights.reporting import report_end
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference
 from yanmo.store.pointers import move_pointer
@@ -228,7 +228,7 @@ def test_the_last_night_is_named_with_its_page(
     for date, words in (("2026-11-22", "The night before."), ("2026-11-23", "train failed: no space left.")):
         run = Run(store=store, channel="new", run_id=f"run-{date}", date=date, timezone="UTC")
         end = StageEnd(task="train", state="failed", sentence=Words(words, "失败"), seconds=5400.0)
-        tell_end(run, end)
+        report_end(run, end)
     assert command.main([f"--store={store.root}"]) == 0
     lines = capfd.readouterr().out.splitlines()
     start = lines.index("channel new")

@@ -1,7 +1,8 @@
-"""Says how a run stands, on its record and the index of its channel.
+"""Reports how a run stands, on its record and the index of its channel.
 
-Telling never fails a run: whatever goes wrong here is a warning. Nor does it hold one up: the store gets half
-a minute where it does not answer. Who wants Slack, DingTalk or mail gets it from Alertmanager (manifests/).
+A report never fails a run: whatever goes wrong here is a warning. Nor does it hold one up: the store gets
+half a minute where it does not answer. Who wants Slack, DingTalk or mail gets it from Alertmanager
+(manifests/).
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ log = logging.getLogger(__name__)
 STORE_SECONDS = 30.0
 
 
-def tell_begin(run: Run, end: StageEnd) -> None:
+def report_begin(run: Run, end: StageEnd) -> None:
     """A stage begins its work: whoever finds it dead later knows where to look."""
     with never_failing(run):
         record_end(run, end)
 
 
-def tell_end(run: Run, end: StageEnd) -> None:
+def report_end(run: Run, end: StageEnd) -> None:
     """A stage has ended, or the first one has begun."""
     with never_failing(run):
         publish(run.store, record_end(run, end))
 
 
-def tell_verdict(run: Run, found: Verdict) -> None:
+def report_verdict(run: Run, found: Verdict) -> None:
     """The run has its verdict."""
     with never_failing(run):
         publish(run.store, record_verdict(run, found))
