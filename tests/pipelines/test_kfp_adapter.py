@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kfp import dsl
+from processes import no_file_above
 from tiny_stages.count import STAGE as COUNT
 
 from yanmo.options.command_line import load
@@ -234,10 +235,16 @@ def test_a_field_that_is_emptied_means_its_default_whatever_else_is_filled_in(
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_a_form_that_is_empty_sets_nothing(name: str) -> None:
-    path = COMPILED / f"{name}.yaml"
-    emptied = dict.fromkeys(form_fields_of(path).keys() - {"store", "channel"}, "")
-    assert pipeline_parameters(path, emptied) == {}, "yanmo run --set field="
+def test_each_field_alone_and_all_of_them_may_be_emptied(name: str, tmp_path: Path) -> None:
+    path, store = COMPILED / f"{name}.yaml", str(tmp_path / "store")
+    form, defaults = form_fields_of(path), defaults_of(path)
+    texts = [name for name in form if form[name]["parameterType"] == "STRING" and name != "store"]
+    whole = first_task(path, {**defaults, "store": store})
+    for emptied in (*([field] for field in texts), texts):
+        assert first_task(path, {**defaults, **dict.fromkeys(emptied, ""), "store": store}) == whole, emptied
+    by_hand = pipeline_parameters(path, dict.fromkeys(form.keys() - {"store", "channel"}, ""))
+    assert by_hand == {}, "yanmo run --set field="
+    assert whole["channel"] == defaults["channel"] and "curate.sources=bundled" in whole["options"]
 
 
 def test_what_is_filled_in_reaches_its_stage_and_its_pod(tmp_path: Path) -> None:
@@ -273,6 +280,12 @@ def test_every_input_is_wired_or_none_so_that_no_task_follows_a_pointer(compiled
             if field.metadata["kind"] == "input":
                 value = given["--" + field.name.replace("_", "-")]
                 assert value == "none" or ".path}}" in value, f"{name}: --{field.name}={value}"
+
+
+def test_where_a_disk_is_full_the_file_that_is_compiled_is_named(tmp_path: Path) -> None:
+    with no_file_above(100), pytest.raises(OSError) as raised:
+        compile_pipeline(load_pipeline("data_only"), tmp_path / "p.yaml")
+    assert raised.value.filename == str(tmp_path / "p.yaml") and not list(tmp_path.iterdir())
 
 
 FILLED_BY_THE_LAUNCHER = re.compile(
@@ -334,24 +347,45 @@ def test_what_no_retry_mends_is_red_soon_where_argo_retries_failures(compiled: t
         assert sum(first * factor**number for number in range(3)) <= 20, name
 
 
+def test_every_parameter_a_task_uses_reaches_the_group_it_is_in(compiled: tuple[Path, Any]) -> None:
+    """KFP 2.17.0 forgets what only an accelerator limit uses; such a task cannot start."""
+    spec = specs(compiled[0])[0]
+    for name, part in spec["components"].items():
+        if "dag" not in part:
+            continue
+        given = part.get("inputDefinitions", {}).get("parameters", {}).keys()
+        for task in part["dag"]["tasks"].values():
+            for value in task.get("inputs", {}).get("parameters", {}).values():
+                wanted = value.get("componentInputParameter")
+                assert wanted is None or wanted in given, f"{name} lacks {wanted}"
+
+
 _PARAMETER = re.compile(r"inputs\.parameters\[\W*([\w-]+)\W*\]")
 
 
 def wrong_limits(spec: dict[str, Any]) -> tuple[int, list[str]]:
-    """How many parameters go into a pod's limits and requests, and those that are no STRING.
+    """How many parameters go into a pod's limits and requests, and those on the way that are no STRING.
 
     KFP's driver (2.17.0) reads them by GetStringValue, which is "" for a number: an accelerator's limit is
     then dropped without a word, and one of CPU or memory ends the run.
     """
-    count, wrong, root = 0, [], spec["root"]
-    for name, task in root["dag"]["tasks"].items():
-        component = spec["components"][task["componentRef"]["name"]]
-        resources = spec["deploymentSpec"]["executors"][component["executorLabel"]]["container"]["resources"]
-        for parameter in _PARAMETER.findall(str(resources)):
-            count += 1
-            source, kind = source_of(task["inputs"]["parameters"][parameter], root, spec)
-            if kind != "STRING":
-                wrong.append(f"{name}: {source} is {kind}")
+    count, wrong = 0, []
+    for where, part in {"root": spec["root"], **spec["components"]}.items():
+        types = parameter_types(part)
+        for name, task in part.get("dag", {}).get("tasks", {}).items():
+            component = spec["components"][task["componentRef"]["name"]]
+            executor = spec["deploymentSpec"]["executors"].get(component.get("executorLabel"), {})
+            given = task.get("inputs", {}).get("parameters", {})
+            for parameter in _PARAMETER.findall(str(executor.get("container", {}).get("resources", {}))):
+                count += 1
+                source, kind = source_of(given[parameter], part, spec)
+                if kind != "STRING":
+                    wrong.append(f"{name}: {source} of {where} is {kind}")
+            wanted = parameter_types(component)
+            for parameter, value in given.items():  # on its way through nested pipelines
+                source = value.get("componentInputParameter")
+                if source and wanted.get(parameter, types[source]) != types[source]:
+                    wrong.append(f"{name}: {parameter} is {wanted[parameter]}, {source} is {types[source]}")
     return count, wrong
 
 
@@ -375,6 +409,41 @@ def parameter_types(part: dict[str, Any]) -> dict[str, str]:
 def test_whatever_goes_into_a_limit_comes_from_a_string(compiled: tuple[Path, Any]) -> None:
     count, wrong = wrong_limits(specs(compiled[0])[0])
     assert not wrong and bool(count) == any(s.name in ("train", "count") for s in compiled[1])
+
+
+@pytest.mark.parametrize("kind", [int, float, bool, str])
+@pytest.mark.parametrize("limit", ["accelerator", "cpu", "memory"])
+def test_the_guard_of_limits_finds_a_number_in_any_of_them(kind: type, limit: str, tmp_path: Path) -> None:
+    """So that a later limit on the form cannot be dropped as that of the GPUs was."""
+    from kfp import compiler
+
+    @dsl.container_component
+    def work():
+        return dsl.ContainerSpec(image="x", command=["true"])
+
+    def pipeline(amount):
+        task = work()
+        if limit == "accelerator":
+            task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(amount)
+        else:
+            getattr(task, f"set_{limit}_limit")(amount)
+
+    pipeline.__annotations__["amount"] = kind
+    compiler.Compiler().compile(dsl.pipeline(name="p")(pipeline), str(tmp_path / "p.yaml"))
+    count, wrong = wrong_limits(documents_of((tmp_path / "p.yaml").read_text(encoding="utf-8"))[0])
+    assert count == 1 and bool(wrong) == (kind is not str)
+
+
+def test_the_gpus_of_the_form_reach_the_pods_of_training_and_of_both_evaluations() -> None:
+    spec = specs(COMPILED / "language_model.yaml")[0]
+    form = spec["root"]["inputDefinitions"]["parameters"]["training_pod_gpus"]
+    assert form["parameterType"] == "STRING" and form["defaultValue"] == "0"
+    for name in ("train", "evaluate", "evaluate-champion"):
+        accelerator = executors(COMPILED / "language_model.yaml")[name]["resources"]["accelerator"]
+        assert (
+            "training_pod_gpus" in accelerator["resourceCount"]
+            and accelerator["resourceType"] == "nvidia.com/gpu"
+        )
 
 
 def test_the_form_is_small_ascii_and_asks_for_nothing(compiled: tuple[Path, Any]) -> None:
@@ -428,6 +497,12 @@ def test_a_preset_is_not_beaten_by_the_other_fields_of_the_form(empty: str | Non
     got = trained(options="train.warmup_steps=3 balance.by=author")
     assert (got.steps, got.seed, got.muon_learning_rate, got.warmup_steps) == (20, 0, 0.02, 3)
     assert trained(train_steps="30").steps == 30
+
+
+def test_options_off_the_form_are_no_parameters(tiny_yaml: Path) -> None:
+    spec = specs(tiny_yaml)[0]
+    assert "collect_limit" not in spec["root"]["inputDefinitions"]["parameters"]
+    assert not any("--limit" in arg for arg in executors(tiny_yaml)["collect"]["args"])
 
 
 def pods_of(path: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:

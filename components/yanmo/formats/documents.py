@@ -69,7 +69,9 @@ def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[
             names = [name for name in columns if name in file.schema_arrow.names]
             yield from file.iter_batches(rows, columns=names, use_threads=False)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: damaged Parquet file: {error}") from error
+        raise DataError(
+            f"{path}: damaged documents file ({error}); run the stage that made it again with --force"
+        ) from error
 
 
 def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str] | None = None) -> pa.Table:

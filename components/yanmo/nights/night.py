@@ -1,4 +1,4 @@
-"""What is said of one night: its name, its date, how it stands, in words and figures.
+"""One night: its name, its date, how it stands, in words and figures.
 
     nights/<channel>/index.html, index.json    the newest runs and their verdicts
     nights/<channel>/runs/<run>.json           what is known of one run
@@ -104,6 +104,9 @@ class Row:
         if self.state not in STATES:
             raise ValueError(f"no night can be {self.state[:20]!r}")
         datetime.strptime(self.date, "%Y-%m-%d")
+        seconds_of(self.began)
+        if self.changed:
+            seconds_of(self.changed)
 
 
 def seconds_of(when: str) -> float:

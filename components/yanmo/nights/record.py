@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from yanmo.nights.night import (
@@ -18,10 +19,12 @@ from yanmo.nights.night import (
     MOST_LINES,
     MOST_OF_A_LINE,
     MOST_OF_A_VERSE,
+    STATES,
     VERDICT_PAGE,
     Row,
     Words,
     plain,
+    seconds_of,
 )
 from yanmo.store.objects import ObjectStore, as_part
 from yanmo.store.record import Record
@@ -49,6 +52,10 @@ class StageEnd:
     record, of all processes of the task."""
     at: str = ""
     """When it was said, UTC, ISO 8601; `record_end` sets it."""
+
+    def __post_init__(self) -> None:
+        if self.at:
+            seconds_of(self.at)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +106,12 @@ class NightRecord:
     state: str = BEGUN
     stages: dict[str, StageEnd] = field(default_factory=dict)
     verdict: Verdict = field(default_factory=Verdict)
+
+    def __post_init__(self) -> None:
+        if self.state not in STATES:
+            raise ValueError(f"no night can be {self.state[:20]!r}")
+        datetime.strptime(self.date, "%Y-%m-%d")
+        seconds_of(self.began), seconds_of(self.changed)
 
     def judged(self) -> NightRecord:
         """With the state that follows from what was said."""

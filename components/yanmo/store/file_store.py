@@ -10,8 +10,10 @@ import contextlib
 import errno
 import functools
 import hashlib
+import io
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -49,12 +51,25 @@ _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
 
 
+def _explained(
+    method: Callable[Concatenate[FileStore, _Given], _Answer],
+) -> Callable[Concatenate[FileStore, _Given], _Answer]:
+    """`method`, which says what to do where the system only says "permission denied"."""
+
+    @functools.wraps(method)
+    def explained(store: FileStore, /, *args: _Given.args, **options: _Given.kwargs) -> _Answer:
+        with store.explaining():
+            return method(store, *args, **options)
+
+    return explained
+
+
 def _request(
     kind: traffic.Kind,
 ) -> Callable[
     [Callable[Concatenate[FileStore, _Given], _Answer]], Callable[Concatenate[FileStore, _Given], _Answer]
 ]:
-    """A method that is counted as a request, and says what to do where the system only says "denied"."""
+    """A method that is `_explained` and counted as a request."""
 
     def counted(
         method: Callable[Concatenate[FileStore, _Given], _Answer],
@@ -107,7 +122,7 @@ class FileStore:
 
     @_request("read")
     def read(self, name: str) -> tuple[bytes, str]:
-        with self._path(name).open("rb") as file:
+        with self._opened(name) as file:
             data = file.read(MAX_DOCUMENT_BYTES + 1)
         if len(data) > MAX_DOCUMENT_BYTES:
             raise DataError(
@@ -115,6 +130,32 @@ class FileStore:
             )
         traffic.carried("read", len(data))
         return data, hashlib.sha256(data).hexdigest()
+
+    def _opened(self, name: str) -> io.BufferedReader:
+        """The file of an object, which is never waited for.
+
+        Raises:
+            DataError: a pipe, a device, a socket or a link to nothing lies in its place.
+            FileNotFoundError: nothing does.
+        """
+        path = self._path(name)
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno == errno.ENOENT and path.is_symlink():
+                raise self._no_object(name, "a link to nothing") from None
+            if error.errno == errno.ENXIO:
+                raise self._no_object(name, "a socket") from None
+            raise
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            raise self._no_object(name, "a pipe or a device")
+        return os.fdopen(file, "rb")
+
+    def _no_object(self, name: str, found: str) -> DataError:
+        return DataError(f"{self.uri}/{name}: expected a file, found {found}; remove it, or restore the file")
 
     @_request("write")
     def create(self, name: str, data: bytes) -> str:
@@ -147,9 +188,11 @@ class FileStore:
     @_request("stat")
     def stat(self, name: str) -> ObjectInfo | None:
         path = self._path(name)
-        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+        if path.is_file():
+            return self._info(name, path)
+        if not os.path.lexists(path) or path.is_file():  # somebody made it meanwhile
             return self._info(name, path) if path.is_file() else None
-        return None
+        raise self._no_object(name, "a folder" if path.is_dir() else "something else")
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
         found = [self.stat(name) for name in names]
@@ -158,7 +201,7 @@ class FileStore:
     def clock(self) -> float:
         return time.time()
 
-    @_request("write")
+    @_explained
     def writable(self, prefix: str) -> Path:
         path = self._path(prefix)
         make_folders(path)
@@ -230,7 +273,7 @@ class FileStore:
     @_request("read")
     def digest(self, name: str) -> Written | None:
         try:
-            with self._path(name).open("rb") as file:
+            with self._opened(name) as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
                 written = Written(file.tell(), sha256)
         except (FileNotFoundError, IsADirectoryError):

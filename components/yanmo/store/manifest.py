@@ -166,11 +166,18 @@ class Manifest:
             files = _files(values.pop("files", None))
             made: Manifest = built(cls, {**values, "files": []})
             _check_texts(values, {"stage": _STAGE, "key": _HEX, "attempt": _ATTEMPT, "content_digest": _HEX})
-            for given in filter(None, [*made.inputs.values(), *made.references.values()]):
+            for given in made.references.values():
+                Reference.from_dict(given)
+            for given in made.inputs.values():
+                if given is None:
+                    continue
                 if not isinstance(given, dict) or not _HEX.match(str(given.get("content_digest"))):
                     raise ValueError(f"expected a reference or a content_digest, found {shown(given)}")
-                if "manifest_uri" in given or given in made.references.values():
+                if "manifest_uri" in given:
                     Reference.from_dict(given)
+            if made.revision < 0:
+                raise ValueError(f"revision is {made.revision}")
+            canonical([values[name] for name in ("counts", "options", "inputs") if name in values])
         except OtherSchema as error:
             raise DataError(f"{where}: {error}") from error
         except ValueError as error:

@@ -47,6 +47,15 @@ _MEND = {
         "restore it, or delete the file: `yanmo promote rollback --why damaged`, with --store and --channel "
         "of this file, then brings back the last of the history"
     ),
+    **dict.fromkeys(
+        ("champion_evaluation", "champion_evaluation_writing", "champion_evaluation_contamination"),
+        "restore it, or delete the file: `yanmo evaluate` of the champion with --pointer champion_evaluation "
+        "sets it again",
+    ),
+    **dict.fromkeys(
+        ("base_evaluation", "base_evaluation_writing", "base_evaluation_contamination"),
+        "restore it, or delete the file: the next run of the pipeline chat sets it again",
+    ),
 }
 """What to do about a damaged pointer that is read before its stage would set it again, or by others only."""
 

@@ -1,4 +1,4 @@
-"""The one kind of record in a store: a dataclass as a small JSON object of one schema.
+"""A record in a store: a dataclass as a small JSON object of one schema.
 
 Read whole or refused (too long, of another version, a field more or less or of another type), created if
 absent, changed by compare-and-swap. What a record must hold beyond the types of its fields its class checks
@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -40,7 +41,8 @@ class Record(Generic[T]):
     def to_json(self, value: T) -> bytes:
         """The bytes of the object; half a character, which JSON has and UTF-8 has not, becomes `?`."""
         values = {"schema": self.schema, **dataclasses.asdict(value)}  # type: ignore[call-overload]
-        return json.dumps(values, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n"
+        text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False)
+        return text.encode("utf-8", "replace") + b"\n"
 
     def parse(self, data: bytes, where: str) -> T:
         """The record in `data`, which was read from `where`.
@@ -143,10 +145,10 @@ def built(kind: Any, value: Any, where: str = "") -> Any:
         return tuple(built(arguments[0], one, f"{where}[{number}]") for number, one in enumerate(value))
     elif origin in (dict, Mapping) and isinstance(value, dict):
         return {name: built(arguments[1], one, f"{where}.{name[:50]}") for name, one in value.items()}
-    elif (origin is typing.Literal and value in arguments) or (kind is type(value) and value == value):
-        return value
-    elif kind is float and type(value) is int:
+    elif kind is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:
         return float(value)
+    elif (origin is typing.Literal and value in arguments) or (kind is type(value) and kind is not float):
+        return value
     raise ValueError(f"{where}: expected {getattr(kind, '__name__', kind)}, found {shown(value)}")
 
 

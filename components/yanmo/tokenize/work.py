@@ -197,7 +197,7 @@ def work(run: TokenizeRun) -> Result:
         )
     take_over(run.attempt, parts)
     counts = _counts(shards, done)
-    metadata = _metadata(run, tokenizer, segmenter, done) | {"shards": _described_shards(shards, parts)}
+    metadata = _metadata(run, tokenizer, segmenter, done)
     _report(run, counts, metadata, done)
     return Result(counts=counts, metadata=metadata, references={TOKENIZER: tokenizer}, used=parts)
 
@@ -238,18 +238,6 @@ def _made(
             one.result()
             progress.add(1)
         return [one.result() for one in coming]
-
-
-def _described_shards(shards: list[Shard], parts: list[Output]) -> list[dict[str, Any]]:
-    """The result of each input file."""
-    return [
-        {
-            "documents": shard.entry.path,
-            "sha256": shard.entry.sha256,
-            "files": len(part.entries("tokens-*.parquet")),
-        }
-        for shard, part in zip(shards, parts, strict=True)
-    ]
 
 
 def _workers(options: TokenizeConfig, files: Sequence[FileEntry]) -> int:

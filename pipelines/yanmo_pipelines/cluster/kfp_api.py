@@ -198,10 +198,6 @@ class KfpApi:
         path = f"{V2}/recurringruns/{quote(id, safe='')}?propagation_policy=ORPHAN"
         self._ask("DELETE", path, f"delete recurring run {id}")
 
-    def delete(self, what: str, id: str) -> None:
-        """Delete `runs`, `pipelines` or `experiments` of that id."""
-        self._ask("DELETE", f"{V2}/{what}/{quote(id, safe='')}", f"delete {what}/{id}")
-
     def log(self, run_id: str, node: str) -> str:
         """The log of a pod of a run, by Argo's id of its node."""
         path = _LOG.format(run=quote(run_id, safe=""), node=quote(node, safe=""))

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
+import toy_stage
 from servers.pushgateway import PASSWORD, USER, Pushgateway, absent, pushgateway
+
+from yanmo.store.file_store import FileStore
 
 TESTS = Path(__file__).parents[2]
 Run = Callable[..., int]
@@ -50,6 +58,16 @@ def test_final_figures_stay_under_stage_and_channel(toy: Run, gateway: Pushgatew
     assert gateway.value("yanmo_stage_outputs_total", part="toy", result="made") == 1
     assert before < (gateway.value("yanmo_stage_last_success_timestamp_seconds") or 0) < time.time()
     assert "run-7" not in gateway.text(), "a series for each run would be without end"
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="needs promtool")
+def test_promtool_finds_nothing_wrong_with_what_is_pushed(toy: Run, gateway: Pushgateway) -> None:
+    toy(f"--pushgateway={gateway.address}")
+    shown = gateway.text()
+    own = "".join(line for line in shown.splitlines(keepends=True) if "yanmo_" in line)
+    done = subprocess.run(["promtool", "check", "metrics"], input=own, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert "yanmo_toy_documents_total" in own
 
 
 def test_the_next_run_replaces_the_figures(toy: Run, gateway: Pushgateway) -> None:
@@ -96,6 +114,22 @@ def test_the_other_ranks_of_a_training_push_nothing(
     monkeypatch.setenv("RANK", "1")
     assert toy(f"--pushgateway={gateway.address}") == 0
     assert gateway.held() == {}
+
+
+def test_runs_that_end_together_leave_one_set(gateway: Pushgateway, store: FileStore) -> None:
+    runs = [_started(store, f"--pushgateway={gateway.address}", f"--text=poem {n}") for n in range(4)]
+    assert [run.wait() for run in runs] == [0] * 4
+    assert names(gateway) == OF_A_SUCCESS
+    assert gateway.value("yanmo_toy_documents_total") == 1
+
+
+def _started(store: FileStore, *flags: str) -> subprocess.Popen[str]:
+    paths = [str(TESTS.parent / "components"), str(TESTS / "components"), str(TESTS)]
+    return subprocess.Popen(
+        [sys.executable, toy_stage.__file__, f"--store={store.root}", *flags],
+        env={**os.environ, "PYTHONPATH": ":".join(paths)},
+        text=True,
+    )
 
 
 # Secrets.
@@ -260,3 +294,14 @@ def test_one_that_is_down_is_one_warning(toy: Run, caplog: pytest.LogCaptureFixt
 @pytest.mark.parametrize("sick", [hangs], indirect=True)
 def test_a_stage_that_fails_keeps_its_exit_code(toy: Run, sick: str) -> None:
     assert toy(f"--pushgateway={sick}", "--end=bug") == 70
+
+
+def test_what_the_gateway_finds_wrong_is_said(
+    toy: Run, gateway: Pushgateway, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Another job has pushed a metric of that name as another kind."""
+    text = "# TYPE yanmo_stage_exit_code counter\nyanmo_stage_exit_code 1\n"
+    place = f"{gateway.address}/metrics/job/other"
+    build_opener(ProxyHandler({})).open(Request(place, data=text.encode(), method="PUT")).close()
+    assert toy(f"--pushgateway={gateway.address}") == 0
+    assert "it answered 400" in caplog.text and "inconsistent" in caplog.text

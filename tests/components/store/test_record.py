@@ -12,8 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError
+from yanmo.nights.record import NIGHT, NightRecord, Verdict
 from yanmo.store.file_store import FileStore
 from yanmo.store.record import Record, built
+from yanmo.store.runs.failure_card import Card
+from yanmo.store.runs.unfinished import Training, Try
 
 
 @dataclass(frozen=True)
@@ -116,3 +119,46 @@ def test_a_change_that_meets_another_is_made_upon_it(store: FileStore) -> None:
 def test_a_type_that_records_do_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match=re.escape("expected set")):
         built(set, [])
+
+
+def _card(made_at: str) -> Card:
+    return Card(stage="train", exit_code=1, why="x", made_at=made_at)
+
+
+@pytest.mark.parametrize("when", ["", "x", "2026-13-01T00:00:00+00:00"])
+def test_a_time_that_is_none_is_damage_in_every_record(when: str) -> None:
+    night = {"channel": "a", "run_id": "r", "date": "2026-11-28", "timezone": "UTC"}
+    good = "2026-11-28T21:00:00+00:00"
+    training = Training(key="a" * 64, revision=1, options={}, execution={}, inputs={}, run_id="r")
+    with pytest.raises(ValueError):
+        _card(when)
+    with pytest.raises(ValueError):
+        replace(training, tries=(Try(run_id="r", at=when, checkpoint=""),))
+    for began, changed in ((when, good), (good, when)):
+        with pytest.raises(ValueError):
+            NightRecord(**night, began=began, changed=changed)
+    assert NightRecord(**night, began=good, changed=good) and _card(good).lines()
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "1" + "0" * 400])
+def test_a_number_beyond_all_floats_is_damage(number: str) -> None:
+    data = NIGHT.to_json(
+        NightRecord(
+            channel="a", run_id="r", date="2026-11-28", timezone="UTC",
+            began="2026-11-28T21:00:00+00:00", changed="2026-11-28T21:00:00+00:00", verdict=Verdict(bits=1.5),
+        )
+    )  # fmt: skip
+    assert NIGHT.parse(data, "here").verdict.bits == 1.5
+    with pytest.raises(DataError, match="damaged"):
+        NIGHT.parse(data.replace(b"1.5", number.encode()), "here")
+
+
+def test_no_record_is_written_that_its_reader_refuses() -> None:
+    with pytest.raises(ValueError):
+        NIGHT.to_json(
+            NightRecord(
+                channel="a", run_id="r", date="2026-11-28", timezone="UTC",
+                began="2026-11-28T21:00:00+00:00", changed="2026-11-28T21:00:00+00:00",
+                verdict=Verdict(bits=float("nan")),
+            )
+        )  # fmt: skip

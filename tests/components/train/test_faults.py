@@ -118,7 +118,7 @@ def test_a_frozen_rank_ends_the_run_for_another_try(store, tiny, tmp_path):
     assert "stands still" in logs[1]
     assert "no progress for" in logs[2], "the other one says what it waited for"
     # Its stack, wherever in a step it waited: for gradients, or for what the ranks agree on after them.
-    assert "loop.py" in (folders[2] / "workers.log").read_text(errors="replace")
+    assert "_train_step" in (folders[2] / "workers.log").read_text(errors="replace")
 
 
 def test_max_seconds_pauses_and_a_run_outside_of_its_night_does_not_begin(store, tiny):

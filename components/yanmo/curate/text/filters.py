@@ -107,9 +107,9 @@ def _shares_of_han(texts: Sequence[str], shares: Floats) -> Floats:
 
     Notes on algorithms are four fifths code, and are notes in Chinese.
     """
-    for i in np.flatnonzero(shares < 0.5).tolist():
-        if "```" in texts[i] or "~~~" in texts[i]:
-            prose = "".join(part for part, is_code in between(texts[i], code_spans(texts[i])) if not is_code)
+    for i, text in enumerate(texts):
+        if "```" in text or "~~~" in text:
+            prose = "".join(part for part, is_code in between(text, code_spans(text)) if not is_code)
             shares[i] = max(shares[i], len(han_only([prose])[0]) / max(1, len("".join(prose.split()))))
     return shares
 

@@ -91,6 +91,6 @@ def _in_a_child(work: Callable[[Any], list[int]], given: Any, needs: str) -> lis
         written = pipe.read()
     os.waitpid(child, 0)
     if not written:
-        raise MemoryError(f"a child process died; {needs} of memory")
+        raise MemoryError(f"a child process died, maybe for want of memory ({needs})")
     sizes: list[int] = json.loads(written)
     return sizes

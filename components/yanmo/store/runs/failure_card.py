@@ -95,6 +95,9 @@ class Card:
     made_by: str = field(default_factory=code)
     made_at: str = field(default_factory=utc_now)
 
+    def __post_init__(self) -> None:
+        self._failed_at()
+
     @classmethod
     def of(cls, stage: str, error: BaseException, command: str = "", run_id: str = "") -> Card:
         """The card of an error that ended a stage."""

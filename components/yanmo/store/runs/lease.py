@@ -19,7 +19,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -256,18 +256,22 @@ class Holder:
 
 def holder_in(data: bytes) -> Holder:
     """Who holds the lease in `data`."""
+    found = Holder()
     try:
         value = json_value(data)
-        note = value["note"]
-        return Holder(
-            channel=str(note.get("channel", "")),
-            run_id=str(note.get("run_id", "")),
+        note = value.get("note")
+        if isinstance(note, dict):
+            found = replace(found, channel=str(note.get("channel", "")), run_id=str(note.get("run_id", "")))
+        since = float(value["since"])
+        datetime.fromtimestamp(since, UTC)
+        return replace(
+            found,
             machine=str(value["machine"]).partition("/")[0] or "?",
             attempt=str(value["attempt"]),
-            since=float(value["since"]),
+            since=since,
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return Holder()
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError):
+        return found
 
 
 def _is_here(value: dict[str, Any]) -> bool:

@@ -78,7 +78,8 @@ class Training:
             raise ValueError(f"key {self.key[:70]!r} or state {self.state[:20]!r} cannot be")
         if not re.fullmatch(r"|[^\s]*-[0-9]{1,18}", self.checkpoint):
             raise ValueError(f"checkpoint {self.checkpoint[:40]!r} cannot be")
-        datetime.fromisoformat(self.begun_at)
+        for when in (self.begun_at, *(one.at for one in self.tries)):
+            datetime.fromisoformat(when)
 
     @property
     def is_open(self) -> bool:

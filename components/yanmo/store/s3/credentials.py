@@ -62,6 +62,10 @@ def _pair(folder: Path) -> tuple[str, str, str]:
     return found[0], found[1], found[2]
 
 
+class NoKey(EnvironmentFault):
+    """Where there was a key there is none now: a Secret that is being exchanged, maybe."""
+
+
 class Guarded(Provider):  # type: ignore[misc]
     """A provider whose errors say what to do and never what it sent (a web identity token is in its URL)."""
 
@@ -95,7 +99,7 @@ class Guarded(Provider):  # type: ignore[misc]
         if status and (int(status[1]) == 429 or int(status[1]) >= 500):
             raise ConnectionError(f"{name}: the credentials service answered {status[1]}")
         refused = f": the service answered {status[1]}" if status else ""
-        raise EnvironmentFault(
+        raise NoKey(
             f"no S3 credentials from {name}{refused}; docs/explanation/store.md says where they are sought"
         )
 

@@ -33,6 +33,7 @@ from yanmo.common.errors import DataError, EnvironmentFault, StorageError, Usage
 from yanmo.store import traffic
 from yanmo.store.objects import NotSupportedHere
 from yanmo.store.recall import current
+from yanmo.store.s3.credentials import NoKey
 from yanmo.store.s3.strict_http import ca_source
 
 if TYPE_CHECKING:
@@ -330,7 +331,7 @@ def _is_forbidden(error: Exception) -> bool:
 
 def _is_of_key(error: Exception) -> bool:
     """Whether the server refuses the key; or there is none in its file now, which is being exchanged."""
-    return isinstance(error, EnvironmentFault) or (isinstance(error, S3Error) and error.code in _EXCHANGED)
+    return isinstance(error, NoKey) or (isinstance(error, S3Error) and error.code in _EXCHANGED)
 
 
 def _is_certificate(error: BaseException) -> bool:

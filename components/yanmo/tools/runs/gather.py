@@ -150,7 +150,7 @@ def _each(action: Callable[[S], T], items: Iterable[S]) -> list[T]:
 
 def _named(store: ObjectStore, channel: str) -> list[Named]:
     """What the channel's pointers and history name; of a whole store only champions."""
-    listed = list(store.list("pointers"))
+    listed = [info for info in store.list("pointers") if info.name.count("/") > 1]  # others' files lie above
     channels = sorted({info.name.split("/")[1] for info in listed})
     if channel and channel not in channels:
         known = f"it has {', '.join(channels[:10])}" if channels else "it has none: run a stage first"

@@ -1,8 +1,7 @@
 """Out of memory is no end: the micro batch is halved, accumulation doubled, and the workers start again.
 
 The global batch and so the samples of each step stay what they were; sums in another order change the last
-digits, which is recorded. The rows that fitted are kept in the run's folder, and in the store (killed.py): a
-rerun does not try again.
+digits, which is recorded. The rows that fitted are kept in the run's folder.
 """
 
 from __future__ import annotations

@@ -84,7 +84,9 @@ def raise_failure(ending: Ending) -> None:
     if raised:
         raise _raised(ending, min(raised, key=lambda s: s.time))
     if hung:
-        raise _standing_still(ending, hung, next((rank for rank in missing if rank in ending.doings), None))
+        asked = {rank for rank in missing if ending.codes.get(rank) == -signal.SIGTERM}  # those do not stand
+        frozen = (rank for rank in missing if rank in ending.doings and rank not in asked)
+        raise _standing_still(ending, hung, next(frozen, None))
     never = [rank for rank in missing if rank not in ending.doings]
     if never and not signalled:
         raise _never(ending, never[0])

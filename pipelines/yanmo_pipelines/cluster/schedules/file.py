@@ -14,9 +14,11 @@ Every value is read as a flag of `yanmo submit` is; what is wrong with one names
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,8 @@ from yanmo_pipelines.pod_options import PodOptions
 _WHAT = "a YAML file of schedules"
 _OF_FILE = ("timezone", "schedules")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,34}[a-z0-9])?\Z")
-"""With `yanmo-` before it and Kubernetes' digits after it still the name of a Job."""
+"""KFP's name of the recurring run is `yanmo-` and this."""
+_YEAR_SECONDS = 366 * 86400.0
 _MOST_SCHEDULES = 50
 _ALONE = "end"
 
@@ -123,7 +126,9 @@ def schedules_in(text: str, path: str) -> dict[str, Schedule]:
     zone = tree.get("timezone")
     if zone is not None and not isinstance(zone, str):
         raise UsageError(f"{path}: timezone: expected a name such as Asia/Shanghai")
-    return {name: _schedule(name, entry, zone or "UTC", path) for name, entry in entries.items()}
+    found = {name: _schedule(name, entry, zone or "UTC", path) for name, entry in entries.items()}
+    _check_channels(found, path)
+    return found
 
 
 def _mapping(tree: Any, where: str, expected: str) -> dict[str, Any]:
@@ -198,6 +203,25 @@ def _with_own(options: ScheduleOptions, settings: Mapping[str, str]) -> dict[str
             if name in found:
                 raise ValueError(f"set: {name} is said by night and timezone already; keep one")
     return {**own, **found}
+
+
+def _check_channels(found: Mapping[str, Schedule], path: str) -> None:
+    """Refuse two schedules of a channel that fire at the same time: one of their nights would do nothing."""
+    live = [each for each in found.values() if not each.options.suspend]
+    now = time.time()
+    for one, other in combinations(live, 2):
+        if (one.options.channel, one.options.store) != (other.options.channel, other.options.store):
+            continue
+        times = {int(at) // 60 for at in one.cron.between(one.zone, now, now + _YEAR_SECONDS)}
+        both = (
+            at for at in other.cron.between(other.zone, now, now + _YEAR_SECONDS) if int(at) // 60 in times
+        )
+        if (at := next(both, None)) is not None:
+            raise UsageError(
+                f"{path}: schedules {one.name} and {other.name} both start a run of channel "
+                f"{one.options.channel} on {shown_time(at, one.zone)}, and two nights of one never train "
+                "at once; give them different hours or channels, or suspend one"
+            )
 
 
 def shown_time(at: float, zone: tzinfo) -> str:
