@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from config_file import written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import needs_affinity, one_cpu
@@ -613,3 +614,100 @@ def test_what_needs_deepspeed_says_so_where_it_is_not_installed(
     assert train(store, NONE, *flags) == 78
     said = capsys.readouterr().err
     assert flags[0].replace("=", " ") in said and "--backend torch trains here" in said
+
+
+def test_options_and_inputs_as_given_are_what_a_record_is_of(store) -> None:
+    """What is the default anyway is the same; another seed or a preset's is not."""
+    place = str(store)
+    keys = {}
+    for name, flags in {
+        "plain": (),
+        "the default said": ("--schedule=linear",),
+        "auto said": ("--precision=auto", "--ranks=", "--device=auto"),
+        "an execution option": ("--threads=3", "--ranks=1", "--compile=false"),
+        "another seed": ("--seed=1",),
+        "by the file": (f"--config={written('seed: 1')}",),
+    }.items():
+        assert train(place, ONE, *flags) == 0
+        keys[name] = made(place)[0]
+    assert keys["plain"] == keys["the default said"] == keys["auto said"] == keys["an execution option"]
+    assert keys["another seed"] == keys["by the file"] != keys["plain"]
+    assert len(records(place)) == 2
+
+
+def test_what_auto_became_at_the_target_stays(place, tmp_path) -> None:
+    target = str(tmp_path / "target")
+    copy(place, target, "dev/tokenize")
+    assert train(target, NONE) == 0 and train(place, ONE) == 0
+    theirs = records(target)
+    copy(place, target, "dev/train")
+    assert records(target) == theirs and made(target)[0] == made(place)[0]
+    assert train(target, EIGHT) == 0
+    assert made(target)[0] == next(iter(theirs.values()))["key"]
+
+
+RACER = """
+import json, sys
+from yanmo.options.command_line import load_given
+from yanmo.options.fields import by_kind
+from yanmo.stage.stage_run import StageRun
+from yanmo.store.opening import open_store
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
+from yanmo.stage.exporter import Telemetry
+from yanmo.train.backends.hardware import Machine
+from yanmo.train.config import STAGE, TrainConfig
+from yanmo.train.supervision.automatic import settle
+
+uri, gpus, *flags = sys.argv[1:]
+
+def look():
+    print("looking", flush=True)
+    sys.stdin.readline()  # until all have found no record
+    return Machine(gpus=int(gpus), name="fake", capability=(9, 0), has_varlen=True, compiles=True)
+
+options, given = load_given(TrainConfig, [f"--store={uri}", *flags], "yanmo train")
+store = open_store(uri)
+cache = open_reference(store, read_pointer(store, "dev", "tokenize"))
+run = StageRun(stage=STAGE, options=options, store=store, inputs={"token_cache": cache, "model": None},
+    telemetry=Telemetry("train", STAGE.metrics), given=given)
+print(json.dumps(by_kind(settle(run, look), "semantic", "execution")))
+"""
+
+
+@pytest.mark.process(few=1)
+@pytest.mark.parametrize("flags", [(), ("--auto-again",)], ids=["first", "again"])
+def test_of_machines_that_race_one_record_counts_for_all(place, flags) -> None:
+    """Processes, as two pods are: nothing but the store stands between them."""
+    gpus = (0, 8, 1, 4, 2)
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, place, str(count), *flags],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for count in gpus
+    ]
+    try:
+        for racer in racers:
+            assert racer.stdout is not None and racer.stdout.readline() == "looking\n"
+        assert not records(place)
+        for racer in racers:
+            assert racer.stdin is not None
+            racer.stdin.write("go\n")
+            racer.stdin.flush()
+        found = [json.loads(racer.communicate()[0]) for racer in racers]
+    finally:
+        for racer in racers:
+            racer.kill()
+            racer.wait()
+    (record,) = records(place).values()
+    if not flags:
+        assert all(one == found[0] for one in found)
+    last = Asked(NONE)
+    settled = by_kind(settle(run_of(place), last), "semantic", "execution")
+    assert last.times == 0 and settled in found
+    assert settled["precision"] == record["options"]["precision"]
+    seen = record["machine"]["gpus"]
+    assert (settled["device"], settled["ranks"]) == (("cuda", seen) if seen else ("cpu", 1))
