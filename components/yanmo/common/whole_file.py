@@ -1,6 +1,6 @@
 """Files that a person asked for: there whole, or as they were before.
 
-What is in a store has its own ways (store/file_store.py); this is for `--csv FILE`, `--reference-out FILE`.
+What is in a store has its own ways (store/file_store.py); this is for `--reference-out FILE`.
 """
 
 from __future__ import annotations

@@ -72,13 +72,17 @@ class Store:
         own = {"YANMO_SCRATCH": str(self.case / "scratch"), "HOME": str(self.case)}
         return own | (self.place.server.environment() if self.place else {})
 
-    def renew(self) -> None:
-        """Make the folder of a situation, as if nothing had happened in it."""
-        template = self.template
+    def clear(self) -> None:
+        """Remove the folder of a situation, with what is mounted in it."""
         for mount in _mounts(self.case):
             subprocess.run(["umount", "-l", mount], check=True)
         shutil.rmtree(self.case, ignore_errors=True)
         assert not self.case.exists(), self.case
+
+    def renew(self) -> None:
+        """Make the folder of a situation, as if nothing had happened in it."""
+        template = self.template
+        self.clear()
         shutil.copytree(template, self.store, symlinks=True)
         self.inputs.mkdir()
         self.cwd.mkdir()

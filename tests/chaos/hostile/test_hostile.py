@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,11 @@ FAMILIES: dict[str, tuple[Family, int, int]] = {
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Store:
+def store(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Store]:
     stages = DATA if request.config.getoption("--quick") else ALL
-    return Store(tmp_path_factory.mktemp("hostile"), stages)
+    made = Store(tmp_path_factory.mktemp("hostile"), stages)
+    yield made
+    made.clear()
 
 
 def findings(family: Family, count: int, store: Store) -> dict[str, list[str]]:
