@@ -21,7 +21,7 @@ from typing import Any
 
 from yanmo.common.address import redacted
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.names import STAGES
+from yanmo.common.names import DATA_STAGES
 from yanmo.common.words import plural
 from yanmo.options.fields import by_kind, names_of, spelled, values_of
 from yanmo.options.one_line import read_line
@@ -49,7 +49,7 @@ from yanmo.store.runs.unfinished import (
 
 log = logging.getLogger(__name__)
 TRAIN = "train"
-_DATA_STAGES = STAGES[STAGES.index(TRAIN) - 1 :: -1]
+_DATA_STAGES = DATA_STAGES[::-1]
 """Those before the training, the last first."""
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.given_file import given_json
+from yanmo.common.names import maker_of
 from yanmo.options.fields import flag, option_fields
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import brief
@@ -16,7 +17,7 @@ from yanmo.store.manifest import Reference
 from yanmo.store.named import LATEST, Wanted, find_named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.store.pointers import MADE_BY, POINTED
+from yanmo.store.pointers import POINTED
 from yanmo.store.runs.run_record import read_run
 
 
@@ -58,7 +59,7 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> Inputs:
             raise DataError(
                 f"input {field.name} is missing: {flag(field.name)} is {value!r} and channel "
                 f"{options.channel!r} of {store.uri} has no output of {' or '.join(names)}; run "
-                f"`yanmo {MADE_BY.get(made, made)}` first, or give {flag(field.name)}"
+                f"`yanmo {maker_of(made)}` first, or give {flag(field.name)}"
             )
         result[field.name] = output
         if output is None and value != LATEST:

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.names import maker_of
 from yanmo.common.plain_json import json_value
 from yanmo.store.manifest import MAKE_AGAIN, FileEntry, Manifest, Reference, content_digest
 from yanmo.store.objects import Damaged, ObjectStore, Wanted, is_name
@@ -16,12 +17,6 @@ KEY = re.compile(r"[0-9a-f]{64}")
 SHORTEST_KEY = 4
 """Digits that are enough to name an output, where no other begins with them."""
 _DIGITS = re.compile(rf"[0-9a-f]{{{SHORTEST_KEY},63}}")
-MADE_BY = {
-    **{"evaluation_set": "curate", "tokenizer": "tokenize", "seed_noise": "train", "token_shard": "tokenize"},
-    **dict.fromkeys(("curate_map", "curate_sign", "curate_similar"), "curate"),
-    **dict.fromkeys(("baselines", "writing", "contamination"), "evaluate"),
-}
-"""Part -> the stage that makes it together with its own output."""
 
 
 def manifest_name(stage: str, key: str) -> str:
@@ -213,10 +208,10 @@ def open_reference(store: ObjectStore, reference: Reference) -> Output:
             return found
     where = f"{store.uri}/{reference.manifest_uri}"
     if found is None:
-        raise DataError(f"{where}: no such output; run the {MADE_BY.get(stage, stage)} stage again")
+        raise DataError(f"{where}: no such output; run the {maker_of(stage)} stage again")
     raise DataError(
         f"{where}: holds content {found.content_digest[:16]}..., the reference pins "
-        f"{reference.content_digest[:16]}...; run the {MADE_BY.get(stage, stage)} stage again"
+        f"{reference.content_digest[:16]}...; run the {maker_of(stage)} stage again"
     )
 
 

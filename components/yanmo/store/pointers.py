@@ -6,19 +6,14 @@ import contextlib
 from collections.abc import Collection
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.names import STAGES, name_problems
+from yanmo.common.names import PARTS, STAGES, maker_of, name_problems
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Reference
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, overwrite
-from yanmo.store.output import MADE_BY as MADE_BY
 from yanmo.store.output import Output, open_reference
 from yanmo.store.schema import OtherSchema, parse
 
 POINTED = {
-    **{stage: stage for stage in STAGES},
-    **{
-        part: part
-        for part in ("evaluation_set", "tokenizer", "baselines", "writing", "contamination", "seed_noise")
-    },
+    **{made: made for made in (*STAGES, *PARTS)},
     "champion": "train",
     **{
         f"{of}_evaluation{part}": made
@@ -104,7 +99,7 @@ def _mend(name: str) -> str:
     if name in _MEND:
         return _MEND[name]
     stage = POINTED.get(name, "")
-    made_by = MADE_BY.get(stage, stage)
+    made_by = maker_of(stage)
     return f"restore it, or run `yanmo {made_by}` again" if made_by else "restore it, or delete the file"
 
 

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from yanmo.common.names import STAGES
 from yanmo.options.one_line import as_line, read_line
 from yanmo.resolve.command import main
 from yanmo.resolve.config import STAGE
 from yanmo.stage.options_line import options_line, with_settings
 
-STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote")
 FORM = {"curate.sources": "poems.jsonl", "balance.quotas": "alpha=0.7", "train.steps": "auto"}
 
 

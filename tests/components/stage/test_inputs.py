@@ -12,6 +12,7 @@ import pytest
 from toy_outputs import recipe, write_text
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.names import STAGES, maker_of
 from yanmo.options.fields import option_fields
 from yanmo.options.shared import StageOptions
 from yanmo.stage.inputs import resolve_inputs
@@ -19,9 +20,8 @@ from yanmo.store.commit import commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.named import Wanted, find_named
 from yanmo.store.opening import open_store
-from yanmo.store.pointers import MADE_BY, POINTED
+from yanmo.store.pointers import POINTED
 
-STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote")
 INPUTS = [
     (stage, field)
     for stage in STAGES
@@ -40,7 +40,7 @@ def test_a_missing_input_names_the_stage_that_makes_it(
     with pytest.raises(DataError) as found:
         resolve_inputs(open_store(str(tmp_path)), cls())
     made = [POINTED[name] for name in field.metadata["stages"]]
-    makers = {MADE_BY.get(name, name) for name in made}
+    makers = {maker_of(name) for name in made}
     assert makers <= set(STAGES)
     assert any(f"run `yanmo {maker}` first" in str(found.value) for maker in makers), found.value
 

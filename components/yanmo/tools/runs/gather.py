@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from yanmo.common.errors import DataError, UsageError, wrong_in
+from yanmo.common.names import DATA_STAGES
 from yanmo.common.threads import thread_pool
 from yanmo.formats.stage_cost import StageCost, stage_cost
 from yanmo.options.nearest import did_you_mean
@@ -25,7 +26,7 @@ from yanmo.tools.store.inventory import take
 from yanmo.tools.store.pointed import Named, read_undamaged
 
 log = logging.getLogger(__name__)
-FOLLOWED = ("tokenize", "balance", "curate")
+FOLLOWED = DATA_STAGES[::-1]
 """The stages whose options a run is told apart by, beside those of train itself."""
 _AT_ONCE = 8
 S = TypeVar("S")
