@@ -57,7 +57,7 @@ class KfpApi:
         """
         import urllib3
 
-        from yanmo.store.s3.strict_http import ca_bundle
+        from yanmo.common.authorities import ca_bundle
 
         self._pause_seconds = pause_seconds
         self.address, self._token, self._namespace = address, token, namespace

@@ -35,7 +35,9 @@ def test_an_address_signed_for_a_page_shows_it_in_a_browser(place: str) -> None:
     assert isinstance(store, S3Store)
     report_verdict(run_of(store), VERDICT)
     key = store._key("nights/nightly/index.html")
-    with urlopen(store.client.presigned_get_object(store.bucket, key, timedelta(minutes=5))) as answer:
+    with urlopen(
+        store.bucket.client.presigned_get_object(store.bucket.name, key, timedelta(minutes=5))
+    ) as answer:
         assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
         assert "晋升：少用 1.00 % 比特。" in answer.read().decode()
 

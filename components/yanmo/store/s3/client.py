@@ -23,10 +23,11 @@ from minio import Minio
 from minio.time import to_amz_date, utcnow
 
 from yanmo.common.address import Address
+from yanmo.common.authorities import ca_bundle
 from yanmo.common.errors import UsageError
 from yanmo.store import traffic
 from yanmo.store.s3.credentials import Guarded, find_credentials, find_endpoint, find_region
-from yanmo.store.s3.strict_http import CutOff, StrictPool, ca_bundle, require
+from yanmo.store.s3.strict_http import CutOff, StrictPool, require
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0

@@ -26,9 +26,10 @@ from minio.credentials.providers import IamAwsProvider, Provider
 from urllib3 import Retry, Timeout
 from urllib3.exceptions import HTTPError
 
+from yanmo.common.authorities import ca_bundle
 from yanmo.common.errors import EnvironmentFault, StorageError
 from yanmo.store.mounted import mounted, secret_folders, value_in
-from yanmo.store.s3.strict_http import StrictPool, ca_bundle
+from yanmo.store.s3.strict_http import StrictPool
 
 _ACCESS = ("access_key_id", "accesskey", "AWS_ACCESS_KEY_ID")
 _SECRET = ("secret_access_key", "secretkey", "AWS_SECRET_ACCESS_KEY")

@@ -12,7 +12,6 @@ process whose key, or certificate, was good tries again, as in any outage (docs/
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import random
@@ -29,16 +28,14 @@ from urllib3.exceptions import HTTPError, NameResolutionError, NewConnectionErro
 from urllib3.exceptions import SSLError as TransportSSLError
 
 from yanmo.common import waiting
+from yanmo.common.authorities import ca_source
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
 from yanmo.store import traffic
 from yanmo.store.objects import NotSupportedHere
 from yanmo.store.recall import current
 from yanmo.store.s3.credentials import NoKey
-from yanmo.store.s3.strict_http import ca_source
 
 if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
-
     from yanmo.store.s3.client import Client
 
 log = logging.getLogger(__name__)
@@ -121,12 +118,6 @@ def retry_seconds() -> float:
         raise UsageError(f"YANMO_S3_RETRY_SECONDS={value!r}: expected a number of seconds") from None
 
 
-def check_length(data: bytes, expected: int) -> None:
-    """Raise `Truncated` unless `data` has the expected length."""
-    if len(data) != expected:
-        raise Truncated(f"expected {expected} bytes, got {len(data)}")
-
-
 @dataclass
 class RetryBudget:
     """How long the requests of one store are tried; shared by its threads."""
@@ -178,16 +169,6 @@ class RetryBudget:
     def retry(self, what: str, *, absent_passes: bool = False) -> Retry:
         """A new request: `what` says in messages which one; `absent_passes` as in `Retry`."""
         return Retry(what, self, absent_passes=absent_passes)
-
-
-@contextlib.contextmanager
-def body_of(answer: BaseHTTPResponse) -> Iterator[BaseHTTPResponse]:
-    """The answer to a GET, whose connection is given back afterwards."""
-    try:
-        yield answer
-    finally:
-        answer.close()
-        answer.release_conn()
 
 
 class Retry:

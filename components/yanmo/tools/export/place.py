@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from yanmo.common.errors import StorageError, UsageError, naming
 from yanmo.common.plain_json import json_value
 from yanmo.store.durable_files import flock, fsync_dir
-from yanmo.store.s3.folder import S3Folder
+from yanmo.store.s3.files import S3Folder
 from yanmo.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)

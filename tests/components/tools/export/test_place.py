@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from yanmo.common.errors import ExitCode
-from yanmo.store.s3.folder import S3Folder
+from yanmo.store.s3.files import S3Folder
 from yanmo.store.settings import StoreSettings
 from yanmo.tools.export.command import main
 from yanmo.tools.export.place import place_of, record_of

@@ -1,8 +1,10 @@
-"""Bytes to and from S3: many parts at once, bounded memory, sha256 computed while they pass.
+"""A bucket of an S3 server, by whole keys: single requests, and files in many parts at once.
 
-At most `THREADS` requests run at a time and at most `THREADS + 1` parts are in memory. A part is repeated
-alone when its request fails; the server checks each body it gets (Client._build_headers), and what comes
-back is compared with the manifest's sha256 before anybody sees it.
+Every request is made again until it is answered, or its time is up (retry.py). At most `THREADS` run at a
+time and at most `THREADS + 1` parts are in memory. The server checks each body it gets
+(Client._build_headers), and what comes back is compared with the manifest's sha256 before anybody sees it.
+
+Three use it: the store (store.py), raw files of others and exports (files.py).
 """
 
 from __future__ import annotations
@@ -10,37 +12,145 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
+from minio.commonconfig import CopySource
 from minio.datatypes import Part
 from minio.error import S3Error
 from urllib3 import BaseHTTPResponse
 
 from yanmo.common.errors import StorageError
 from yanmo.common.threads import thread_pool
-from yanmo.store.objects import Damaged, Wanted, Written, check_sha256, check_size
+from yanmo.store.objects import MAX_DOCUMENT_BYTES, Damaged, Wanted, Written, check_sha256, check_size
 from yanmo.store.recall import Recall, current, under
-from yanmo.store.s3.client import Client
-from yanmo.store.s3.retry import OutOfRange, RetryBudget, body_of, check_length
+from yanmo.store.s3.client import connect
+from yanmo.store.s3.retry import OutOfRange, PreconditionFailed, RetryBudget, Truncated
 
 THREADS = 8
 PART_BYTES = 8 << 20
 _MOST_PARTS = 10_000
+_PAGE = 1000
 T = TypeVar("T")
 S = TypeVar("S")
 
 
-class Transfer:
-    """Uploads and downloads of one bucket."""
+class Got(NamedTuple):
+    """The answer to a GET."""
 
-    def __init__(self, client: Client, bucket: str, retry_budget: RetryBudget) -> None:
-        self.client, self.bucket, self._retry_budget = client, bucket, retry_budget
+    data: bytes
+    etag: str
+    total: int | None
+    """Bytes of the whole object; None where the server does not say."""
+
+
+class Bucket:
+    """One bucket. `where` is how errors call an object; each method raises StorageError when it gives up."""
+
+    def __init__(self, scheme: str, name: str, endpoint: str = "") -> None:
+        self.name = name
+        self.client = connect(scheme, endpoint, THREADS + 2)
+        self._retry_budget = RetryBudget.with_client(self.client)
         self._pool = thread_pool(THREADS, "s3")
+
+    def ask(self, what: str, request: Callable[[], T], *, absent_passes: bool = False) -> T:
+        """Return the answer to a request, made again while its failure may pass; raises as `Retry.run`."""
+        return self._retry_budget.retry(what, absent_passes=absent_passes).run(request)
+
+    def get(
+        self,
+        key: str,
+        where: str,
+        *,
+        offset: int = 0,
+        length: int = 0,
+        most: int = MAX_DOCUMENT_BYTES + 1,
+        etag: str = "",
+    ) -> Got:
+        """Return a range of the object, or where there is no `length`, its first `most` bytes.
+
+        Args:
+            etag: of the version that it must be; "" for any.
+
+        Raises:
+            FileNotFoundError: there is none.
+            PreconditionFailed: it is another version.
+            OutOfRange: it ends before `offset`.
+        """
+        headers = {"If-Match": f'"{etag}"'} if etag else None
+
+        def get() -> Got:
+            answer = self.client.get_object(
+                self.name, key, offset=offset, length=length, request_headers=headers
+            )
+            try:
+                data: bytes = answer.read(length or most)
+                total = _total(answer)
+                expected = (length or len(data)) if total is None else min(length or most, total - offset)
+                if len(data) != expected:
+                    raise Truncated(f"expected {expected} bytes, got {len(data)}")
+                return Got(data, answer.headers["ETag"], total)
+            finally:
+                answer.close()
+                answer.release_conn()
+
+        return self.ask(f"reading {where}", get)
+
+    def put_if(self, key: str, data: bytes, where: str, headers: dict[str, str]) -> str:
+        """Write a small object under the condition in `headers`; return its version.
+
+        After a try whose answer was lost, a refusal is compared with what is there.
+
+        Raises:
+            PreconditionFailed: another writer's object is there, or there is none to replace.
+        """
+        retry = self._retry_budget.retry(f"writing {where}", absent_passes="If-None-Match" in headers)
+        try:
+            written = retry.run(lambda: self.client._put_object(self.name, key, data, dict(headers)))
+            return f'"{written.etag}"'
+        except (PreconditionFailed, FileNotFoundError) as refusal:
+            if retry.failures:
+                with contextlib.suppress(FileNotFoundError):
+                    found = self.get(key, where)
+                    if found.data == data:
+                        return found.etag.removeprefix("W/")
+            raise PreconditionFailed(str(refusal)) from None
+
+    def stat(self, key: str, where: str) -> Any:
+        """Return the object's `size`, `etag` and `last_modified`; None where there is none."""
+        try:
+            return self.ask(f"looking at {where}", lambda: self.client.stat_object(self.name, key))
+        except FileNotFoundError:
+            return None
+
+    def listed(self, prefix: str, where: str) -> Iterator[Any]:
+        """Yield what is below a prefix, as `stat` and with `object_name`; a page that fails is asked again."""
+        after = ""
+        while True:
+            page = self.ask(f"listing {where}", functools.partial(self._page, prefix, after))
+            yield from page
+            if len(page) < _PAGE:
+                return
+            after = page[-1].object_name
+
+    def _page(self, prefix: str, after: str) -> list[Any]:
+        found = self.client.list_objects(self.name, prefix=prefix, recursive=True, start_after=after or None)
+        return list(itertools.islice(found, _PAGE))
+
+    def copy(self, source: str, target: str, what: str) -> None:
+        """Let the server copy an object of at most 5 GB."""
+        from_here = CopySource(self.name, source)
+        self.ask(f"copying {what}", lambda: self.client.copy_object(self.name, target, from_here))
+
+    def delete(self, key: str, where: str) -> None:
+        """Remove the object; no error where there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            self.ask(f"deleting {where}", lambda: self.client.remove_object(self.name, key))
 
     def upload(self, files: Sequence[tuple[Path, str]]) -> list[Written]:
         """Upload each (file, object name); small ones together, large ones in parts.
@@ -130,13 +240,13 @@ class Transfer:
 
     def _upload_small(self, path: Path, name: str) -> Written:
         data = path.read_bytes()
-        put = lambda: self.client._put_object(self.bucket, name, data)  # noqa: E731
-        self._retry_budget.retry(f"writing {name}", absent_passes=True).run(put)
+        put = lambda: self.client._put_object(self.name, name, data)  # noqa: E731
+        self.ask(f"writing {name}", put, absent_passes=True)
         return Written(len(data), hashlib.sha256(data).hexdigest())
 
     def _upload_large(self, path: Path, name: str) -> Written:
-        start = lambda: self.client._create_multipart_upload(self.bucket, name, {})  # noqa: E731
-        upload = self._retry_budget.retry(f"writing {name}").run(start)
+        start = lambda: self.client._create_multipart_upload(self.name, name, {})  # noqa: E731
+        upload = self.ask(f"writing {name}", start)
         try:
             return self._upload_parts(path, name, upload)
         except BaseException:  # Ctrl-C too: an unfinished upload costs money until somebody aborts it
@@ -165,11 +275,9 @@ class Transfer:
 
     def _put_part(self, name: str, upload: str, number: int, data: bytes) -> str:
         query: Any = {"partNumber": str(number), "uploadId": upload}
-        put = lambda: self.client._put_object(self.bucket, name, data, None, query)  # noqa: E731
+        put = lambda: self.client._put_object(self.name, name, data, None, query)  # noqa: E731
         try:
-            return str(
-                self._retry_budget.retry(f"writing part {number} of {name}", absent_passes=True).run(put).etag
-            )
+            return str(self.ask(f"writing part {number} of {name}", put, absent_passes=True).etag)
         except FileNotFoundError as error:
             raise StorageError(
                 f"{name}: its upload was aborted by somebody; run the command again"
@@ -180,18 +288,18 @@ class Transfer:
 
         def complete() -> None:
             try:
-                self.client._complete_multipart_upload(self.bucket, name, upload, parts)
+                self.client._complete_multipart_upload(self.name, name, upload, parts)
             except S3Error as error:
                 if error.code not in ("NoSuchUpload", "NoSuchKey") or self._size(name) != total:
                     raise
 
         try:
-            self._retry_budget.retry(f"completing {name}", absent_passes=True).run(complete)
+            self.ask(f"completing {name}", complete, absent_passes=True)
         except FileNotFoundError as error:
             raise StorageError(
                 f"{name}: its upload was aborted by somebody; run the command again"
             ) from error
-        found = self._retry_budget.retry(f"looking at {name}").run(lambda: self._size(name))
+        found = self.ask(f"looking at {name}", lambda: self._size(name))
         if found != total:  # S3 may answer 200 with an error in the body
             raise StorageError(
                 f"{name}: uploaded {total} bytes, the server has {found}; run the command again"
@@ -200,7 +308,7 @@ class Transfer:
     def _size(self, name: str) -> int | None:
         """The object's bytes; one request, raises as minio does."""
         try:
-            return int(self.client.stat_object(self.bucket, name).size)
+            return int(self.client.stat_object(self.name, name).size)
         except S3Error as error:
             if error.code == "NoSuchKey":
                 return None
@@ -209,33 +317,23 @@ class Transfer:
     def abort(self, name: str, upload: str) -> None:
         """Give up a multipart upload; what cannot be aborted now is left to gc."""
         with contextlib.suppress(FileNotFoundError, StorageError):
-            self._retry_budget.retry(f"aborting {name}").run(
-                lambda: self.client._abort_multipart_upload(self.bucket, name, upload)
-            )
+            abort = lambda: self.client._abort_multipart_upload(self.name, name, upload)  # noqa: E731
+            self.ask(f"aborting {name}", abort)
 
     def _get(self, name: str, where: str, wanted: Wanted, offset: int, length: int) -> bytes:
-        """One range of the object.
+        """Return one range of the object.
 
         Raises:
             Damaged: there is no object, or it has another size than `wanted`.
         """
-
-        def get() -> bytes:
-            answer = self.client.get_object(self.bucket, name, offset=offset, length=length)
-            with body_of(answer):
-                total = _total(answer)
-                if total is not None:
-                    check_size(where, wanted, total)
-                data: bytes = answer.read(length)
-                check_length(data, length)
-                return data
-
         try:
-            return self._retry_budget.retry(f"reading {where}").run(get)
+            found = self.get(name, where, offset=offset, length=length, most=0)
         except FileNotFoundError:
             raise Damaged(f"{where}: expected {wanted.bytes} bytes, found no such file") from None
         except OutOfRange:
             raise Damaged(f"{where}: expected {wanted.bytes} bytes, found at most {offset}") from None
+        check_size(where, wanted, wanted.bytes if found.total is None else found.total)
+        return found.data
 
 
 def _write(file: int, data: bytes, offset: int) -> None:
