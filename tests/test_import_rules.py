@@ -227,7 +227,7 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
         "'yanmo.options', 'yanmo.options.fields', 'yanmo.options.shared', "
         "'yanmo.options.time_zone', 'yanmo.stage.gpu_metrics', "
         "'yanmo.options.pods', 'yanmo.options.yaml_file', 'yanmo.options.values', "
-        "'yanmo.options.nearest', 'yanmo.options.guide_names', 'yanmo.stage', "
+        "'yanmo.options.nearest', 'yanmo.stage', "
         "'yanmo.stage.declaration', 'yanmo.stage.metric', 'yanmo.formats', 'yanmo.formats.packing_settings', "
         "'yanmo.formats.genre_names', "
         f"'yanmo.{stage}', 'yanmo.{stage}.config'}}; "

@@ -10,9 +10,9 @@ from yanmo.common.errors import UsageError
 from yanmo.common.given_file import MIB, given_text
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import MOST_EXACT, Bounds, Values, WrongValue, brief
-from yanmo.options.whole_run import read_run
 from yanmo.options.yaml_file import yaml_problem
 from yanmo.stage.declaration import Stage
+from yanmo.stage.form import read_run
 from yanmo.stage.options_line import options_line, with_settings
 from yanmo_pipelines.run_form import fields_of
 

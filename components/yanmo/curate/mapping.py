@@ -27,8 +27,7 @@ from yanmo.curate.sources.batches import Batch, read_batches
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import PLAIN, Malformed, RawDocument, parse, without_genre
 from yanmo.curate.tally import Tally
-from yanmo.curate.text.chat_texts import clean_and_normalize, columns_of
-from yanmo.curate.text.cleaning import Cleaned
+from yanmo.curate.text.cleaning import Cleaned, clean_and_normalize, columns_of
 from yanmo.curate.text.filters import Verdicts, judge, other_script
 from yanmo.curate.text.normalize import MARK, Normalized
 from yanmo.curate.text.record_rules import RecordRules
@@ -255,7 +254,7 @@ def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table
         documents += found
         dropped += [{"path": m.file, "line": m.line, "reason": MALFORMED, "note": m.why} for m in malformed]
     genres = [d.genre for d in documents]
-    cleaned, normalized = clean_and_normalize(documents, options)
+    cleaned, normalized = clean_and_normalize(documents, options.cleaning, options.steps)
     verdicts = judge(cleaned, normalized, genres, options.rules)
     ids = [document_id(d.source, d.title, t) for d, t in zip(documents, normalized.texts, strict=True)]
     happened = _happened(documents, cleaned, normalized, verdicts)

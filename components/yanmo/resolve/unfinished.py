@@ -27,10 +27,9 @@ from yanmo.options.fields import by_kind, names_of, spelled, values_of
 from yanmo.options.one_line import read_line
 from yanmo.options.shared import Settings
 from yanmo.options.values import AUTO
-from yanmo.options.whole_run import WholeRun
 from yanmo.resolve.config import ResolveOptions
 from yanmo.stage.excluded import digest_of, excluded_ids
-from yanmo.stage.form import declared
+from yanmo.stage.form import WholeRun, declared
 from yanmo.store.manifest import make_key
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, find_by_digits, open_reference

@@ -24,10 +24,9 @@ from yanmo.common.freed_memory import hand_back
 from yanmo.formats.documents import document_batches
 from yanmo.formats.token_cache import INDEX, write_index
 from yanmo.formats.token_file import id_type, write_tokens
-from yanmo.tokenize.encoding import Encoded, Marks, encode
 from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.jieba_agreement import agreement_counts, sampled, thinned
-from yanmo.tokenize.segmenter import Segmenter
+from yanmo.tokenize.segmenter import Encoded, Marks, Segmenter, encode
 
 Array = np.ndarray[Any, np.dtype[Any]]
 FILE_BYTES = 1 << 28

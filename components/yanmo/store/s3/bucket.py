@@ -129,7 +129,7 @@ class Bucket:
             return None
 
     def listed(self, prefix: str, where: str) -> Iterator[Any]:
-        """Yield what is below a prefix, as `stat` and with `object_name`; a page that fails is asked again."""
+        """Yield what is below a prefix, as `stat` and with `object_name`; a failing page is asked again."""
         after = ""
         while True:
             page = self.ask(f"listing {where}", functools.partial(self._page, prefix, after))
