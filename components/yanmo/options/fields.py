@@ -3,7 +3,7 @@
 Flags, the YAML file, the KFP component's parameters, the run form, `--help` and what enters a key
 are all made from the dataclass, so adding an option is a one-line diff:
 
-    steps: int = opt(450, "optimizer steps", least=1, form=True)
+    steps: int = opt(450, "optimizer steps", least=1, form="train_steps")
 
 A stage with many options derives its config from a few small dataclasses, one a group of `--help`.
 A tool's dataclass may also have words that are given without an option: `what: str = word("an output")`.
