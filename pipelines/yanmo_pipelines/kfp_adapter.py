@@ -105,7 +105,7 @@ def first_component(stage: Stage, fields: Sequence[FormField], defaults: str, ot
 
 
 def first_input(stage: Stage, name: str) -> str:
-    """What KFP calls a field that the first task takes; in a signature no output may have the same name."""
+    """Return KFP's name of a field that the first task takes; in a signature no output may have the same."""
     return f"given_{name}" if name in stage.parameters else name
 
 
@@ -294,7 +294,7 @@ class Tasks:
         return resources.apply(task, stage.name, self.column, **own)
 
     def _common(self) -> dict[str, Any]:
-        """What every task gets. KFP fills the placeholder as a task's input alone, never in its arguments."""
+        """Return the arguments of every task. KFP fills the placeholder as a task's input alone."""
         return {"store": self.form.values["store"], "run_id": dsl.PIPELINE_JOB_ID_PLACEHOLDER}
 
 

@@ -118,7 +118,7 @@ def _channel_here(defaults: Mapping[str, Any]) -> str:
 
 
 def _advice(code: int) -> str:
-    """What to do after a task that ended with `code`: the same command helps after 75 or a kill only."""
+    """Return what to do after `code`: the same command helps after 75 or a kill only."""
     if code in (ExitCode.USAGE, ExitCode.DATA, ExitCode.ENVIRONMENT):
         return "Change what it names; stages that are finished are kept and not run again"
     if code == ExitCode.BUG:

@@ -69,7 +69,7 @@ def find_warnings(
     unit: str,
     max_repeats: int,
 ) -> list[str]:
-    """What a user should know about the quotas, a sentence each."""
+    """Return what a user should know about the quotas, a sentence each."""
     found = [
         text
         for name, target in targets.items()

@@ -119,7 +119,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def is_out_of_space(error: BaseException) -> TypeGuard[OSError]:
-    """Whether a disk or a quota is full. That passes when somebody frees space, not by waiting."""
+    """Return whether a disk or a quota is full. That passes when somebody frees space, not by waiting."""
     return isinstance(error, OSError) and error.errno in _OUT_OF_SPACE
 
 
@@ -189,7 +189,7 @@ def _what_to_do(error: OSError) -> str:
 
 
 def in_words(error: BaseException) -> str:
-    """What `error` says, in one line to go on from: without number, file name and full stop around it."""
+    """Return the reason of `error` in one line to go on from, without number, file name and full stop."""
     reason = error.strerror if isinstance(error, OSError) else None
     words = _INNER.sub("", " ".join((reason or str(error)).split()))
     return (words if words.endswith("..") else words.removesuffix(".")) or type(error).__name__
@@ -200,7 +200,7 @@ _INNER = re.compile(r"\[errno \d+\] |\b\w+Exception: ", re.IGNORECASE)
 
 
 def wrong_in(error: Exception) -> str:
-    """What is wrong with a document whose reading raised `error`, without Python's names for it."""
+    """Return what is wrong with a document whose reading raised `error`, without Python's names for it."""
     if isinstance(error, KeyError):
         return f"it lacks {error.args[0]!r}" if error.args else "it lacks a field"
     if isinstance(error, (TypeError, AttributeError, IndexError)):

@@ -52,7 +52,7 @@ def cpu_seconds() -> float:
 
 
 def count() -> int:
-    """How many workers are alive; one that was killed counts until somebody waits for it."""
+    """Return how many workers are alive; one that was killed counts until somebody waits for it."""
     return len(ALIVE)
 
 

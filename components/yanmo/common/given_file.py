@@ -111,7 +111,7 @@ def read_bounded(path: Path | str, most: int, pipe_seconds: float = PIPE_SECONDS
 
 
 def _what(path: Path | str, error: OSError | ValueError) -> str:
-    """What lies there, and what to do."""
+    """Return what lies there, and what to do."""
     try:
         kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode), "")
     except (OSError, ValueError):
@@ -122,7 +122,7 @@ def _what(path: Path | str, error: OSError | ValueError) -> str:
 
 
 def _no_utf8(data: bytes, error: UnicodeDecodeError) -> str:
-    """What the bytes are instead, as far as one can see, and how to mend it."""
+    """Return what the bytes are instead, as far as one can see, and how to mend it."""
     wide = next((name for mark, name in _WIDE if data.startswith(mark)), "")
     if wide:
         return f"{wide}; convert it by iconv -f {wide} -t UTF-8 OLD > NEW"

@@ -73,7 +73,7 @@ class ValueLines(logging.Formatter):
 
 
 def formatter(form: str, stage: str, rank: int | None = None) -> logging.Formatter:
-    """What makes the lines of a process.
+    """Return the formatter of a process's lines.
 
     Args:
         form: one of `FORMS`; "" for what the environment says, else plain.
@@ -90,7 +90,7 @@ def form_of(form: str) -> str:
 
 
 def _is_one(figure: Any) -> bool:
-    """Whether it says something: there is one, and JSON can hold it."""
+    """Return whether it says something: there is one, and JSON can hold it."""
     return figure is not None and not (isinstance(figure, float) and not math.isfinite(figure))
 
 
@@ -148,7 +148,7 @@ class LastWords:
 
 
 def last_line(stage: str, code: int, cause: str) -> str:
-    """What ended a stage, in one line that is short and says error.
+    """Return why a stage ended, in one line that is short and says error.
 
     KFP shows the end of a log, some 80 characters of a line, and in red what says error.
     """
@@ -168,7 +168,7 @@ def _end_of(word: str) -> str:
 
 
 def last_words_in(messages: list[str]) -> LastWords:
-    """How the stage ended whose log says this, line by line.
+    """Return how the stage ended whose log says this, line by line.
 
     Its last line may be cut for those who show only some of it; the cause stands above it in one piece, in a
     line of its own or at the end of one.

@@ -41,5 +41,5 @@ def maker_of(kind: str) -> str:
 
 
 def name_problems(flag: str, name: str) -> list[str]:
-    """What is wrong with the name of a channel or a pointer; nothing where it may be one."""
+    """Return what is wrong with the name of a channel or a pointer; nothing where it may be one."""
     return [] if _PART.match(name) else [f"{flag} {name[:100]!r}: expected up to 100 letters, digits, - or _"]

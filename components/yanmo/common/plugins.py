@@ -37,11 +37,11 @@ class Plugin:
 
     @property
     def identity(self) -> list[str]:
-        """What the key of an output has of it."""
+        """Return its part of an output's key."""
         return [self.group, self.name, self.distribution, self.version]
 
     def call(self, *args: Any) -> Any:
-        """What the plugin gives for these arguments.
+        """Return the plugin's result for these arguments.
 
         Raises:
             DataError: the plugin says that the data are wrong; other errors of ours pass, too.
@@ -116,7 +116,7 @@ def _loaded(plugin: Plugin) -> Callable[..., Any]:
 
 
 def _is_of_a_signal(error: BaseException) -> bool:
-    """Whether it is SIGTERM's (common/command_end.py): any other SystemExit would end a stage half done."""
+    """Return whether it is SIGTERM's: any other SystemExit would end a stage half done."""
     return isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128
 
 
@@ -130,5 +130,5 @@ def _told(error: BaseException) -> str:
 
 
 def identity_of(plugins: Iterable[tuple[Plugin, object]]) -> list[Any]:
-    """What a key has of plugins and of the settings that each was given, in no order of theirs."""
+    """Return the part of a key that plugins and their settings are, in no order of theirs."""
     return [[*plugin.identity, setting] for plugin, setting in sorted(plugins, key=lambda each: each[0])]

@@ -41,7 +41,7 @@ def hurry() -> None:
 
 
 def is_ending() -> bool:
-    """Whether it was."""
+    """Return whether `hurry` was called."""
     return _ending.is_set()
 
 
@@ -73,7 +73,7 @@ class _Ledger:
             log.warning("waited %s for %s", human_seconds(waited), _WORDS[self.reason])
 
     def seconds(self) -> float:
-        """How long it has been waiting now; 0 while it does not."""
+        """Return how long it has been waiting now; 0 while it does not."""
         with self._lock:
             return self._clock() - self._since if self._waiting else 0.0
 
@@ -126,7 +126,7 @@ class Wait:
 
 
 def seconds_of(reason: Reason) -> float:
-    """How long this process has been waiting for that now; 0 while it does not."""
+    """Return how long this process has been waiting for that now; 0 while it does not."""
     return _ledgers[reason].seconds()
 
 

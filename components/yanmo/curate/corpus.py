@@ -228,7 +228,7 @@ class Corpus:
         return found
 
     def _among(self, few: Digests, column: str) -> tuple[Bools, Digests]:
-        """Which candidates have one of a few ids or digests, and those that one has."""
+        """Return the candidates that have one of a few ids or digests, and those that one has."""
         is_among_few, found = new_array(len(self.candidates), np.bool_), [few[:0]]
         for start, digests in read_each(self.paths, column) if len(few) else ():
             here = is_among(digests, few)

@@ -116,7 +116,7 @@ def files_of(corpus: Corpus, split: str, positions: Ints, shard_characters: int)
 
 
 def layout_of(corpus: Corpus, files: Sequence[_File], scratch: Path) -> Layout:
-    """How their documents are gathered from the mapped files."""
+    """Return how their documents are gathered from the mapped files."""
     ends = np.cumsum([len(f.positions) for f in files]).tolist()
     chosen = new_array(ends[-1], np.int32)
     for file, (start, stop) in zip(files, pairwise([0, *ends]), strict=True):

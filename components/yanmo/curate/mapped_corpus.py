@@ -66,7 +66,7 @@ CurateRun = StageRun[CurateOptions, Handed]
 
 
 def rules_input(options: CurateOptions) -> dict[str, KeyInput]:
-    """What the key has of rules that no option says: text forms and filters of other packages.
+    """Return the key's part for rules that no option says: text forms, filters of other packages.
 
     Nothing where the text form has the first rules of its name and no package's filter is asked for.
     """

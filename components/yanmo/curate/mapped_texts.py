@@ -18,7 +18,7 @@ from yanmo.formats.records import TEXT_FORM
 
 
 def read_texts(path: Path, rows: npt.NDArray[np.int32] | None = None) -> list[str]:
-    """What is compared of the texts of a mapped file, or of some of its rows."""
+    """Return what is compared of the texts of a mapped file, or of some of its rows."""
     column = pq.read_table(path, columns=["text"], partitioning=None)["text"]
     chosen = column if rows is None else column.take(pa.array(rows))
     return comparable(chosen.to_pylist(), form_of_file(path))
@@ -52,7 +52,7 @@ class Compared:
 
     @classmethod
     def of(cls, table: pa.Table, form: str) -> Compared:
-        """What is compared of the rows of a table with COLUMNS; without `loss_spans` where none is a chat."""
+        """Return what is compared of a table with COLUMNS; without `loss_spans` where none is a chat."""
         has_chats = "loss_spans" in table.column_names
         whole = table["text"].to_pylist()
         spans = table["loss_spans"].to_pylist() if has_chats else [None] * len(whole)

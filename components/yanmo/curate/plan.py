@@ -259,7 +259,7 @@ def _values(name: str, column: pa.ChunkedArray, codes: dict[str, int]) -> npt.ND
 
 
 def is_among(digests: Digests, few: Digests) -> Bools:
-    """Which of many digests are among a few; `numpy.isin` takes 80 bytes of memory for each of the many."""
+    """Return which of many digests are among a few; `numpy.isin` takes 80 bytes for each of the many."""
     found = np.zeros(len(digests), np.bool_)
     for some in slices(len(digests) if len(few) else 0):
         found[some] = np.isin(digests[some], few)

@@ -107,7 +107,7 @@ Sums = Mapping[str, Sequence[int]]
 
 
 def page(report: MapReport, sums: Sums) -> str:
-    """What is kept and what is dropped, for who has only the UI."""
+    """Return a page of what is kept and what is dropped, for readers who have only the UI."""
     tables = [
         table(head, [tuple(map(plain, row)) for row in rows])
         for head, *rows in (_kept(sums), _dropped(report))

@@ -15,7 +15,7 @@ GENRE_ALIASES = {"shi": "诗", "ci": "词", "wen": "文", "fu": "赋", "qu": "�
 
 
 def genre_problem(name: str) -> str:
-    """Why `name` cannot be a genre, as the end of a sentence; "" where it can."""
+    """Return why `name` cannot be a genre, as the end of a sentence; "" where it can."""
     if name in RESERVED:
         return f"{name!r} is what tables and options call all genres together; give it another name"
     if len(name) > MAX_CHARACTERS:

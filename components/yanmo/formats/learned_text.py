@@ -19,7 +19,7 @@ _ID_COLUMNS = ("id", "parent_id")
 
 
 def learned_by(output: Output, document: str) -> bool:
-    """Whether a token cache, or a model or one that it started from, holds a text or a copy of it.
+    """Return whether a token cache, or a model or one that it started from, holds a text or a copy of it.
 
     Raises:
         DataError: a table that has to be read is damaged.
@@ -51,7 +51,7 @@ def caches_behind(output: Output) -> Iterator[tuple[Output | None, Output]]:
 
 
 def documents_behind(cache: Output) -> Iterator[Output]:
-    """What a cache was made from, back to the curated documents; ends where the store has no more."""
+    """Return the outputs that a cache was made from, back to curated documents, if they are there."""
     one: Output | None = cache
     while one is not None:
         try:
@@ -86,7 +86,7 @@ def _kept_for(outputs: Sequence[Output], ids: Set[str]) -> dict[str, str]:
 
 
 def rows_of(output: Output, ids: Sequence[str], split: str = "") -> dict[str, int]:
-    """How many rows of an output's tables are about each of `ids`; those of one split, where they say it."""
+    """Return how many rows of an output's tables are about each of `ids`, of all splits or of one."""
     found: dict[str, int] = defaultdict(int)
     for entry in output.entries("*.parquet"):
         name = entry.path.rpartition("/")[2]
@@ -97,7 +97,7 @@ def rows_of(output: Output, ids: Sequence[str], split: str = "") -> dict[str, in
 
 
 def rows_with(path: Path, ids: Sequence[str], split: str = "") -> dict[str, int]:
-    """How many rows of a Parquet file are about each of `ids`, by its columns `id` and `parent_id`.
+    """Return how many rows of a Parquet file are about each of `ids`, by its columns `id` and `parent_id`.
 
     Args:
         split: only rows of this split, where the file has such a column.

@@ -17,7 +17,7 @@ class Allowed:
     """As somebody wrote them, sorted."""
 
     def allows(self, license: str) -> bool:
-        """Whether texts under this licence may be learned from; upper and lower case are the same."""
+        """Return whether texts under this licence may be learned from; upper and lower case are the same."""
         return folded(license) in self.folded
 
     @property

@@ -200,7 +200,7 @@ def _windows(positions: Array, how: Packing) -> Pieces:
 
 
 def _skipped(begin: Array, how: Packing) -> Array:
-    """How many of the first tokens each piece predicts were predicted by the window before."""
+    """Return how many of the first tokens each piece predicts were predicted by the window before."""
     overlap = how.context - how.step if how.overlap_loss == "once" else 0
     return np.where(begin > 0, overlap, 0).astype(np.int32)
 
@@ -215,7 +215,7 @@ def id_numbers(ids: Array) -> Array:
 
 
 def tagged_documents(numbers: Array, seed: int, epoch: int, share: float) -> Array:
-    """Which documents have their genre tag in this epoch: `share` of them, by a hash of seed, epoch and id.
+    """Return which documents have their genre tag in this epoch, by a hash of seed, epoch and id.
 
     Args:
         numbers: the documents' ids as numbers (`id_numbers`).

@@ -111,7 +111,7 @@ def document_id(source: str, title: str, text: str) -> str:
 
 
 def num_characters(text: str) -> int:
-    """How many characters of `text` are not white space: the divisor of bits per character."""
+    """Return the characters of `text` that are not white space: the divisor of bits per character."""
     return len("".join(text.split()))
 
 

@@ -136,7 +136,7 @@ class Pieces:
             yield table.take(pa.array(inverse)).combine_chunks()
 
     def has(self, column: str) -> bool:
-        """Whether a row has a value in this column."""
+        """Return whether a row has a value in this column."""
         return any(
             column in batch.schema.names and batch[column].null_count < len(batch)
             for batch in self._batches()

@@ -35,7 +35,7 @@ class StageCost:
 
 
 def stage_cost(output: Output) -> StageCost:
-    """What `output` cost; what is damaged or absent of its records is not known, and a warning says so."""
+    """Return the cost of `output`; damaged or absent records are not known, and a warning says so."""
     manifest, found = output.manifest, _metrics(output)
     name = manifest.stage
     seconds = found.get(f"yanmo_{name}_duration_seconds")
@@ -63,7 +63,7 @@ class Span:
 
 
 def stage_span(output: Output) -> Span | None:
-    """When the process that made `output` ran, from its start to the end of its work; None where unknown."""
+    """Return begin and end of the process that made `output`, to the end of its work; None where unknown."""
     found, name = _metrics(output), output.manifest.stage
     began, seconds = (found.get(f"yanmo_{name}_{what}_seconds") for what in ("start_time", "duration"))
     return None if began is None or seconds is None else Span(began, seconds)

@@ -85,7 +85,7 @@ class ChannelOptions(StoreOptions, group="store"):
 
 
 def address_problems(name: str, address: str) -> Iterator[str]:
-    """What is wrong with the address of an HTTP server, without what may be secret in it; "" is none."""
+    """Yield what is wrong with the address of an HTTP server, without its secrets; "" is none."""
     if not address:
         return
     shown = Address(address, bare=True)

@@ -58,7 +58,7 @@ def mistyped(text: str) -> str:
 
 
 def brief(found: Any) -> str:
-    """What was found, as a message shows it: without secrets, quoted where it is not one word, and cut."""
+    """Return a value for a message: without secrets, quoted where it is not one word, and cut."""
     text = f"{found:g}" if isinstance(found, float) else str(Address(str(found)))
     text = text if len(text) <= 60 else f"{text[:50]}... ({len(text)} characters)"
     return text if text and text.isprintable() and text == text.strip() else ascii(text)
@@ -142,7 +142,7 @@ class Values:
 
     @property
     def has_commas(self) -> bool:
-        """Whether one text holds several values."""
+        """Return whether one text holds several values."""
         return self.several and (self.type is not str or bool(self.choices))
 
     def _read(self, text: str) -> Any:

@@ -74,7 +74,7 @@ def _known(store: ObjectStore, options: ChannelOptions, champion: Output | None)
 
 
 def _difference(tokenizer: Output, wanted: StageOptions | None) -> str:
-    """What is otherwise than wanted, in words; "" for nothing. One that was imported has whatever it has."""
+    """Return in words what is not as wanted; "" for nothing, and always for an imported one."""
     if wanted is None or "imported" in tokenizer.manifest.options:
         return ""
     made, known = tokenizer.manifest.options, names_of(type(wanted), kind="semantic")

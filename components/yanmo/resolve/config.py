@@ -46,7 +46,7 @@ class PodOptions(Options, group="pods"):
 
     @property
     def pods(self) -> dict[str, str]:
-        """What KFP makes these pods of: output of this task -> its text, JSON for an object."""
+        """Return what KFP makes these pods of: output of this task -> its text, JSON for an object."""
         return {
             "training_pod_cpu": str(self.training_pod_cpu),
             "training_pod_gpus": str(self.training_pod_gpus),

@@ -325,7 +325,7 @@ def _say(found: Finishing) -> None:
 
 
 def _gives_up(store: ObjectStore, options: ResolveOptions, run: WholeRun, training: Training) -> bool:
-    """Whether a trained model has gone unjudged in too many runs; else this one is noted as one more."""
+    """Return whether a trained model has gone unjudged in too many runs; else note one more."""
     most = int(getattr(run.options[TRAIN], "stalled_runs", 0))
     count = training.stalled(training.checkpoint)
     if most and count >= most:

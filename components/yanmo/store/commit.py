@@ -43,7 +43,7 @@ class Attempt:
         self._files: dict[str, FileEntry] = {}
 
     def path(self, name: str) -> Path:
-        """Where to write the file `name` (folders are made); call `add` when it is whole."""
+        """Return the place to write the file `name` to (folders are made); call `add` when it is whole."""
         check_name(f"{self.prefix}/{name}")
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -295,7 +295,7 @@ def _record_of(value: Any) -> Any:
 
 
 def _is_committed(store: ObjectStore, attempt: Attempt) -> bool:
-    """Whether the committed manifest names `attempt`; True when that cannot be known."""
+    """Return whether the committed manifest names `attempt`; True when that cannot be known."""
     try:
         data, _ = store.read(manifest_name(attempt.stage, attempt.key))
         return bool(json_value(data)["attempt"] == attempt.id)

@@ -227,12 +227,12 @@ def sealed(document: bytes) -> bytes:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether a document ends in a seal; `unsealed` says whether the seal is right."""
+    """Return whether a document ends in a seal; `unsealed` says whether the seal is right."""
     return _SEAL.search(data, max(0, len(data) - 200)) is not None
 
 
 def unsealed(data: bytes) -> bytes:
-    """What `sealed` was given; a document without a seal as it is: readers check what it holds.
+    """Return the document that `sealed` was given; one without a seal as it is: readers check it.
 
     Raises:
         ValueError: a byte changed since it was sealed.

@@ -106,7 +106,7 @@ def _named(store: ObjectStore, value: str, wanted: Wanted) -> _Found:
 
 
 def _by_name(store: ObjectStore, value: str, wanted: Wanted) -> _Found:
-    """What a name names that is no word of the grammar, and no file."""
+    """Return the output that a name names which is no word of the grammar, and no file."""
     name = value.removeprefix("pointers/").removeprefix("cas/").removesuffix("/MANIFEST.json")
     first, slash, second = name.removesuffix(".json").partition("/")
     if not is_name(name) or "/" in second or (slash and not second):
@@ -204,7 +204,7 @@ def _some(wanted: Wanted, value: str) -> tuple[str, ...]:
 
 
 def _preferred(wanted: Wanted) -> tuple[str, ...]:
-    """What the name of a channel alone stands for."""
+    """Return the pointers that the name of a channel alone stands for, in order of preference."""
     return (CHAMPION, *wanted.pointers) if MODEL in wanted.stages else wanted.pointers
 
 
@@ -221,7 +221,7 @@ def _reference_in(text: str | bytes, where: str) -> Reference:
 
 
 def _file_bytes(value: str) -> bytes | None:
-    """What the file called `value` begins with; None where `value` names no file."""
+    """Return the beginning of the file called `value`; None where `value` names no file."""
     try:
         return read_bounded(value, MAX_REFERENCE_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name, a silent pipe

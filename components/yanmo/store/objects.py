@@ -158,7 +158,7 @@ class ObjectStore(Protocol):
         """Remove the object; no error where there is none."""
 
     def leftovers(self) -> Iterator[Leftover]:
-        """What killed writers left that `list` does not show."""
+        """Yield what killed writers left that `list` does not show."""
 
 
 def overwrite(
@@ -207,7 +207,7 @@ def amend(store: ObjectStore, name: str, change: Callable[[bytes | None], bytes 
 
 
 def is_name(name: str) -> bool:
-    """Whether `name` can be an object's: each part from the allow-list, at most 900 characters."""
+    """Return whether `name` can be an object's: each part from the allow-list, at most 900 characters."""
     return len(name) <= 900 and _NAME.match(name) is not None
 
 

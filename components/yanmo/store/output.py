@@ -20,7 +20,7 @@ _DIGITS = re.compile(rf"[0-9a-f]{{{SHORTEST_KEY},63}}")
 
 
 def manifest_name(stage: str, key: str) -> str:
-    """Where the manifest of a key lies in its store."""
+    """Return the name of a key's manifest in its store."""
     return f"cas/{stage}/{key}/MANIFEST.json"
 
 
@@ -72,7 +72,7 @@ class Output:
         return self.paths(name)[0]
 
     def missing(self) -> str | None:
-        """Which file is absent or of the wrong size, in words; None when all are there."""
+        """Return in words which file is absent or of the wrong size; None when all are there."""
         names = [self._name(entry) for entry in self.manifest.files]
         for entry, name, size in zip(self.manifest.files, names, self.store.sizes(names), strict=True):
             if size != entry.bytes:
@@ -81,7 +81,7 @@ class Output:
         return None
 
     def is_damaged(self) -> bool:
-        """Whether an object in the store, and not some cached copy of it, differs from the manifest."""
+        """Return whether an object in the store, not a cached copy of it, differs from the manifest."""
         for entry in self.manifest.files:
             found = self.store.digest(self._name(entry))
             if found is None or (found.bytes, found.sha256) != (entry.bytes, entry.sha256):
@@ -102,7 +102,7 @@ class Output:
         return open_reference(self.store, Reference(**value))
 
     def _is_here(self, entry: FileEntry) -> bool:
-        """Whether the file was verified before and still has its size."""
+        """Return whether the file was verified before and still has its size."""
         path = self._local.get(entry.path)
         return path is not None and path.is_file() and path.stat().st_size == entry.bytes
 
@@ -143,7 +143,7 @@ def find_by_digits(store: ObjectStore, stage: str, digits: str) -> Output | None
 
 
 def superseded_name(stage: str, key: str, manifest_sha256: str) -> str:
-    """Where a manifest lies that `--force` has replaced."""
+    """Return the name of a manifest that `--force` has replaced."""
     return f"cas/{stage}/{key}/MANIFEST-{manifest_sha256[:12]}.json"
 
 

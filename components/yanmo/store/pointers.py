@@ -56,7 +56,7 @@ _MEND = {
 
 
 def pointer_name(channel: str, name: str) -> str:
-    """Where the pointer `name` of a channel lies.
+    """Return the name of the object that is the pointer `name` of a channel.
 
     Raises:
         UsageError: a channel or pointer name that cannot be part of an object's name.
@@ -68,7 +68,7 @@ def pointer_name(channel: str, name: str) -> str:
 
 
 def read_pointer(store: ObjectStore, channel: str, name: str) -> Reference | None:
-    """What the pointer names, or None when it was never set.
+    """Return the reference in the pointer, or None when it was never set.
 
     Raises:
         DataError: it holds anything but a reference, or one to an output of another stage.
@@ -95,7 +95,7 @@ def parse_pointer(data: bytes, name: str, where: str) -> Reference:
 
 
 def _mend(name: str) -> str:
-    """What to do where the pointer `name` is damaged or exchanged."""
+    """Return what to do where the pointer `name` is damaged or exchanged."""
     if name in _MEND:
         return _MEND[name]
     stage = POINTED.get(name, "")

@@ -26,7 +26,7 @@ class Recall:
         self._event.set()
 
     def is_set(self) -> bool:
-        """Whether they were called back."""
+        """Return whether they were called back."""
         return self._event.is_set() or bool(self._above and self._above.is_set())
 
     def wait(self, seconds: float) -> None:

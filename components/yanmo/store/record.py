@@ -85,7 +85,7 @@ class Record(Generic[T]):
         return value
 
     def change(self, store: ObjectStore, name: str, change: Callable[[T | None], T | None]) -> T | None:
-        """What `change` makes of the record, once it is written; nothing is written for what stays as it is.
+        """Write the record that `change` makes of it, and return that; what stays as it is is not written.
 
         Args:
             change: given None where there is no record; may be called again, where another was faster.

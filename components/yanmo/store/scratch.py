@@ -106,7 +106,7 @@ class Scratch:
     def _pin_or_bring(
         self, path: Path, pin: Path, sha256: str, size: int, download: Callable[[Path], None]
     ) -> bool:
-        """Whether `pin` holds the file; False where it was evicted between its download and the hold."""
+        """Return whether `pin` holds the file; False where it was evicted before that."""
         if _pin(path, pin, sha256, size):
             return True
         with _locked(path.with_name(f"{sha256}.lock")):
@@ -261,7 +261,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _is_whole(path: Path, sha256: str, size: int) -> bool:
-    """Whether the file is verified; one without this boot's stamp is hashed, and stamped if it is right."""
+    """Return whether the file is verified; without this boot's stamp it is hashed, and stamped if right."""
     try:
         status = path.stat()
     except FileNotFoundError:

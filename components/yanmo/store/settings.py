@@ -33,7 +33,7 @@ class StoreSettings:
 
     @property
     def scratch_folder(self) -> Path:
-        """Where scratch is on this machine."""
+        """Return the folder of scratch on this machine."""
         given = self.scratch or os.environ.get("YANMO_SCRATCH", "")
         if given:
             return Path(given).absolute()

@@ -269,7 +269,7 @@ def _decode(text: Array, at: int) -> tuple[Any, Any]:
 
 @compiled
 def _is_space(c: Any) -> bool:
-    """Whether str.isspace() holds for a character."""
+    """Return whether str.isspace() holds for a character."""
     if c > 0x3000:
         return False
     if c < 0x80:

@@ -219,7 +219,7 @@ def user_lines(data: bytes, name: str) -> bytes:
 
 
 def _is_comment(line: str) -> bool:
-    """Whether a line of a user dictionary is a remark (`# names of places`), and no word such as `#1`."""
+    """Return whether a line of a user dictionary is a remark (`# places`), and no word such as `#1`."""
     return line.startswith("#") and not (line.split(" ")[0].strip("#") and _USER_LINE.fullmatch(line))
 
 

@@ -230,7 +230,7 @@ class Encoded:
 
 
 def has_chats(batch: pa.RecordBatch) -> bool:
-    """Whether a batch of documents holds a chat."""
+    """Return whether a batch of documents holds a chat."""
     return "turns" in batch.schema.names and batch["turns"].null_count < len(batch)
 
 

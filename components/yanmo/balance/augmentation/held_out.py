@@ -42,5 +42,5 @@ class HeldOut:
         return cls((read_documents(path, ("text",))["text"].to_pylist() for path in paths), form=form)
 
     def shared(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Which of the texts share a run with a held-out document."""
+        """Return which of the texts share a run with a held-out document."""
         return self._runs.found_in(compared(texts, self._form))

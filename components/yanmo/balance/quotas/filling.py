@@ -63,7 +63,7 @@ def _with_pool(sizes: Ints, target: int) -> Ints:
 
 
 def _within(sizes: Ints, units: int) -> int:
-    """How many of the first documents hold at most so many units together."""
+    """Return how many of the first documents hold at most so many units together."""
     held = 0
     for some in slices(len(sizes)):
         ends = held + np.cumsum(sizes[some])

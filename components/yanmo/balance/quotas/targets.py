@@ -47,7 +47,7 @@ class QuotaPlan:
 
     @property
     def is_relative(self) -> bool:
-        """Whether quotas are shares of a total (weights, alpha) and not amounts."""
+        """Return whether quotas are shares of a total (weights, alpha) and not amounts."""
         return self.alpha is not None or any(q.form == "weight" for q in self.quotas.values())
 
 

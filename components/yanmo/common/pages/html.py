@@ -89,7 +89,7 @@ _COMPILED = _Compiled()
 
 
 def _shown(value: Any) -> Any:
-    """What a template prints: no endless text, nothing that cannot be seen and changes what is next to it.
+    """Return a value for a template: not endless, and without what cannot be seen and changes its neighbours.
 
     Marks of writing direction and control characters, also in the page's title, are shown as `\\u202e`, half
     of a surrogate pair as U+FFFD (UTF-8 has none).

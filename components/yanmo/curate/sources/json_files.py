@@ -31,7 +31,7 @@ _WHITE = " \t\r\n,"
 
 
 def are_json_lines(head: bytes) -> bool:
-    """Whether a file that begins so has one value on each line."""
+    """Return whether a file that begins so has one value on each line."""
     first, _, rest = head.lstrip().partition(b"\n")
     if not first.startswith(b"{") or not rest.strip():
         return False

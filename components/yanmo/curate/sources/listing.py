@@ -78,7 +78,7 @@ class Source:
 
     @property
     def identity(self) -> list[Any]:
-        """What represents it in a key: its path below its place, bytes and settings, but not the place."""
+        """Return its part of a key: its path below its place, bytes and settings, but not the place."""
         settings = [[list(pair) for pair in self.settings.values]] if self.settings.values else []
         return [self.name, self.sha256, *settings]
 
@@ -209,7 +209,7 @@ def _with_bytes(files: list[Found], left: LeftOut) -> list[Found]:
 
 
 def _are_many_small(sizes: Iterable[int]) -> bool:
-    """Whether files of these sizes, in bytes, are read in bundles where they are small."""
+    """Return whether files of these sizes, in bytes, are read in bundles where they are small."""
     return sum(size < SMALL_BYTES for size in sizes) > MANY_SMALL
 
 

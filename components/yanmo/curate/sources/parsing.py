@@ -67,7 +67,7 @@ class Malformed:
 
 
 def without_genre(first: Batch, fields: Fields) -> bool:
-    """Whether the first record of a file, which is in its first batch, names no genre and is no chat."""
+    """Return whether the first record of a file, in its first batch, names no genre and is no chat."""
     fields = fields.of_source(first.source.settings)
     for line, record, _ in _records(first, fields):
         if not isinstance(record, str):
@@ -195,7 +195,7 @@ def _wrong_type(record: Mapping[str, Any], fields: Fields) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number that says something: not true, false or NaN, which many write for nothing."""
+    """Return whether it is a number that says something: not true, false or NaN."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 

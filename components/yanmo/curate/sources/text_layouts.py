@@ -18,7 +18,7 @@ _LOOKED_AT = 64 << 10
 
 
 def likely_layout(head: bytes) -> str:
-    """What a document is in a .txt file that begins like this, in UTF-8: chapter, file or block.
+    """Return what a document is in a .txt file with this UTF-8 beginning: chapter, file or block.
 
     A chapter, if the file begins with a heading or has two in its first 64 KiB; the file, if four blocks of
     five begin with two wide spaces, as paragraphs do; else a block between blank lines.

@@ -23,7 +23,7 @@ _BATCH_BYTES, _JSON = 8 << 20, ("jsonl", "json")
 def benchmark_texts(
     sources: Iterable[Source], run_length: int, record_bytes: int, rules: RecordRules
 ) -> list[str]:
-    """What is compared of every string of the files, whatever the names of fields.
+    """Return what is compared of every string of the files, whatever the names of fields.
 
     A question and its answers are separate texts, so that runs are searched for inside each of them.
 

@@ -97,7 +97,7 @@ def _each_file(
 
 
 def look_at_file(task: _File) -> tuple[npt.NDArray[np.float64], Hashes]:
-    """How much of each row of a mapped file lies in shared runs, and the runs."""
+    """Return how much of each row of a mapped file lies in shared runs, and the runs."""
     return _runs(task.runs, task.length).shares(read_texts(task.mapped, task.rows))
 
 
@@ -135,7 +135,7 @@ def coverage(texts: Sequence[str], runs: Runs, found: Hashes) -> npt.NDArray[np.
 
 
 def fewest_to_drop(corpus: Corpus, positions: Ints, runs: Runs, texts: Sequence[str], workers: int) -> Bools:
-    """Which of the documents at `positions` go for the others to cover at most HIGH_COVERAGE of each text.
+    """Return which documents at `positions` to drop, for the others to cover at most HIGH_COVERAGE.
 
     Those go first that hold the most runs of a text, and no more of them than have to. Memory: 16 bytes for
     each place of a run of a text that is above.
@@ -177,7 +177,7 @@ def _in_the_way(
 
 
 def _first_enough(text: str, runs: Runs, found: Hashes, place: Ints) -> int:
-    """How many documents go, the first ones by `place`, for the others to cover little enough of `text`."""
+    """Return how many go, the first by `place`, for the others to cover little enough of `text`."""
 
     def is_enough(gone: int) -> bool:
         return bool(coverage([text], runs, found[place >= gone])[0] <= HIGH_COVERAGE)

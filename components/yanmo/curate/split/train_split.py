@@ -277,7 +277,7 @@ def _without_overlaps(
 
 
 def _is_too_much(corpus: Corpus, positions: Ints, allowed: float) -> bool:
-    """Whether so many documents of all or of a genre are above the allowed share."""
+    """Return whether so many documents of all or of a genre are above the allowed share."""
     name, tally = "with test and valid", corpus.report.tally
     corpus.count(name, corpus.copies.unique[positions])
     above = genres_above(corpus.report, name, allowed)

@@ -168,7 +168,7 @@ def _without_markup(text: str) -> str:
 
 
 def is_garbled(text: str) -> bool:
-    """Whether `text` was read in a wrong encoding: rare Han characters only, or Latin ones in their place."""
+    """Return whether `text` was read in a wrong encoding: rare Han characters only, or Latin ones."""
     codes = code_points(text)
     counts = np.bincount(class_table()[codes], minlength=OTHER_SCRIPT + 1)
     han = counts[RARE] + counts[COMMON_HAN]
@@ -243,6 +243,6 @@ def columns_of(documents: Sequence[RawDocument]) -> dict[str, list[Any]]:
 
 
 def _placed(turns: Sequence[Turn]) -> list[tuple[int, int]]:
-    """Where each turn begins and ends in the document's text, in characters."""
+    """Yield where each turn begins and ends in the document's text, in characters."""
     ends = list(itertools.accumulate(len(turn.text) + 1 for turn in turns))
     return [(end - 1 - len(turn.text), end - 1) for turn, end in zip(turns, ends, strict=True)]

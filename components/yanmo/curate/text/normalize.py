@@ -119,7 +119,7 @@ class Normalized:
 
 
 def is_han(code: int) -> bool:
-    """Whether a code point counts as a Han character (ideographs and the zero 〇)."""
+    """Return whether a code point counts as a Han character (ideographs and the zero 〇)."""
     return any(low <= code < high for low, high in HAN_RANGES)
 
 
@@ -143,7 +143,7 @@ _BITS = {"variants": 1, "punctuation": 2, "quotes": 2, "lacuna": 4, "controls": 
 
 @lru_cache(maxsize=4)
 def _final_tables(steps: frozenset[str]) -> tuple[CodePoints, npt.NDArray[np.uint8]]:
-    """What each code point becomes after OpenCC, and by which step.
+    """Return what each code point becomes after OpenCC, and by which step.
 
     Returns:
         code point -> itself, another one, a line break, or _REMOVE; code point -> bit of the step in _BITS, 0
@@ -354,7 +354,7 @@ def _changes(
 
 
 def _differ(before: Sequence[str], after: Sequence[str]) -> Bools:
-    """Which texts a step made again; it hands on the same object where it has nothing to do."""
+    """Return which texts a step made again; it hands on the same object where it has nothing to do."""
     return np.fromiter((a is not b for a, b in zip(before, after, strict=True)), bool)
 
 

@@ -48,12 +48,12 @@ AUTO_RECORD = Record("yanmo.auto/1", AutoRecord, _MEND)
 
 
 def record_name(stage: str, digest: str) -> str:
-    """Where the record lies that belongs to the options as given and the inputs, hashed as `digest`."""
+    """Return the name of the record for options as given and inputs, hashed as `digest`."""
     return f"runs/{stage}/auto/{digest}.json"
 
 
 def is_auto_record(name: str) -> bool:
-    """Whether an object of the store is such a record, by its name."""
+    """Return whether an object of the store is such a record, by its name."""
     parts = name.split("/")
     return len(parts) == 4 and parts[0] == "runs" and parts[2] == "auto" and not parts[3].startswith(".")
 

@@ -69,7 +69,7 @@ def attach(error: BaseException, details: Details) -> None:
 
 
 def details_of(error: BaseException) -> Details | None:
-    """What was attached to the error, or to the one it was raised from."""
+    """Return the details that were attached to the error, or to the one it was raised from."""
     found = getattr(error, _DETAILS, None)
     if found is None and error.__cause__ is not None:
         return details_of(error.__cause__)
@@ -111,12 +111,12 @@ class Card:
 
     @property
     def first_line(self) -> str:
-        """Which stage, and how it ended."""
+        """Return which stage failed, and with which exit code."""
         meaning = _MEANINGS.get(ExitCode(self.exit_code)) if self.exit_code in {*ExitCode} else None
         return f"{self.stage} failed with exit code {self.exit_code}" + (f" ({meaning})" if meaning else "")
 
     def details(self, now: float | None = None) -> list[str]:
-        """What the error's own line in the log does not say.
+        """Return the lines that say more than the error's own line in the log.
 
         Args:
             now: Unix time that the checkpoint's age counts to; that of the failure by default.
@@ -159,7 +159,7 @@ def _short(text: str) -> str:
 
 
 def failure_name(stage: str, key: str) -> str:
-    """Where the cards of a key lie."""
+    """Return the name of the object with the cards of a key."""
     return f"{work_name(stage, key)}/{FILE}"
 
 

@@ -35,7 +35,7 @@ _RELEASED = 0.0
 
 
 def _process_start(pid: int) -> str:
-    """When a process of this machine started (clock ticks since boot), or '' if it is gone.
+    """Return when a process here started (clock ticks since boot), or '' if it is gone.
 
     A killed one whose parent does not look after it (the first process of many containers) stays as a zombie.
     """
@@ -94,7 +94,7 @@ class Lease:
         return True
 
     def _is_silent(self, data: bytes, version: str) -> bool:
-        """Whether a lease of another machine was not renewed for so long that its run must be gone."""
+        """Return whether a lease of another machine was not renewed for so long that its run must be gone."""
         value = json_value(data)
         if _is_here(value):
             return False
@@ -111,7 +111,7 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether a renewal has found another run's lease; costs nothing, and may be late."""
+        """Return whether a renewal has found another run's lease; costs nothing, and may be late."""
         return bool(self._lost)
 
     def check(self) -> None:
@@ -123,7 +123,7 @@ class Lease:
             )
 
     def _look(self) -> tuple[str, str]:
-        """Why the lease is no longer ours, in words ("" while it is), and its version.
+        """Return why the lease is no longer ours, in words ("" while it is), and its version.
 
         Raises:
             OSError, EnvironmentFault: that cannot be known now.
@@ -200,7 +200,7 @@ class Lease:
 
 
 def is_live(data: bytes, age: float) -> bool:
-    """Whether a living run may hold the lease in `data`: for lists, and for what gc leaves alone.
+    """Return whether a living run may hold the lease in `data`: for lists, and for what gc leaves alone.
 
     Args:
         age: seconds since it was last renewed, by the store's clock.
@@ -212,7 +212,7 @@ def is_live(data: bytes, age: float) -> bool:
 
 
 def is_held(store: ObjectStore, name: str) -> bool:
-    """Whether a living run may hold the lease of this name now."""
+    """Return whether a living run may hold the lease of this name now."""
     info = store.stat(name)
     try:
         return info is not None and is_live(store.read(name)[0], store.clock() - info.modified)
@@ -255,7 +255,7 @@ class Holder:
 
 
 def holder_in(data: bytes) -> Holder:
-    """Who holds the lease in `data`."""
+    """Return who holds the lease in `data`."""
     found = Holder()
     try:
         value = json_value(data)
@@ -275,12 +275,12 @@ def holder_in(data: bytes) -> Holder:
 
 
 def _is_here(value: dict[str, Any]) -> bool:
-    """Whether the lease is of this machine, so that its process can be looked at."""
+    """Return whether the lease is of this machine, so that its process can be looked at."""
     return bool(value["machine"] == _machine() and value["process_start"])
 
 
 def _is_given_up(data: bytes) -> bool:
-    """Whether the lease in `data` was released, its process is dead, or it cannot be read by its owner."""
+    """Return whether the lease was released, its process is dead, or it cannot be read by its owner."""
     try:
         value = json_value(data)
         float(value.get("ttl_seconds", TTL_SECONDS))

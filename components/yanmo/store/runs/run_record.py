@@ -40,12 +40,12 @@ RUN = Record("yanmo.run/1", RunRecord, "delete it: only `--inputs run:ID` reads 
 
 
 def run_record_name(channel: str, run_id: str) -> str:
-    """Where the record of a run lies."""
+    """Return the name of the record of a run."""
     return f"pointers/{channel}/runs/{as_part(run_id)}.json"
 
 
 def is_run_record(name: str) -> bool:
-    """Whether an object of the store is such a record, by its name."""
+    """Return whether an object of the store is such a record, by its name."""
     return _NAME.match(name) is not None
 
 
@@ -60,7 +60,7 @@ def read_run(store: ObjectStore, channel: str, run_id: str) -> dict[str, Referen
 
 
 def read_night(store: ObjectStore, channel: str, run_id: str) -> dict[str, Any]:
-    """What the run is about (`note_night`); empty where nothing was noted. Raises as `read_run`."""
+    """Return what `note_night` recorded of the run; empty where it did not. Raises as `read_run`."""
     found = RUN.read(store, run_record_name(channel, run_id))
     return found.night if found else {}
 

@@ -83,7 +83,7 @@ class Training:
 
     @property
     def is_open(self) -> bool:
-        """Whether the channel's next run finishes it."""
+        """Return whether the channel's next run finishes it."""
         return self.state in (OPEN, TRAINED)
 
     @property
@@ -92,7 +92,7 @@ class Training:
         return int(self.checkpoint.rpartition("-")[2] or 0)
 
     def stalled(self, checkpoint: str, but: str = "") -> int:
-        """How many of its last tries found a checkpoint that was no older than this.
+        """Return how many of its last tries found a checkpoint that was no older than this.
 
         Args:
             but: a run that does not count, as it has not ended.
@@ -109,7 +109,7 @@ class Training:
 
     @property
     def tried_at(self) -> float:
-        """When a run last began it or went on with it, Unix time."""
+        """Return when a run last began it or went on with it, Unix time."""
         return datetime.fromisoformat(self.tries[-1].at if self.tries else self.begun_at).timestamp()
 
     def aside(self, state: str, why: str) -> Training:
@@ -183,12 +183,12 @@ UNFINISHED = Record(
 
 
 def unfinished_name(channel: str) -> str:
-    """Where the record of a channel lies."""
+    """Return the name of the record of a channel."""
     return f"runs/train/unfinished/{channel}.json"
 
 
 def is_unfinished_record(name: str) -> bool:
-    """Whether an object of the store is such a record, by its name."""
+    """Return whether an object of the store is such a record, by its name."""
     return _NAME.match(name) is not None
 
 
@@ -204,7 +204,7 @@ def read_unfinished(store: ObjectStore, channel: str) -> Unfinished:
 def change_unfinished(
     store: ObjectStore, channel: str, change: Callable[[Unfinished], Unfinished]
 ) -> Unfinished:
-    """What `change` makes of the record, once it is written; no record is made for nothing.
+    """Write the record that `change` makes of it, and return that; none is made for nothing.
 
     Args:
         change: may be called again, where another run changed the record meanwhile.
@@ -244,7 +244,7 @@ def to_be_kept(record: Unfinished, is_abandoned: Callable[[float], bool]) -> lis
 
 
 def resume_command(place: str, channel: str, training: Training) -> str:
-    """What lets the channel's next run finish a training that was set aside.
+    """Return the command that lets the channel's next run finish a training that was set aside.
 
     Args:
         place: URI of the store.

@@ -122,7 +122,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z")
 
 
 def bucket_problem(name: str) -> str:
-    """Why a name is none that S3 allows for a bucket; "" where it is one."""
+    """Return why S3 does not allow a name for a bucket; "" where it does."""
     if _BUCKET.match(name):
         return ""
     if not name:

@@ -75,7 +75,7 @@ class Guarded(Provider):  # type: ignore[misc]
 
     @property
     def source(self) -> str:
-        """Where new keys may arrive while this process runs, in words; empty where none can."""
+        """Return where new keys may arrive while this process runs, in words; "" where none can."""
         if isinstance(self._provider, MountedSecret):
             return f"the mounted Secret ({', '.join(map(str, secret_folders()))})"
         if isinstance(self._provider, AWSConfigProvider):

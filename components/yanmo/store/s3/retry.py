@@ -110,7 +110,7 @@ class Truncated(HTTPError):
 
 
 def retry_seconds() -> float:
-    """How long one request is tried: $YANMO_S3_RETRY_SECONDS, 300 by default."""
+    """Return the seconds that one request is tried: $YANMO_S3_RETRY_SECONDS, 300 by default."""
     value = os.environ.get("YANMO_S3_RETRY_SECONDS", "300")
     try:
         return float(value)
@@ -157,7 +157,7 @@ class RetryBudget:
         )
 
     def awaits_another(self, error: Exception) -> str:
-        """What was good and is refused now, and in which file a new one may arrive; "" for nothing."""
+        """Return what is refused now and was good, and the file where a new one may come; "" for nothing."""
         if self.accepted and self.key_source and _is_of_key(error):
             return f"the server refuses the key of {self.key_source}: put one there that it takes"
         if self.reached() and ca_source() and _is_certificate(error):
@@ -256,7 +256,7 @@ class Retry:
 
 
 def _final(error: Exception, what: str) -> Exception | None:
-    """What to raise for `error`; None where another try may succeed."""
+    """Return what to raise for `error`; None where another try may succeed."""
     if isinstance(error, S3Error):
         return _final_answer(error, what)
     if isinstance(error, (ServerError, InvalidResponseError)):
@@ -311,12 +311,12 @@ def _is_forbidden(error: Exception) -> bool:
 
 
 def _is_of_key(error: Exception) -> bool:
-    """Whether the server refuses the key; or there is none in its file now, which is being exchanged."""
+    """Return whether the server refuses the key, or its file, which is being exchanged, has none now."""
     return isinstance(error, NoKey) or (isinstance(error, S3Error) and error.code in _EXCHANGED)
 
 
 def _is_certificate(error: BaseException) -> bool:
-    """Whether `error` says that the server's certificate is not trusted."""
+    """Return whether `error` says that the server's certificate is not trusted."""
     return any(
         isinstance(one, ssl.SSLCertVerificationError)
         or (isinstance(one, TransportSSLError) and "CERTIFICATE_VERIFY_FAILED" in str(one))
@@ -337,7 +337,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _has_no_address(error: BaseException) -> bool:
-    """Whether a name server has answered that there is no such name; not that it did not answer."""
+    """Return whether a name server has answered that there is no such name; not that it did not answer."""
     return any(
         isinstance(one, socket.gaierror)
         and one.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", 0))

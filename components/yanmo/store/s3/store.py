@@ -250,7 +250,7 @@ class S3Store:
 
 
 def _shown_as(name: str) -> dict[str, str]:
-    """What a browser that opens the object is told of it: without that it saves a page as a file."""
+    """Return the type that a browser is told; without it a page would be saved as a file."""
     kinds = {"html": "text/html; charset=utf-8", "xml": "application/atom+xml; charset=utf-8"}
     kind = kinds.get(name.rpartition(".")[2])
     return {"Content-Type": kind} if kind else {}
