@@ -39,7 +39,7 @@ OPTIONS = {
 
 
 def build(column: Column, store_secret: str) -> Any:
-    """The pipeline, with a column of the table of resources and the Secret that names the store."""
+    """Return the pipeline, with a column of the table of resources and the Secret that names the store."""
     fields = form_of(column, CHAT, FIELDS)
 
     @dsl.pipeline(name="chat")  # type: ignore[untyped-decorator]

@@ -39,7 +39,7 @@ COMPILED = Path(__file__).resolve().parents[1] / "compiled"
 def load_pipeline(
     name: str, column: resources.Column = resources.SMALL, store_secret: str = resources.STORE_SECRET
 ) -> Any:
-    """The pipeline called `name`, built with a column of the table of resources.
+    """Return the pipeline called `name`, built with a column of the table of resources.
 
     In a thread of its own, whose stack is short: KFP 2.17 calls `inspect.stack()` for each option of a task,
     and that looks through all loaded modules for each frame that belongs to none of them.
@@ -65,7 +65,7 @@ def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
 
 
 def version_name(path: Path, column: str) -> str:
-    """A name for the version that a compiled pipeline is: `4d00e56c0a12-gpu-1f3ab86e`.
+    """Return a name for the version that a compiled pipeline is: `4d00e56c0a12-gpu-1f3ab86e`.
 
     It names the commit, the column of the table of resources, and the bytes of the YAML, so equal names stand
     for equal pipelines and none has to be overwritten.

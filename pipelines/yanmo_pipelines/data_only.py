@@ -19,7 +19,7 @@ _OF_TRAINING = (
 
 
 def build(column: Column, store_secret: str) -> Any:
-    """The pipeline, with a column of the table of resources and the Secret that names the store."""
+    """Return the pipeline, with a column of the table of resources and the Secret that names the store."""
     fields = fields_of(*DATA_ONLY, defaults={"data_sources": "bundled"}, leave_out=_OF_TRAINING)
 
     @dsl.pipeline(name="data-only")  # type: ignore[untyped-decorator]

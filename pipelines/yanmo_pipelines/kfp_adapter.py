@@ -34,7 +34,7 @@ _COMMON = {"store": "where bytes live", "run_id": "id of the pipeline run"}
 def component(
     stage: Stage, inputs: dict[str, type], *, name: str = "", pointer: str = "", flags: Sequence[str] = ()
 ) -> Any:
-    """The KFP container component that runs `stage`.
+    """Return the KFP container component that runs `stage`.
 
     Args:
         inputs: the inputs that are wired -> artifact class; all others are given as `none`, so that
@@ -75,7 +75,7 @@ def component(
 
 
 def first_component(stage: Stage, fields: Sequence[FormField], defaults: str, others: Sequence[Stage]) -> Any:
-    """The component that reads the form; its parameters are the form's fields.
+    """Return the component that reads the form; its parameters are the form's fields.
 
     Args:
         defaults: what an empty field stands for, and what the pipeline sets besides, in one line.
@@ -164,7 +164,7 @@ def _parameter(name: str, default: Any = Parameter.empty) -> Parameter:
 
 
 def _arguments(stage: Stage, values: dict[str, Any], inputs: Iterable[str], pointer: str) -> list[str]:
-    """The command line. `--OPTION=value` in one string, so that a value may begin with a dash."""
+    """Return the command line. `--OPTION=value` in one string, so that a value may begin with a dash."""
     unwired = [f.name for f in option_fields(stage.config, "input") if f.name not in inputs]
     pairs = {
         "store": values["store"],
@@ -251,7 +251,7 @@ class Tasks:
     """Both as the first task has read them."""
 
     def first(self, stage: Stage, others: Iterable[Stage], defaults: Mapping[str, str] | None = None) -> Any:
-        """The task that reads the form for all `others` before any of them begins.
+        """Return the task that reads the form for all `others` before any of them begins.
 
         Args:
             defaults: option (`resolve.training_pod_nodes`) -> what the pipeline sets where nobody else does.
@@ -299,7 +299,7 @@ class Tasks:
 
 
 def _artifact_class(channel: Any) -> type:
-    """The artifact class of what is wired, so that a consumer's type is its producer's."""
+    """Return the artifact class of what is wired, so that a consumer's type is its producer's."""
     schema = str(channel.channel_type).partition("@")[0]
     return _CLASSES[schema]
 

@@ -44,7 +44,7 @@ Train = Callable[[Tasks, Mapping[str, Any], Mapping[str, Any]], tuple[Any, Any]]
 
 
 def build(column: Column, store_secret: str) -> Any:
-    """The pipeline, with a column of the table of resources and the Secret that names the store."""
+    """Return the pipeline, with a column of the table of resources and the Secret that names the store."""
     fields = form_of(column, LANGUAGE_MODEL)
 
     @dsl.pipeline(name="language-model")  # type: ignore[untyped-decorator]
@@ -59,7 +59,7 @@ def build(column: Column, store_secret: str) -> Any:
 def form_of(
     column: Column, stages: Sequence[Stage], defaults: Mapping[str, Any] | None = None
 ) -> list[FormField]:
-    """The fields of the form of these stages.
+    """Return the fields of the form of these stages.
 
     Args:
         defaults: name of a field -> its default, where it is not that of the language model's form.
@@ -123,6 +123,6 @@ def graph(
 
 
 def train_here(run: Tasks, pod: Mapping[str, Any], inputs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The task that trains in a pod of its own, and its model."""
+    """Return the task that trains in a pod of its own, and its model."""
     task = run(TRAIN, pod=pod, **inputs)
     return task, task.outputs["model"]

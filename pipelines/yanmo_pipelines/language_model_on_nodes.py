@@ -20,7 +20,7 @@ _OF_EACH_NODE = ("cpu", "memory", "gpus")
 
 
 def build(column: Column, store_secret: str) -> Any:
-    """The pipeline, with a column of the table of resources and the Secret that names the store."""
+    """Return the pipeline, with a column of the table of resources and the Secret that names the store."""
     fields = form_of(column, ON_NODES)
 
     @dsl.pipeline(name="language-model-on-nodes")  # type: ignore[untyped-decorator]

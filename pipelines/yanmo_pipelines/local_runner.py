@@ -101,7 +101,7 @@ def _local_command(command: list[str]) -> list[str]:
 
 
 def _task_name(command: list[str]) -> str:
-    """The folder that KFP made for the task's outputs is named after the task."""
+    """Return the folder that KFP made for the task's outputs is named after the task."""
     outputs = ExecutorOutputs.parse(value_of(command, "--executor-input"))
     return Path(outputs.file).parent.name if outputs else " ".join(command[:3])
 

@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
 
 
 def _channel_here(defaults: Mapping[str, Any]) -> str:
-    """The channel of a run that names none: that of the form, `dev` in place of a cluster's."""
+    """Return the channel of a run that names none: that of the form, `dev` in place of a cluster's."""
     of_form = str(defaults.get("channel", _OF_CLUSTERS))
     return "dev" if of_form == _OF_CLUSTERS else of_form
 
@@ -127,7 +127,7 @@ def _advice(code: int) -> str:
 
 
 def _find(pipeline: str) -> tuple[Path, Any]:
-    """The compiled YAML of a pipeline and, where its name is known, its stages."""
+    """Return the compiled YAML of a pipeline and, where its name is known, its stages."""
     if pipeline in PIPELINES:
         from yanmo_pipelines.stages import STAGES  # 0.1 s: the options of all stages; `--help` needs none
 
@@ -197,7 +197,7 @@ def _show_cost(tasks: list[TaskRun], seconds: float) -> None:
 
 
 def _paused(tasks: Sequence[TaskRun]) -> PausedOutput | None:
-    """The first pause that a task handed on."""
+    """Return the first pause that a task handed on."""
     names = [(task, name) for task in tasks if task.outputs for name in task.outputs.artifacts]
     found = (PausedOutput.from_json(task.artifact(name)) for task, name in names)
     return next(filter(None, found), None)
@@ -221,7 +221,7 @@ def _show_verdict(store: Any, promoted: TaskRun) -> None:
 
 
 def _shown(path: Path) -> str:
-    """The path as a person in this folder would type it."""
+    """Return the path as a person in this folder would type it."""
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 

@@ -107,7 +107,7 @@ class TrainFiles:
         return sorted({name for row in table["labels"].to_pylist() for name, _ in row})
 
     def read(self, by: str, counting: TokenCount) -> Rows:
-        """The table of all documents.
+        """Return the table of all documents.
 
         Raises:
             DataError: there are no documents, or an id is not a sha256.

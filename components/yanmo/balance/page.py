@@ -63,7 +63,7 @@ def _changed(
 
 
 def page(report: Mapping[str, Any], shown: Sequence[Example]) -> str:
-    """The page, below 1 MB whatever the corpus.
+    """Return the page, below 1 MB whatever the corpus.
 
     Args:
         shown: documents and what augmentation made of them.

@@ -186,7 +186,7 @@ def _report(
 
 
 def _in_noted_order(documents: Output, names: list[str]) -> list[str]:
-    """The genres in train: first those that curate listed, in its order, then the others by name."""
+    """Return the genres in train: first those that curate listed, in its order, then the others by name."""
     noted = [name for name in documents.manifest.metadata.get("genres", []) if name in names]
     return noted + sorted(set(names).difference(noted))
 
@@ -251,7 +251,7 @@ def _write_train(run: BalanceRun, task: Task, arranged: Arranged) -> dict[str, i
 
 
 def whole_ids(task: Task, picked: Picked, places: Ints) -> Ids:
-    """The ids of the documents and copies at `places` of `picked`."""
+    """Return the ids of the documents and copies at `places` of `picked`."""
     position, copy = picked.position[places], picked.copy[places]
     found = task.rows.id[position]
     at = np.flatnonzero(copy)
@@ -264,7 +264,7 @@ def whole_ids(task: Task, picked: Picked, places: Ints) -> Ids:
 
 
 def _copied(task: Task, table: pa.Table, copies: npt.NDArray[np.unsignedinteger[Any]]) -> dict[str, Any]:
-    """The columns id, parent_id, rule and text, in which copies differ from their originals."""
+    """Return the columns id, parent_id, rule and text, in which copies differ from their originals."""
     at = np.flatnonzero(copies)
     names = ("id", "parent_id", "rule", "text") if task.augmenter else ("id", "parent_id", "rule")
     if not len(at):

@@ -102,7 +102,7 @@ def _shown_word(word: re.Match[str]) -> str:
 
 
 def _of_environment() -> Iterator[str]:
-    """The secrets that variables hold, in the forms in which messages show them."""
+    """Yield the secrets that variables hold, in the forms in which messages show them."""
     for name, value in os.environ.items():
         if _VARIABLE.search(name):
             secrets: tuple[str, ...] = (value,)

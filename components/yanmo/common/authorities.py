@@ -18,7 +18,7 @@ def ca_source() -> str:
 
 
 def ca_bundle() -> str:
-    """The PEM file of the authorities that are trusted: AWS_CA_BUNDLE, SSL_CERT_FILE, else certifi's.
+    """Return the PEM file of the authorities that are trusted: AWS_CA_BUNDLE, SSL_CERT_FILE, else certifi's.
 
     Raises:
         EnvironmentFault: the variable names a file that cannot be read or holds no certificate.

@@ -88,7 +88,7 @@ ERROR_OF: Mapping[int, type[Exception]] = {
 
 
 def exit_code(error: BaseException) -> ExitCode:
-    """The documented exit code for `error`."""
+    """Return the documented exit code for `error`."""
     if isinstance(error, UsageError):
         return ExitCode.USAGE
     if isinstance(error, (StorageError, TimeoutError, ConnectionError)):
@@ -101,7 +101,7 @@ def exit_code(error: BaseException) -> ExitCode:
 
 
 def _of_the_system(error: OSError) -> ExitCode:
-    """An error of the operating system is not a bug of ours: a path, this machine, or bad luck."""
+    """Return the code of an error of the system, which is no bug of ours: a path, this machine, bad luck."""
     if error.errno in _BAD_PATH:
         return ExitCode.DATA
     return ExitCode.ENVIRONMENT if error.errno in _MACHINE | _OUT_OF_SPACE else ExitCode.RETRY

@@ -57,7 +57,7 @@ def count() -> int:
 
 
 def _pids() -> list[int]:
-    """The fork server's process id, if it runs; the standard library has no public name for it."""
+    """Return the fork server's process id, if it runs; the standard library has no public name for it."""
     pid = getattr(forkserver._forkserver, "_forkserver_pid", None)  # type: ignore[attr-defined]
     return [pid] if isinstance(pid, int) else []
 

@@ -161,7 +161,7 @@ def last_line(stage: str, code: int, cause: str) -> str:
 
 
 def _end_of(word: str) -> str:
-    """A long address or path by its last part, so that the line has room for what is wrong with it."""
+    """Return a long address or path by its last part, so that the line has room for what is wrong with it."""
     if "/" not in word or len(word) <= _LONGEST_PATH:
         return word
     return f".../{word.rpartition('/')[2]}"[-_LONGEST_PATH:]
@@ -186,7 +186,7 @@ def last_words_in(messages: list[str]) -> LastWords:
 
 
 def _tails(line: str) -> Iterator[str]:
-    """The line, and what stands in it after each colon: `an earlier try of this run ended: CAUSE`."""
+    """Yield the line, and what stands in it after each colon: `an earlier try of this run ended: CAUSE`."""
     yield line
     for found in re.finditer(": ", line):
         yield line[found.end() :]

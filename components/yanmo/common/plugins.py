@@ -61,12 +61,12 @@ class Plugin:
             raise PluginFault(f"plugin {self} failed: {_told(error)}") from error
 
     def fault(self, what: str) -> PluginFault:
-        """An error that says what is wrong with what the plugin gave."""
+        """Return an error that says what is wrong with what the plugin gave."""
         return PluginFault(f"plugin {self} {what}; tell those who made {self.distribution}")
 
 
 def find_plugin(group: str, name: str, option: str) -> Plugin:
-    """The installed plugin of that name.
+    """Return the installed plugin of that name.
 
     Args:
         option: that names it, for messages.
@@ -121,7 +121,7 @@ def _is_of_a_signal(error: BaseException) -> bool:
 
 
 def _told(error: BaseException) -> str:
-    """An error and the line that raised it, as the traceback stays behind in a worker."""
+    """Return an error and the line that raised it, as the traceback stays behind in a worker."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

@@ -78,7 +78,7 @@ class _Ledger:
             return self._clock() - self._since if self._waiting else 0.0
 
     def total(self) -> float:
-        """All waits of this process so far."""
+        """Return all waits of this process so far."""
         with self._lock:
             return self._before + (self._clock() - self._since if self._waiting else 0.0)
 
@@ -131,5 +131,5 @@ def seconds_of(reason: Reason) -> float:
 
 
 def total_of(*reasons: Reason) -> float:
-    """Seconds of all waits of this process so far, for these reasons together."""
+    """Return seconds of all waits of this process so far, for these reasons together."""
     return sum(_ledgers[reason].total() for reason in reasons)

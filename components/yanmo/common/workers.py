@@ -160,7 +160,7 @@ class _Worker:
         fork_server.ALIVE.add(self._pid)
 
     def ask(self, asked: bytes) -> bytes | None:
-        """The answer; None where the process has ended."""
+        """Return the answer; None where the process has ended."""
         try:
             self._pipe.send_bytes(asked)
             return self._pipe.recv_bytes()

@@ -82,7 +82,7 @@ def rules_input(options: CurateOptions) -> dict[str, KeyInput]:
 
 
 def of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str, Scalar], Any]:
-    """The options of these phases for a part's key, and an object in which only they can be read."""
+    """Return the options of these phases for a part's key, and an object in which only they can be read."""
     named = names_of(type(options), kind="semantic", phase=phases)
     unkeyed = names_of(type(options), kind=("execution", "environment"))
     keyed = {name: value for name, value in by_kind(options, "semantic").items() if name in named}
@@ -90,7 +90,7 @@ def of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str
 
 
 def corpus_of(run: CurateRun, made: Handed) -> Corpus:
-    """All mapped documents and which copies stay; read once per run."""
+    """Return all mapped documents and which copies stay; read once per run."""
     if made.corpus is None:
         options = run.options
         mapped = _map_all(run, bundles(_sorted(made.sources)))
@@ -136,13 +136,13 @@ def _map_all(run: CurateRun, chosen: Sequence[tuple[Source, ...]]) -> list[Outpu
 
 
 def _signed(run: CurateRun, mapped: Output) -> Output:
-    """The band keys of a mapped file's documents."""
+    """Return the band keys of a mapped file's documents."""
     build = functools.partial(signing.build_signed, mapped=mapped, workers=run.options.workers)
     return run.part("curate_sign", signing.REVISION, {}, {"mapped": mapped}, build)
 
 
 def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output], allowed: Allowed | None) -> Edges:
-    """The pairs of near duplicates in the corpus."""
+    """Return the pairs of near duplicates in the corpus."""
     options = run.options
     build = functools.partial(
         near_duplicates.build_edges,

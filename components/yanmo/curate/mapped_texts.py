@@ -25,7 +25,7 @@ def read_texts(path: Path, rows: npt.NDArray[np.int32] | None = None) -> list[st
 
 
 def form_of_file(path: Path) -> str:
-    """The text form of a mapped file."""
+    """Return the text form of a mapped file."""
     metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
     return metadata.get(b"yanmo.text_form", TEXT_FORM.encode()).decode()
 
@@ -72,12 +72,12 @@ class Compared:
         return [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if is_chat]
 
     def charged(self, length: int) -> Runs:
-        """The runs of `length` units of plain texts and of the answers of chats."""
+        """Return the runs of `length` units of plain texts and of the answers of chats."""
         plain = [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if not is_chat]
         return Runs.of([*plain, *chain.from_iterable(self.answers)], length)
 
     def some(self, rows: Sequence[int]) -> Compared:
-        """The texts at `rows`."""
+        """Return the texts at `rows`."""
         return Compared(
             texts=[self.texts[i] for i in rows],
             answers=[self.answers[i] for i in rows],

@@ -187,7 +187,7 @@ def batches_of(
     on_bytes: Callable[[int], None],
     report: MapReport,
 ) -> Iterator[tuple[Batch, RecordRules]]:
-    """The batches of a file, each with the rules that hold for the file."""
+    """Yield the batches of a file, each with the rules that hold for the file."""
     number = -1
     batches = read_batches(source, _columns(source, options), batch_bytes, on_bytes, options.reading)
     for number, batch in enumerate(batches):
@@ -322,7 +322,7 @@ def _changes(number: int, happened: Mapping[str, npt.NDArray[np.int64]]) -> list
 def _example(
     document: RawDocument, id: str, text: str, verdicts: Verdicts | None = None, i: int = 0
 ) -> dict[str, Any]:
-    """A document in the report; one that a filter dropped with what that measured."""
+    """Return a document in the report; one that a filter dropped with what that measured."""
     example: dict[str, Any] = {
         "id": id,
         "genre": document.genre,
@@ -342,7 +342,7 @@ def _digest(text: str) -> bytes:
 
 
 def cluster_digest(compared: str, text: str) -> bytes:
-    """The digest of what is compared of a document, which is the same for all exact copies."""
+    """Return the digest of what is compared of a document, which is the same for all exact copies."""
     return _digest(compared if len(compared) >= _FEW else text)
 
 

@@ -27,7 +27,7 @@ _DROPPED = (("duplicate", "near_duplicate"), ("overlap", "benchmark"))
 
 
 def describe(report: MapReport, options: CurateOptions) -> dict[str, Any]:
-    """The part of report.json on reading, cleaning and dropping, by genre, with examples."""
+    """Return the part of report.json on reading, cleaning and dropping, by genre, with examples."""
     value = report.to_json()
     counts = value["counts"]
     return {

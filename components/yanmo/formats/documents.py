@@ -36,12 +36,12 @@ def count_characters(text: pa.ChunkedArray) -> Ints:
 
 
 def text_form(output: Output) -> str:
-    """The text form of an output, or of the text that it was made from; forms are never compared."""
+    """Return the text form of an output, or of the text that it was made from; forms are never compared."""
     return str(output.manifest.metadata.get("text_form", TEXT_FORM))
 
 
 def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """The documents of one file, of any version.
+    """Return the documents of one file, of any version.
 
     Args:
         columns: names of the columns to read; all by default.
@@ -130,7 +130,7 @@ def write_document_file(
 
 
 def _combined(values: Any, kind: pa.DataType) -> pa.Array:
-    """The values as one array, so that the file does not depend on the chunks of a table."""
+    """Return the values as one array, so that the file does not depend on the chunks of a table."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(values, pa.ChunkedArray):  # pyarrow gives chunks back when there are none or many

@@ -31,7 +31,7 @@ _ALIAS_OF = {genre: alias for alias, genre in GENRE_ALIASES.items()}
 
 
 def ascii_name(genre: str) -> str:
-    """A name for `genre` in KFP's database: the same in every run, and no other genre's.
+    """Return a name for `genre` in KFP's database: the same in every run, and no other genre's.
 
     Its alias, or itself, or the code points of its characters: `u5c0f_u54c1` for 小品.
     """

@@ -28,7 +28,7 @@ def learned_by(output: Output, document: str) -> bool:
 
 
 def caches_behind(output: Output) -> Iterator[tuple[Output | None, Output]]:
-    """The token caches behind an output, and the model that learned each; its own first."""
+    """Yield the token caches behind an output, and the model that learned each; its own first."""
     if output.manifest.stage != "train":
         yield None, output
         return

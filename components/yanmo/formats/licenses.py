@@ -32,7 +32,7 @@ class Allowed:
 
     @classmethod
     def of(cls, text: str) -> Allowed:
-        """The names in a list with commas, each once, sorted.
+        """Return the names in a list with commas, each once, sorted.
 
         Raises:
             ValueError: there is none, or one is too long.
@@ -46,5 +46,5 @@ class Allowed:
 
 
 def folded(license: str) -> str:
-    """A licence's name as it is compared: `" mit "` is MIT, nothing is `unknown`."""
+    """Return a licence's name as it is compared: `" mit "` is MIT, nothing is `unknown`."""
     return license.strip().casefold() or UNKNOWN

@@ -16,7 +16,7 @@ Ints32 = npt.NDArray[np.int32]
 
 
 def places_of(starts: Ints, index: Ints) -> tuple[Ints32, Ints32]:
-    """The file of some rows, and their row in it.
+    """Return the file of some rows, and their row in it.
 
     Args:
         starts: the number of the first row of each file, and the number of all rows.

@@ -55,7 +55,7 @@ class Layout:
     columns: tuple[str, ...] = ()
 
     def cuts(self) -> Iterator[Cut]:
-        """The work of the first pass: a `cut_file` for each."""
+        """Yield the work of the first pass: a `cut_file` for each."""
         ends = [stop for _, stop in self.bounds]
         for number, here, rows in by_file(self.starts, self.index):
             part = np.searchsorted(ends, here, side="right")
@@ -70,7 +70,7 @@ class Layout:
             )
 
     def pieces(self, part: int) -> Pieces:
-        """A part, once all files are cut."""
+        """Return a part, once all files are cut."""
         start, stop = self.bounds[part]
         place, paths, known = np.empty(stop - start, np.int64), [], 0
         for number, here, _ in by_file(self.starts, self.index[start:stop]):

@@ -59,7 +59,7 @@ class SeedNoise:
         return spread_of(list(groups.values()))
 
     def to_json(self) -> str:
-        """The file."""
+        """Return the file."""
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
 
     @classmethod
@@ -88,7 +88,7 @@ class SeedNoise:
 
     @classmethod
     def _parsed(cls, value: dict[str, Any]) -> SeedNoise:
-        """The twins in a parsed file.
+        """Return the twins in a parsed file.
 
         Raises:
             KeyError, TypeError, ValueError: it holds no twins, or some that cannot be.

@@ -70,7 +70,7 @@ def stage_span(output: Output) -> Span | None:
 
 
 def training_lines(model: Output) -> list[dict[str, Any]]:
-    """The lines of a training's record that have a step; none where it cannot be read."""
+    """Return the lines of a training's record that have a step; none where it cannot be read."""
     try:
         text = model.path("metrics.jsonl").read_text(encoding="utf-8")
     except (DataError, UnicodeDecodeError) as error:
@@ -99,7 +99,7 @@ def steps_cpu_seconds(lines: Iterable[Mapping[str, Any]]) -> float | None:
 
 
 def finite(value: Any) -> float | None:
-    """A number that was read from JSON, or None for anything else."""
+    """Return a number that was read from JSON, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -72,7 +72,7 @@ class SpecialIds:
     """Ends a message of a chat."""
 
     def to_json(self) -> str:
-        """The text of `genres.json`."""
+        """Return the text of `genres.json`."""
         return json.dumps(vars(self), ensure_ascii=False, indent=1) + "\n"
 
     @classmethod
@@ -157,7 +157,7 @@ class TokenCache:
         return cls(files, tables, special, tokenizer)
 
     def split(self, name: str) -> DocumentIndex:
-        """The documents of split `name` (train or valid), in the order of shards and rows."""
+        """Return the documents of split `name` (train or valid), in the order of shards and rows."""
         shards = [k for k, split in enumerate(self._splits) if split == name]
         tables = [self._tables[k] for k in shards]
         table = pa.concat_tables(tables) if tables else INDEX.empty_table()

@@ -29,7 +29,7 @@ C = TypeVar("C", bound=Options)
 def load_command(
     commands: Mapping[str, type[C]], argv: Sequence[str], prog: str, about: str
 ) -> tuple[str, C]:
-    """The command of a group that the first word names, and its options; raises as `load`."""
+    """Return the command of a group that the first word names, and its options; raises as `load`."""
     name = argv[0] if argv else ""
     if name in commands:
         return name, load(commands[name], argv[1:], f"{prog} {name}")
@@ -86,7 +86,7 @@ def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozens
 
 
 def _held_by(line: str) -> str:
-    """The line itself or, of `@FILE`, what the file holds: one that an earlier stage of a pod wrote.
+    """Return the line itself or, of `@FILE`, what the file holds: one that an earlier stage of a pod wrote.
 
     Raises:
         UsageError: there is no such file.
@@ -100,7 +100,7 @@ def _held_by(line: str) -> str:
 
 
 def _defaults(cls: type[Options]) -> dict[str, Any]:
-    """The defaults: those of the declaration, or of the environment where a variable is set.
+    """Return the defaults: those of the declaration, or of the environment where a variable is set.
 
     Raises:
         UsageError: a variable holds what its option cannot be.
@@ -201,7 +201,7 @@ def _can_read(values: Values, text: str) -> bool:
 
 
 def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "") -> dict[str, Any]:
-    """The values of texts, the last one of each option; without those that are `auto`.
+    """Return the values of texts, the last one of each option; without those that are `auto`.
 
     Args:
         see: after what is wrong with a value.
@@ -226,7 +226,7 @@ def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "") -> dict[st
 
 
 def _from_file(cls: type, source: str) -> dict[str, Any]:
-    """The options of --config; its errors name the file."""
+    """Return the options of --config; its errors name the file."""
     texts = read_yaml(source)
     try:
         return _read(cls, texts.items())
@@ -235,7 +235,7 @@ def _from_file(cls: type, source: str) -> dict[str, Any]:
 
 
 def _from_line(cls: type, line: str, stage: str, known: Iterable[str]) -> dict[str, Any]:
-    """The options of `--options` that are of `stage`; its errors name them as the line does.
+    """Return the options of `--options` that are of `stage`; its errors name them as the line does.
 
     Args:
         known: the stages that the line may name; empty for any.

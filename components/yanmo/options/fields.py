@@ -143,7 +143,7 @@ def word(help: str, default: Any = REQUIRED, *, free: bool = False) -> Any:
 
 
 def flag(name: str) -> str:
-    """The command-line flag of the option called `name`."""
+    """Return the command-line flag of the option called `name`."""
     return "--" + name.replace("_", "-")
 
 
@@ -178,7 +178,7 @@ def names_of(cls: type, **wanted: Any) -> list[str]:
 
 
 def option_fields(cls: type, *kinds: Kind) -> Iterator[dataclasses.Field[Any]]:
-    """The fields of `cls` of one of `kinds` (all when none is given), in order of declaration."""
+    """Yield the fields of `cls` of one of `kinds` (all when none is given), in order of declaration."""
     for field in dataclasses.fields(cls):
         if not kinds or field.metadata["kind"] in kinds:
             yield field
@@ -205,12 +205,12 @@ def values_of(cls: type) -> dict[str, Values]:
 
 
 def shown(value: Any) -> str:
-    """A value as a person reads it, in `--help` or on a page."""
+    """Return a value as a person reads it, in `--help` or on a page."""
     return repr(value) if value == "" else spelled(value)
 
 
 def spelled(value: Any) -> str:
-    """A value as a flag takes it."""
+    """Return a value as a flag takes it."""
     if isinstance(value, tuple):
         return ",".join(map(spelled, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

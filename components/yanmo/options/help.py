@@ -177,7 +177,7 @@ def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
 
 
 def _whole(cls: type, prog: str) -> Iterator[str]:
-    """All of a tool: what it does, its words and its options."""
+    """Yield all of a tool: what it does, its words and its options."""
     words = [_left(cls, each) for each in option_fields(cls, "word") if each.default is REQUIRED]
     words += [f"[{_left(cls, each)}]" for each in option_fields(cls, "word") if each.default is not REQUIRED]
     required = [f for f in dataclasses.fields(cls) if f.default is REQUIRED and f.metadata["kind"] != "word"]
@@ -191,7 +191,7 @@ def _whole(cls: type, prog: str) -> Iterator[str]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """A docstring, wrapped; what is indented stays as it is."""
+    """Yield a docstring, wrapped; what is indented stays as it is."""
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         if paragraph.startswith(" "):
             yield from [*paragraph.splitlines(), ""]
@@ -235,7 +235,7 @@ def _group(cls: type, title: str, options: Iterable[dataclasses.Field[Any]]) -> 
 
 
 def _entry(left: str, right: str) -> Iterator[str]:
-    """A name with its explanation next to it, or below where the name is long."""
+    """Yield a name with its explanation next to it, or below where the name is long."""
     lines = textwrap.wrap(right, _WIDTH - _INDENT)
     if len(left) + 4 > _INDENT:
         yield f"  {left}"

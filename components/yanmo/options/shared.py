@@ -48,7 +48,7 @@ class StoreOptions(Options, group="store"):
 
 
 def store_flags(options: StoreOptions) -> list[str]:
-    """The flags that tell another command where the store's server and this machine's scratch are."""
+    """Return the flags that tell another command where the store's server and this machine's scratch are."""
     defaults = {f.name: f.default for f in dataclasses.fields(StoreOptions) if f.name != "store"}
     given = {name: getattr(options, name) for name in defaults}
     return [f"{flag(name)}={spelled(value)}" for name, value in given.items() if value != defaults[name]]

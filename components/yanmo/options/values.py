@@ -112,7 +112,7 @@ class Values:
     """Any text: it is kept and shown nowhere."""
 
     def read(self, text: str) -> Any:
-        """The value that a text stands for; None for `auto`.
+        """Return the value that a text stands for; None for `auto`.
 
         Raises:
             WrongValue: it is not a value that the option can have.

@@ -31,7 +31,7 @@ def tokenizer_of(model: Output | None) -> Output | None:
 def channels_tokenizer(
     store: ObjectStore, options: ChannelOptions, champion: Output | None, wanted: StageOptions | None
 ) -> Output | None:
-    """The first of the channel's tokenizers that has the wanted vocabulary; None for a new one.
+    """Return the first of the channel's tokenizers that has the wanted vocabulary; None for a new one.
 
     Args:
         wanted: the options of `tokenize`; None for whatever vocabulary.

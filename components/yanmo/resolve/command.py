@@ -101,6 +101,6 @@ def _outputs(options: ResolveOptions) -> ExecutorOutputs | None:
 
 
 def _with_own(options: ResolveOptions, run: WholeRun) -> ResolveOptions:
-    """The options with what the form and the line say of this task itself."""
+    """Return the options with what the form and the line say of this task itself."""
     said = {name: getattr(run.options[STAGE.name], name) for name in run.settings[STAGE.name]}
     return dataclasses.replace(options, **said)

@@ -37,7 +37,7 @@ def resolve(
     vocabulary: StageOptions | None = None,
     finishing: Finishing | None = None,
 ) -> dict[str, Reference | None]:
-    """Each output of this task -> what it refers to; None for nothing.
+    """Return each output of this task -> what it refers to; None for nothing.
 
     Args:
         vocabulary: the options of `tokenize`; None where the run's are not known.
@@ -69,7 +69,7 @@ def _pointed(store: ObjectStore, channel: str, name: str) -> Output | None:
 def _named(
     store: ObjectStore, options: ResolveOptions, field: str, stage: str, opened: Opened
 ) -> Output | None:
-    """The output of `stage` that a field of the form names.
+    """Return the output of `stage` that a field of the form names.
 
     None for none, and for the channel's champion or latest before a run has made one.
     """
@@ -92,7 +92,7 @@ def _tokenizer(
     opened: Opened,
     vocabulary: StageOptions | None,
 ) -> Output | None:
-    """The run's tokenizer; None for a new one.
+    """Return the run's tokenizer; None for a new one.
 
     A model that goes on needs the one it began with. Without one the channel's is kept, so that a run on more
     text can be compared, continued and cached like those before it.
@@ -115,6 +115,6 @@ def body(reference: Reference | None) -> str:
 
 
 def inputs_json(references: dict[str, Reference | None]) -> str:
-    """The references in the format that `--inputs FILE` of every stage reads."""
+    """Return the references in the format that `--inputs FILE` of every stage reads."""
     values = {name: vars(r) if r else NONE for name, r in references.items() if name in POINTED}
     return json.dumps(values, indent=1)

@@ -71,7 +71,7 @@ class Finishing:
 
 
 def training_to_finish(store: ObjectStore, options: ResolveOptions, run: WholeRun) -> Finishing | None:
-    """The channel's unfinished training, if this run trains at all and shall finish it.
+    """Return the channel's unfinished training, if this run trains at all and shall finish it.
 
     Raises:
         DataError: `--unfinished train/KEY` names none, or one that cannot be finished.
@@ -99,7 +99,7 @@ def training_to_finish(store: ObjectStore, options: ResolveOptions, run: WholeRu
 
 
 def _leave_all(store: ObjectStore, options: ResolveOptions, record: Unfinished) -> Unfinished:
-    """The record with all trainings set aside that this run would have to finish."""
+    """Return the record with all trainings set aside that this run would have to finish."""
     why = f"left by run {options.run_id or 'without an id'}, which was told to"
 
     def leave(record: Unfinished) -> Unfinished:
@@ -113,7 +113,7 @@ def _leave_all(store: ObjectStore, options: ResolveOptions, record: Unfinished) 
 
 
 def _named(store: ObjectStore, options: ResolveOptions, record: Unfinished) -> Training | None:
-    """The training that --unfinished names; None where that is finished.
+    """Return the training that --unfinished names; None where that is finished.
 
     Whoever fills in a form once may run it often, as a schedule does.
     """
@@ -257,7 +257,7 @@ def _places(sources: str) -> set[str]:
 
 
 def _as_begun(run: WholeRun, training: Training) -> WholeRun:
-    """The run with all options of `train` that a key depends on as they were.
+    """Return the run with all options of `train` that a key depends on as they were.
 
     The others are this run's: on which machine and how it trains, and until when. Where these contradict
     those (ranks among which a batch does not divide), those of the training are taken as well.

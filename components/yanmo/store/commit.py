@@ -146,7 +146,7 @@ def _digest_of(value: Any) -> str:
 
 
 def find_whole(store: ObjectStore, stage: str, key: str) -> Output | None:
-    """The committed output of a key, if all its files are there with their sizes."""
+    """Return the committed output of a key, if all its files are there with their sizes."""
     output = find_output(store, stage, key)
     if output is None:
         return None
@@ -166,7 +166,7 @@ def commit_once(
     wait_seconds: float = 1.0,
     taken_up: Callable[[Output], None] = lambda output: None,
 ) -> Output | None:
-    """The committed output of `recipe`, made by `build` unless it is there already.
+    """Return the committed output of `recipe`, made by `build` unless it is there already.
 
     Waits while another live run makes the same key, and adopts its result: to its end, or for
     --wait-seconds where that is set.
@@ -342,7 +342,7 @@ def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> _Outcome:
 
 
 def _whole(store: ObjectStore, data: bytes, ours: Manifest) -> Manifest | None:
-    """The committed manifest in `data`, unless it or one of its files is damaged."""
+    """Return the committed manifest in `data`, unless it or one of its files is damaged."""
     try:
         Manifest.from_json(data, "committed manifest")
         found = find_whole(store, ours.stage, ours.key)

@@ -112,7 +112,7 @@ def _is_no_folder(path: Path) -> bool:
 
 
 def _opened_in_folder(path: Path) -> BinaryIO:
-    """The new file `path`, its folder made; again where `delete` took the empty folder in between."""
+    """Return the new file `path`, its folder made; again where `delete` took the empty folder in between."""
     for _ in range(_TRIES):
         with contextlib.suppress(FileNotFoundError):
             make_folders(path.parent)

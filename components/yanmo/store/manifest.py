@@ -44,7 +44,7 @@ def digest(value: Any) -> str:
 
 
 def make_key(stage: str, revision: int, semantic: dict[str, Any], inputs: dict[str, str]) -> str:
-    """The key of an output: 64 hexadecimal digits.
+    """Return the key of an output: 64 hexadecimal digits.
 
     Args:
         stage: name of the stage or part.

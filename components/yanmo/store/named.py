@@ -140,7 +140,7 @@ def _check_pointer(name: str, reference: Reference, wanted: Wanted, value: str) 
 
 
 def _of_one_word(store: ObjectStore, word: str, wanted: Wanted, value: str) -> _Found:
-    """A channel, or a key alone."""
+    """Return a channel, or a key alone."""
     if wanted.pointers and not name_problems("", word):
         found = next(_pointed(store, word, _preferred(wanted)), None)
         if found and MODEL in wanted.stages and not found[1].endswith(f"/{CHAMPION}.json"):

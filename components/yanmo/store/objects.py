@@ -88,7 +88,7 @@ class ObjectStore(Protocol):
     uri: str
 
     def read(self, name: str) -> tuple[bytes, str]:
-        """The object's bytes and its version (ETag), for objects of at most `MAX_DOCUMENT_BYTES`.
+        """Return the object's bytes and its version (ETag), for objects of at most `MAX_DOCUMENT_BYTES`.
 
         Raises:
             FileNotFoundError: there is none.
@@ -110,16 +110,16 @@ class ObjectStore(Protocol):
         """
 
     def stat(self, name: str) -> ObjectInfo | None:
-        """The object's size and age, or None where there is none."""
+        """Return the object's size and age, or None where there is none."""
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """Bytes of each object, None where there is none; many at once."""
+        """Return bytes of each object, None where there is none; many at once."""
 
     def clock(self) -> float:
-        """Now, in Unix seconds, by the clock that stamps `ObjectInfo.modified`."""
+        """Return now, in Unix seconds, by the clock that stamps `ObjectInfo.modified`."""
 
     def writable(self, prefix: str) -> Path:
-        """A local folder whose files `publish` puts under `prefix`; made when absent."""
+        """Return a local folder whose files `publish` puts under `prefix`; made when absent."""
 
     def publish(self, prefix: str, names: Sequence[str]) -> list[Written]:
         """Make files of `writable(prefix)` durable as the objects `prefix/name`, hashed as they pass."""

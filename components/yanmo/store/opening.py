@@ -44,7 +44,7 @@ def open_store(uri: str, settings: StoreSettings | None = None) -> ObjectStore:
 
 
 def local_folder(uri: str) -> Path | None:
-    """The folder of the store at `uri`; None where it is on a server."""
+    """Return the folder of the store at `uri`; None where it is on a server."""
     parts = urlsplit(uri)
     if parts.scheme not in ("", "file"):
         return None

@@ -44,7 +44,7 @@ class Output:
         return f"{self.manifest.stage}/{self.manifest.key[:12]}"
 
     def entries(self, pattern: str = "*") -> list[FileEntry]:
-        """The files whose path matches the shell pattern, sorted by path."""
+        """Return the files whose path matches the shell pattern, sorted by path."""
         found = [f for f in self.manifest.files if fnmatch.fnmatchcase(f.path, pattern)]
         return sorted(found, key=lambda f: f.path)
 
@@ -68,7 +68,7 @@ class Output:
         return [self._local[entry.path] for entry in entries]
 
     def path(self, name: str) -> Path:
-        """The verified local path of the one file called `name`; raises as `paths`."""
+        """Return the verified local path of the one file called `name`; raises as `paths`."""
         return self.paths(name)[0]
 
     def missing(self) -> str | None:
@@ -89,13 +89,13 @@ class Output:
         return False
 
     def part(self, name: str) -> Output:
-        """The part that was committed with this output as `name` (a tokenizer, say)."""
+        """Return the part that was committed with this output as `name` (a tokenizer, say)."""
         if name not in self.manifest.references:
             raise DataError(f"{self}: has no part {name!r}; run the {self.manifest.stage} stage again")
         return open_reference(self.store, Reference(**self.manifest.references[name]))
 
     def input(self, name: str) -> Output | None:
-        """The output this one was made from as input `name`; None when it had none."""
+        """Return the output this one was made from as input `name`; None when it had none."""
         value = self.manifest.inputs.get(name)
         if not value or "manifest_uri" not in value:
             return None
@@ -107,7 +107,7 @@ class Output:
         return path is not None and path.is_file() and path.stat().st_size == entry.bytes
 
     def wanted(self, entry: FileEntry) -> Wanted:
-        """The object that holds a file."""
+        """Return the object that holds a file."""
         return Wanted(self._name(entry), entry.bytes, entry.sha256)
 
     def _name(self, entry: FileEntry) -> str:
@@ -118,7 +118,7 @@ class Output:
 
 
 def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:
-    """The committed output of a key, or None."""
+    """Return the committed output of a key, or None."""
     return _read_output(store, stage, key, manifest_name(stage, key))
 
 
@@ -148,7 +148,7 @@ def superseded_name(stage: str, key: str, manifest_sha256: str) -> str:
 
 
 def deletion_mark(stage: str, key: str, manifest_sha256: str) -> str:
-    """The mark by which gc says that it is about to remove a manifest of `superseded_name`."""
+    """Return the mark by which gc says that it is about to remove a manifest of `superseded_name`."""
     return f"runs/{stage}/{key}/TO_DELETE-{manifest_sha256[:12]}"
 
 
@@ -169,7 +169,7 @@ def _read_output(store: ObjectStore, stage: str, key: str, name: str) -> Output 
 
 
 def check_manifest_at(data: bytes, store_uri: str, name: str) -> Manifest:
-    """The manifest in `data`, which lies at `name` below `cas/<stage>/<key>/` and must be of that key.
+    """Return the manifest in `data`, which lies at `name` below `cas/<stage>/<key>/` and must be of that key.
 
     Raises:
         DataError: it is damaged, changed, or the manifest of another key.
@@ -193,7 +193,7 @@ def check_manifest_at(data: bytes, store_uri: str, name: str) -> Manifest:
 
 
 def open_reference(store: ObjectStore, reference: Reference) -> Output:
-    """The output that `reference` pins, also where `--force` has put other content in its place since.
+    """Return the output that `reference` pins, also where `--force` has put other content in its place since.
 
     Raises:
         DataError: its manifest is missing or no longer holds what the reference pins.
@@ -216,7 +216,7 @@ def open_reference(store: ObjectStore, reference: Reference) -> Output:
 
 
 def read_json(output: Output, name: str) -> dict:  # type: ignore[type-arg]
-    """The JSON object in the file `name` of `output`, verified."""
+    """Return the JSON object in the file `name` of `output`, verified."""
     value = json_value(output.path(name).read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise DataError(f"{output}: {name}: expected a JSON object")

@@ -82,7 +82,7 @@ def read_pointer(store: ObjectStore, channel: str, name: str) -> Reference | Non
 
 
 def parse_pointer(data: bytes, name: str, where: str) -> Reference:
-    """The reference in the pointer `name`, read from `where`; raises as `read_pointer`."""
+    """Return the reference in the pointer `name`, read from `where`; raises as `read_pointer`."""
     try:
         reference = Reference.from_dict(parse(data, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES))
     except OtherSchema as error:
@@ -120,7 +120,7 @@ def check_stage(reference: Reference, stages: Collection[str], where: str, mend:
 
 
 def open_named(store: ObjectStore, reference: Reference, where: str) -> Output:
-    """The output that `reference`, read from `where`, pins.
+    """Return the output that `reference`, read from `where`, pins.
 
     Raises:
         DataError: as `open_reference`; names `where` too, as it may be the one that is damaged.

@@ -40,7 +40,7 @@ _NEVER = Recall()
 
 
 def current() -> Recall:
-    """The one under which this thread makes its requests."""
+    """Return the one under which this thread makes its requests."""
     found: Recall = getattr(_here, "recall", _NEVER)
     return found
 

@@ -41,7 +41,7 @@ _RESCAN_SHARE = 0.02
 
 @functools.cache
 def _stamp() -> int:
-    """The modification time (Unix seconds) that means: verified since this machine started."""
+    """Return the modification time (Unix seconds) that means: verified since this machine started."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
     except OSError:  # not Linux: every process verifies for itself
@@ -71,13 +71,13 @@ class Scratch:
             return self._process
 
     def work(self, name: str) -> Path:
-        """A folder for files being written; gone when the process ends."""
+        """Return a folder for files being written; gone when the process ends."""
         path = self.process / "writing" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def kept_work(self, name: str) -> Path:
-        """A folder for work that outlives the process."""
+        """Return a folder for work that outlives the process."""
         path = self.root / "kept" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
@@ -199,7 +199,7 @@ def _friendly(root: Path) -> Iterator[None]:
 
 
 def _claim(folder: Path) -> tuple[Path, int]:
-    """A new process folder and the descriptor that holds its lock until the process ends."""
+    """Return a new process folder and the descriptor that holds its lock until the process ends."""
     while True:
         path = folder / uuid.uuid4().hex
         (path / "pins").mkdir(parents=True)

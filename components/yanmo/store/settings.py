@@ -24,7 +24,7 @@ class StoreSettings:
 
     @classmethod
     def of(cls, options: Any) -> StoreSettings:
-        """The settings in a stage's options."""
+        """Return the settings in a stage's options."""
         return cls(
             endpoint=options.endpoint,
             scratch=options.scratch,

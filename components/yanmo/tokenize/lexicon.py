@@ -74,7 +74,7 @@ class Lexicon:
 
 
 def dictionary_path() -> Path:
-    """The dictionary file of the installed jieba.
+    """Return the dictionary file of the installed jieba.
 
     Raises:
         EnvironmentFault: jieba is not installed.
@@ -224,7 +224,7 @@ def _is_comment(line: str) -> bool:
 
 
 def with_user_words(lexicon: Lexicon, user: bytes) -> Lexicon:
-    """The lexicon after jieba has loaded user dictionaries; a frequency of 0 removes a word.
+    """Return the lexicon after jieba has loaded user dictionaries; a frequency of 0 removes a word.
 
     Args:
         user: as returned by `user_lines`.

@@ -53,12 +53,12 @@ class Segmenter:
     def of(
         cls, pieces: Sequence[str], scores: Sequence[float], unk: int = 0, path: Path | None = None
     ) -> Segmenter:
-        """A segmenter of pieces whose ids are their positions."""
+        """Return a segmenter of pieces whose ids are their positions."""
         return cls(tuple(pieces), tuple(scores), unk, pieces.index("<0x00>"), path)
 
     @classmethod
     def read(cls, path: Path) -> Segmenter:
-        """The segmenter of a `tokenizer.json`.
+        """Return the segmenter of a `tokenizer.json`.
 
         Raises:
             DataError: not a plain Unigram with byte fallback, the only model that the kernel supports.
@@ -174,7 +174,7 @@ class Segmenter:
 
 
 def text_and_offsets(column: pa.Array) -> tuple[Array, Array]:
-    """The UTF-8 of a string column (uint8) and where each value begins in it (int64), without copying.
+    """Return the UTF-8 of a string column (uint8) and where each value begins in it (int64), without copying.
 
     Raises:
         DataError: it is not valid UTF-8, or has nulls.
@@ -277,7 +277,7 @@ class _Chat:
 
 
 def _encode_chats(segmenter: Segmenter, batch: pa.RecordBatch, marks: Marks) -> dict[int, _Chat]:
-    """Every chat of a batch, by its row; all their texts are encoded in one call."""
+    """Return every chat of a batch, by its row; all their texts are encoded in one call."""
     rows = np.flatnonzero(batch["turns"].is_valid().to_numpy(zero_copy_only=False)).tolist()
     columns = (batch[name].take(pa.array(rows)) for name in ("text", "turns", "loss_spans"))
     texts, turns, spans = (column.to_pylist() for column in columns)

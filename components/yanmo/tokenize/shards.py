@@ -90,7 +90,7 @@ class Done:
     last: dict[str, Any] = field(default_factory=dict)
 
     def to_metadata(self) -> dict[str, Any]:
-        """All but the files, for a manifest."""
+        """Return all but the files, for a manifest."""
         packed = base64.b64encode(zlib.compress(np.packbits(self.used).tobytes())).decode()
         kept = {name: value for name, value in vars(self).items() if name not in ("files", "used")}
         kept |= {name: dict(value) for name, value in kept.items() if isinstance(value, Counter)}
@@ -98,7 +98,7 @@ class Done:
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, Any]) -> Done:
-        """The value that `to_metadata` was called on, without the files."""
+        """Return the value that `to_metadata` was called on, without the files."""
         values = {name: metadata[name] for name in metadata.keys() & vars(cls()).keys()}
         for name in ("documents", "tokens", "characters", "jieba"):
             values[name] = Counter(values[name])
@@ -159,7 +159,7 @@ def tokenize_file(job: FileTask, segmenter: Segmenter | None = None) -> Done:
 
 @functools.lru_cache(maxsize=1)
 def _segmenter(path: Path) -> Segmenter:
-    """The segmenter of a `tokenizer.json`, read once in a worker process."""
+    """Return the segmenter of a `tokenizer.json`, read once in a worker process."""
     return read_segmenter(path)
 
 
@@ -170,7 +170,7 @@ def loss_spans(
     offsets: Array,
     chats: Mapping[int, list[list[int]]] = MappingProxyType({}),
 ) -> list[list[list[int]] | None]:
-    """The spans of each document that carry loss, in tokens; None where all do.
+    """Return the spans of each document that carry loss, in tokens; None where all do.
 
     A token carries loss when one of its characters does; `<|eos|>` when the text's last character does.
 

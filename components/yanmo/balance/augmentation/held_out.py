@@ -38,7 +38,7 @@ class HeldOut:
 
     @classmethod
     def of_files(cls, paths: Iterable[Path], form: str) -> HeldOut:
-        """The runs of the documents in these Parquet files."""
+        """Return the runs of the documents in these Parquet files."""
         return cls((read_documents(path, ("text",))["text"].to_pylist() for path in paths), form=form)
 
     def shared(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:

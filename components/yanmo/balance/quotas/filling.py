@@ -29,7 +29,7 @@ _TAIL = 64
 
 
 def choose(sizes: Ints, target: int) -> Ints:
-    """Documents that hold `target` units together, or fewer by less than one of those left; ascending.
+    """Return documents that hold `target` units together, or fewer by less than one of those left; ascending.
 
     Args:
         sizes: units of the documents (all above 0), in the order in which they should be taken.
@@ -46,7 +46,7 @@ def choose(sizes: Ints, target: int) -> Ints:
 
 
 def _sum(sizes: Ints, chosen: Ints) -> int:
-    """The units of some documents."""
+    """Return the units of some documents."""
     return sum(int(sizes[chosen[some]].sum()) for some in slices(len(chosen)))
 
 
@@ -100,7 +100,7 @@ def best_subset(sizes: Sequence[int], target: int) -> list[int]:
 
 
 def _as_they_fit(sizes: Ints, target: int) -> Ints:
-    """The documents in their order, each one that still fits."""
+    """Return the documents in their order, each one that still fits."""
     taken, left = np.zeros(len(sizes), np.bool_), target
     for some in slices(len(sizes)):
         rest = np.arange(some.start, min(some.stop, len(sizes)))

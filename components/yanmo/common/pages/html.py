@@ -45,7 +45,7 @@ SCRIPT = (
 
 
 def render(template: Path, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
-    """The page that `template` makes of `values`.
+    """Return the page that `template` makes of `values`.
 
     Args:
         template: extends base.html.jinja; may include what lies beside it, and import words.html.jinja.
@@ -100,7 +100,7 @@ def _shown(value: Any) -> Any:
 
 
 def cut(text: str, length: int = _MOST_OF_A_NAME) -> str:
-    """A name or sentence of somebody's data, no longer than a person reads, all of it visible."""
+    """Return a name or sentence of somebody's data, no longer than a person reads, all of it visible."""
     shown = visible(text[: length + 1])
     return shown if len(shown) <= length else shown[: length - 1] + "…"
 
@@ -116,7 +116,7 @@ def minus(text: str) -> str:
 
 
 def number(value: Any) -> str:
-    """A figure of unknown kind: whole, or with four digits; a list of two as a range."""
+    """Return a figure of unknown kind: whole, or with four digits; a list of two as a range."""
     if isinstance(value, bool) or value is None:
         return "–" if value is None else str(value).lower()
     if isinstance(value, int):

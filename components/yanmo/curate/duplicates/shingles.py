@@ -40,7 +40,7 @@ _MIX = 0xBF58476D1CE4E5B9
 
 
 def band_keys(texts: Sequence[str]) -> tuple[Keys, Ints32]:
-    """The band keys and the numbers of units of comparable texts.
+    """Return the band keys and the numbers of units of comparable texts.
 
     Returns:
         keys: shape (BANDS, texts); equal for equal bands. Texts with fewer than SHINGLE units have no

@@ -14,7 +14,7 @@ LAYOUTS = ("auto", "block", "line", "file", "chapter")
 
 
 def chat_pair(value: str) -> tuple[str, str] | None:
-    """The two names that --chat-fields has; None where it has others."""
+    """Return the two names that --chat-fields has; None where it has others."""
     names = tuple(name.strip() for name in value.split(","))
     return (names[0], names[1]) if len(names) == 2 and all(names) and names[0] != names[1] else None
 

@@ -56,7 +56,7 @@ def read_batches(
     on_bytes: Callable[[int], None],
     how: Reading = Reading(),
 ) -> Iterator[Batch]:
-    """The records of `source`, in order, in batches of about `batch_bytes`.
+    """Yield the records of `source`, in order, in batches of about `batch_bytes`.
 
     Args:
         columns: Parquet columns to read, the text's first; those of chats are read where it has gaps.
@@ -105,7 +105,7 @@ def _text_batches(
 def utf8_chunks(
     source: Source, on_bytes: Callable[[int], None], encoding: str = "auto"
 ) -> tuple[str, Iterator[bytes]]:
-    """The encoding of a text file, and its unpacked text as UTF-8.
+    """Return the encoding of a text file, and its unpacked text as UTF-8.
 
     Args:
         encoding: one of ENCODINGS, where the file's own settings name none.
@@ -117,7 +117,7 @@ def utf8_chunks(
 
 
 def _head(chunks: Iterator[bytes]) -> bytes:
-    """The beginning of a file, enough to detect its encoding."""
+    """Return the beginning of a file, enough to detect its encoding."""
     head = bytearray()
     for chunk in chunks:
         head += chunk
@@ -237,7 +237,7 @@ def open_parquet(source: Source, shown: str) -> Iterator[pq.ParquetFile]:
 
 
 def _without_long_rows(batch: Batch, limit: int) -> Iterator[Batch]:
-    """The batch, cut at rows of more than `limit` bytes, which are left out as longer lines are."""
+    """Yield the batch, cut at rows of more than `limit` bytes, which are left out as longer lines are."""
     rows: pa.RecordBatch = batch.data
     if rows.nbytes <= limit:
         yield batch

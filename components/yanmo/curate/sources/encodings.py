@@ -58,7 +58,7 @@ def codec_of(encoding: str) -> str:
 
 
 def detect(sample: bytes, *, whole: bool = False) -> Detection:
-    """The encoding of `sample`.
+    """Return the encoding of `sample`.
 
     Args:
         sample: the beginning of a file; its last character may be cut.
@@ -96,7 +96,7 @@ def _score(sample: bytes, encoding: str) -> float:
 
 
 def file_encoding(name: str, sample: bytes, chosen: str) -> Detection:
-    """The encoding a file is read in.
+    """Return the encoding a file is read in.
 
     Args:
         name: name of the file, for messages.

@@ -63,7 +63,7 @@ class Settings:
     values: tuple[tuple[str, str], ...] = ()
 
     def get(self, name: str, default: str = "") -> str:
-        """The setting called `name`."""
+        """Return the setting called `name`."""
         return dict(self.values).get(name, default)
 
     @property
@@ -84,7 +84,7 @@ class Entry:
 
 
 def read_entries(sources: str) -> list[Entry]:
-    """The entries of `--sources`, including those of sources files.
+    """Return the entries of `--sources`, including those of sources files.
 
     Raises:
         EnvironmentFault: `bundled` or `bundled-chats` where the bundled corpus is not.
@@ -212,5 +212,5 @@ def _read_list(path: Path) -> list[Any]:
 
 
 def _beside(path: Path, place: str) -> str:
-    """A relative place is relative to the sources file."""
+    """Return a place; a relative one is relative to the sources file."""
     return place if "://" in place else str(path.parent / Path(place).expanduser())

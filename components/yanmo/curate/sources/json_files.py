@@ -44,7 +44,7 @@ def are_json_lines(head: bytes) -> bool:
 def json_records(
     chunks: Iterator[bytes], columns: Sequence[str], pair: Pair | None = None
 ) -> Iterator[Found]:
-    """The records of a file.
+    """Yield the records of a file.
 
     One in which nothing is a record, such as `package.json`, holds none; elsewhere what is none is malformed.
 

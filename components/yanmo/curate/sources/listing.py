@@ -196,7 +196,7 @@ def _readable(place: str, forms: Sequence[str], option: str, how: Listing, left:
 
 
 def _with_bytes(files: list[Found], left: LeftOut) -> list[Found]:
-    """The files without the empty ones; all of them where all are empty.
+    """Return the files without the empty ones; all of them where all are empty.
 
     A folder that others write into has a file at times whose upload has only begun. It is taken when it has
     text; a night does not end for it. A file that has no other beside it is refused later, by its name.
@@ -243,7 +243,7 @@ def _cut(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
 def digest_files(
     store: ObjectStore, files: Iterable[Found], on_new: Callable[[int], None] = lambda _: None
 ) -> list[Source]:
-    """Every file with its sha256, from the store's record if size and time are unchanged.
+    """Return every file with its sha256, from the store's record if size and time are unchanged.
 
     Args:
         on_new: called with the bytes of a file that is not recorded, before it is read.
@@ -257,7 +257,7 @@ def digest_files(
 
 
 def without_digest(found: Found, sha256: str = "") -> Source:
-    """A file that is only looked at: nothing that has a key is made from it."""
+    """Return a file that is only looked at: nothing that has a key is made from it."""
     file = found.file
     form = form_of(file.name)
     assert form is not None, file.uri
@@ -291,7 +291,7 @@ def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None]
 
 
 def file_digest(uri: str) -> str:
-    """The sha256 of a file's bytes.
+    """Return the sha256 of a file's bytes.
 
     Raises:
         DataError: it cannot be read.

@@ -80,12 +80,12 @@ def _no_genre(fields: Fields) -> str:
 
 
 def genre_name(label: str) -> str:
-    """A genre's label: the ASCII aliases (shi, ci, wen, fu ...) spelled out."""
+    """Return a genre's label: the ASCII aliases (shi, ci, wen, fu ...) spelled out."""
     return GENRE_ALIASES.get(label.strip(), label.strip())
 
 
 def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malformed]]:
-    """The documents of a batch, and its malformed records."""
+    """Return the documents of a batch, and its malformed records."""
     name, fields = batch.source.name, fields.of_source(batch.source.settings)
     if batch.source.form == "md":  # a page's date says when it was written
         fields = replace(fields, labels=tuple(dict.fromkeys((*fields.labels, _DATE))))
@@ -111,7 +111,7 @@ def _too_long(batch: Batch) -> str:
 
 
 def _document(line: int, record: Mapping[str, Any], fields: Fields, batch: Batch) -> RawDocument | str:
-    """The document in `record`, or a description of why there is none."""
+    """Return the document in `record`, or a description of why there is none."""
     text = joined_text(record.get(fields.text))
     is_blank = text is None or (isinstance(text, str) and (not text or text.isspace()))
     turns = turns_of(record, fields.chat_fields) if is_blank else None
@@ -156,7 +156,7 @@ _INSIDE = ("内容", "text", "content")
 
 
 def joined_text(value: Any) -> Any:
-    """A text, also one in a list of lines or paragraphs; None for nothing; else `value` as it is."""
+    """Return a text, also one in a list of lines or paragraphs; None for nothing; else `value` as it is."""
     if isinstance(value, str):
         return value
     if isinstance(value, Sequence) and not isinstance(value, bytes):
@@ -186,7 +186,7 @@ def _no_text(text: Any, record: Mapping[str, Any], fields: Fields, batch: Batch)
 
 
 def _wrong_type(record: Mapping[str, Any], fields: Fields) -> str:
-    """The first field that is no text, number or nothing; "" where all are."""
+    """Return the first field that is no text, number or nothing; "" where all are."""
     for name in fields.names:
         value = record.get(name)
         if value is not None and not isinstance(value, (str, float)) and not _is_number(value):
@@ -316,13 +316,13 @@ def _page_records(name: str, first: int, text: str, encoding: str, fields: Field
 
 
 def _stem(name: str) -> str:
-    """A file's name without folder and extensions: the title of a text that is a whole file."""
+    """Return a file's name without folder and extensions: the title of a text that is a whole file."""
     last = name.rpartition("/")[2]
     return re.sub(r"\.(?:txt|md|markdown)(\.\w+)?\Z", "", last, flags=re.IGNORECASE)
 
 
 def text_blocks(data: bytes, layout: str) -> Iterator[tuple[bytes, int]]:
-    """Each document's bytes, and the number of line breaks in and after it."""
+    """Yield each document's bytes, and the number of line breaks in and after it."""
     if layout in ("file", "chapter"):
         yield data, 0
     elif layout == "line":

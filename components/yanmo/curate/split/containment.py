@@ -64,7 +64,7 @@ def find_contained(corpus: Corpus, positions: Ints, runs: Runs, workers: int) ->
 
 
 def common_runs(corpus: Corpus, positions: Ints, runs: Runs, workers: int, more_than: int) -> Hashes:
-    """Those of `runs` that occur in more than `more_than` of the corpus' documents at `positions`."""
+    """Return those of `runs` that occur in more than `more_than` of the corpus' documents at `positions`."""
     documents = np.zeros(len(runs.hashes), np.int64)
     for _, (hashes, numbers) in _each_file(corpus, positions, runs, workers, count_in_file):
         documents[np.searchsorted(runs.hashes, hashes)] += numbers
@@ -102,12 +102,12 @@ def look_at_file(task: _File) -> tuple[npt.NDArray[np.float64], Hashes]:
 
 
 def count_in_file(task: _File) -> tuple[Hashes, Ints]:
-    """The runs that rows of a mapped file contain, sorted, and how many rows contain each."""
+    """Return the runs that rows of a mapped file contain, sorted, and how many rows contain each."""
     return _runs(task.runs, task.length).documents_with(read_texts(task.mapped, task.rows))
 
 
 def runs_in_file(task: _File) -> tuple[Hashes, Ints]:
-    """Every place in rows of a mapped file where one of the runs is: its hash, and the row's index."""
+    """Return every place in rows of a mapped file where one of the runs is: its hash, and the row's index."""
     return _runs(task.runs, task.length).places(read_texts(task.mapped, task.rows))
 
 
@@ -123,7 +123,7 @@ HIGH_COVERAGE = 0.2
 
 
 def coverage(texts: Sequence[str], runs: Runs, found: Hashes) -> npt.NDArray[np.float64]:
-    """The share of each text's units inside runs that were `found`."""
+    """Return the share of each text's units inside runs that were `found`."""
     hashes, owner = runs.of_texts(texts)
     starts = np.isin(hashes, found)
     result = np.zeros(len(texts))

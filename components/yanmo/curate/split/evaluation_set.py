@@ -209,7 +209,7 @@ class EvaluationSet:
         return any(self.is_confirm)
 
     def without_confirmation(self) -> EvaluationSet:
-        """The texts of test and valid alone; ids, clusters and groups stay those of the whole set."""
+        """Return the texts of test and valid alone; ids, clusters and groups stay those of the whole set."""
         kept = [i for i, is_confirm in enumerate(self.is_confirm) if not is_confirm]
         return replace(
             self,

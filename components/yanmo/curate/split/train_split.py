@@ -123,7 +123,7 @@ def _valid_counts(evaluation_set: EvaluationSet, what: str) -> dict[str, int]:
 def _without_held_out(
     corpus: Corpus, evaluation_set: EvaluationSet, options: CurateOptions, report: dict[str, Any]
 ) -> Ints:
-    """The positions left for training after the evaluation set, its clusters and its runs."""
+    """Return the positions left for training after the evaluation set, its clusters and its runs."""
     held = taken(
         evaluation_set.holds(corpus, options.near_duplicate_similarity, options.workers), corpus.kept
     )
@@ -191,7 +191,7 @@ def _runs_to_miss(
     options: CurateOptions,
     report: dict[str, Any],
 ) -> Runs:
-    """The runs of the evaluation set that train may not contain: all but common phrases of questions.
+    """Return the runs of the evaluation set that train may not contain: all but common phrases of questions.
 
     Chats made from a template share its words ("restore the punctuation of the following text"), and
     asking in the same words does not leak a held-out chat. NeMo Curator's TaskDecontamination ignores any
@@ -224,7 +224,7 @@ def _runs_to_miss(
 def _without_benchmarks(
     corpus: Corpus, positions: Ints, benchmarks: Sequence[str], options: CurateOptions, report: dict[str, Any]
 ) -> Ints:
-    """The positions left after documents that share a run with a benchmark."""
+    """Return the positions left after documents that share a run with a benchmark."""
     if not benchmarks:
         return positions
     runs = Runs.of(benchmarks, options.overlap_characters)

@@ -146,7 +146,7 @@ def _encode(text: str, encoding: str) -> bytes:
 
 
 def _readings(data: bytes, wrong: str) -> tuple[str, ...]:
-    """The texts that programs show which read `data` as `wrong`."""
+    """Return the texts that programs show which read `data` as `wrong`."""
     if wrong != "cp1252":
         return (data.decode(wrong),)
     return data.decode("latin-1"), "".join(bytes([b]).decode("cp1252", "ignore") or chr(b) for b in data)

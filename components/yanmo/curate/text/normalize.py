@@ -125,7 +125,7 @@ def is_han(code: int) -> bool:
 
 @lru_cache(maxsize=1)
 def class_table() -> npt.NDArray[np.uint8]:
-    """The class of every code point of normalized text."""
+    """Return the class of every code point of normalized text."""
     table = np.full(0x110000, OTHER, dtype=np.uint8)
     for low, high in HAN_RANGES:
         table[low:high] = HAN
@@ -195,7 +195,7 @@ def _converter() -> Any:
 
 
 def code_points(text: str) -> CodePoints:
-    """The code points of `text`."""
+    """Return the code points of `text`."""
     return np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
 
 
@@ -359,7 +359,7 @@ def _differ(before: Sequence[str], after: Sequence[str]) -> Bools:
 
 
 def form_steps(form: str, changes: str) -> tuple[str, frozenset[str]]:
-    """The name and the steps of a text form that options change.
+    """Return the name and the steps of a text form that options change.
 
     Args:
         form: one of FORMS.

@@ -54,7 +54,7 @@ class PluginFilter:
 
 
 def plugin_filters(text: str) -> tuple[PluginFilter, ...]:
-    """The filters that `--plugin-filters` names, in its order.
+    """Return the filters that `--plugin-filters` names, in its order.
 
     Raises:
         UsageError: it is malformed, or names one twice.

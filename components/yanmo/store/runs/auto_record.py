@@ -61,7 +61,7 @@ def is_auto_record(name: str) -> bool:
 def read_record(
     store: ObjectStore, name: str, check: Callable[[AutoRecord], None] = lambda record: None
 ) -> AutoRecord | None:
-    """The record `name`, or None where there is none.
+    """Return the record `name`, or None where there is none.
 
     Args:
         check: raises ValueError where the record is not the one that was looked for.

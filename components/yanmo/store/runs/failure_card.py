@@ -100,7 +100,7 @@ class Card:
 
     @classmethod
     def of(cls, stage: str, error: BaseException, command: str = "", run_id: str = "") -> Card:
-        """The card of an error that ended a stage."""
+        """Return the card of an error that ended a stage."""
         details = details_of(error) or Details()
         why = details.why or (advice(error) if isinstance(error, Exception) else str(error))
         values = {f.name: getattr(details, f.name) for f in dataclasses.fields(Details)}
@@ -131,7 +131,7 @@ class Card:
         return found
 
     def lines(self) -> list[str]:
-        """All of the card."""
+        """Return all of the card."""
         where = [f"which: {self.where}"] if self.where else []
         rest = self.details()[len(where) :]
         how = "to go on" if self.checkpoint else "to run it again"
@@ -164,12 +164,12 @@ def failure_name(stage: str, key: str) -> str:
 
 
 def read_cards(store: ObjectStore, stage: str, key: str) -> list[Card]:
-    """The cards of a key that is not committed, newest first; none where they cannot be read."""
+    """Return the cards of a key that is not committed, newest first; none where they cannot be read."""
     return _cards(lambda: store.read(failure_name(stage, key))[0])
 
 
 def survived(output: Output) -> list[Card]:
-    """The cards of the tries that failed before `output` was made, newest first."""
+    """Return the cards of the tries that failed before `output` was made, newest first."""
     return _cards(lambda: output.path(RECORD).read_bytes()) if output.entries(RECORD) else []
 
 

@@ -47,7 +47,7 @@ def _process_start(pid: int) -> str:
 
 
 def _machine() -> str:
-    """This boot of this machine and, as process ids mean nothing outside it, the pid namespace."""
+    """Return this boot of this machine and, as process ids mean nothing outside it, the pid namespace."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = os.readlink("/proc/self/ns/pid")
@@ -105,7 +105,7 @@ class Lease:
         return watched > ttl or (watched > ttl / 2 and self._age() > ttl)
 
     def _age(self) -> float:
-        """Seconds since the last renewal, by the store's clock."""
+        """Return seconds since the last renewal, by the store's clock."""
         info = self.store.stat(self.name)
         return self.store.clock() - info.modified if info else 0.0
 
@@ -221,7 +221,7 @@ def is_held(store: ObjectStore, name: str) -> bool:
 
 
 def live_holder(name: str, data: bytes, age: float) -> str:
-    """The machine of the living run that may hold the lease `name`, `runs/<stage>/<key>/LEASE.json`.
+    """Return the machine of the living run that may hold the lease `name`, `runs/<stage>/<key>/LEASE.json`.
 
     "" where nobody does, and of a session (stage/session.py), which makes nothing: its lease is no key's,
     and its attempt is named after itself.

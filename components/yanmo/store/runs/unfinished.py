@@ -154,7 +154,7 @@ class Unfinished:
         return [one for one in self.trainings if not one.is_open]
 
     def of(self, key: str) -> Training | None:
-        """The training of this key."""
+        """Return the training of this key."""
         return next((one for one in self.trainings if one.key == key), None)
 
     def named(self, name: str) -> Training | None:
@@ -193,7 +193,7 @@ def is_unfinished_record(name: str) -> bool:
 
 
 def read_unfinished(store: ObjectStore, channel: str) -> Unfinished:
-    """The record of a channel; an empty one where there is none.
+    """Return the record of a channel; an empty one where there is none.
 
     Raises:
         DataError: it is damaged.
@@ -228,7 +228,7 @@ def _bounded(record: Unfinished) -> Unfinished:
 
 
 def to_be_kept(record: Unfinished, is_abandoned: Callable[[float], bool]) -> list[Training]:
-    """The trainings of a record that may be finished.
+    """Return the trainings of a record that may be finished.
 
     That is those that the next run finishes, and those that a person may resume. Not what was set aside for
     its texts or options.

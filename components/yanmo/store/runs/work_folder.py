@@ -148,7 +148,7 @@ class WorkFolder:
         return f"{self.name}/WORK.json"
 
     def _read(self) -> tuple[State, str]:
-        """The saved state and its version; "" where there is none."""
+        """Return the saved state and its version; "" where there is none."""
         try:
             data, version = self.store.read(self._place)
         except FileNotFoundError:

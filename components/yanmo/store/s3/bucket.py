@@ -192,7 +192,7 @@ class Bucket:
         large: bool,
         seen: Callable[[bytes, int], object] = lambda data, offset: None,
     ) -> Iterator[bytes]:
-        """The bytes of the object `name` in order; arguments and errors as of `download`.
+        """Yield the bytes of the object `name` in order; arguments and errors as of `download`.
 
         Args:
             seen: called with each part and its offset by the thread that fetched it, in any order.
@@ -306,7 +306,7 @@ class Bucket:
             )
 
     def _size(self, name: str) -> int | None:
-        """The object's bytes; one request, raises as minio does."""
+        """Return the object's bytes; one request, raises as minio does."""
         try:
             return int(self.client.stat_object(self.name, name).size)
         except S3Error as error:
@@ -349,7 +349,7 @@ def _write(file: int, data: bytes, offset: int) -> None:
 
 
 def _total(answer: BaseHTTPResponse) -> int | None:
-    """The whole object's size, as the answer to a (ranged) GET tells it; None where it does not."""
+    """Return the whole object's size, as the answer to a (ranged) GET tells it; None where it does not."""
     name = "Content-Range" if answer.status == 206 else "Content-Length"
     whole = answer.headers.get(name, "").rpartition("/")[2]
     return int(whole) if whole.isdigit() else None

@@ -147,7 +147,7 @@ def _check_answer(method: str, name: str, answer: Any, *, has_body: bool) -> Non
 
 
 def connect(scheme: str, endpoint: str, connections: int) -> Client:
-    """A client for the server that option, environment or secret name.
+    """Return a client for the server that option, environment or secret name.
 
     Args:
         scheme: `s3`, or `minio` for KFP's own server.
@@ -187,7 +187,7 @@ _HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL}){{0,50}}\.?|\[[0-9a-fA-F:.]+\])(?
 
 
 def _parts(url: str) -> SplitResult:
-    """The parts of an endpoint; no error shows a password in it, whatever characters that has."""
+    """Return the parts of an endpoint; no error shows a password in it, whatever characters that has."""
     shown = Address(url, bare=True)
     if shown.has_secrets:
         raise UsageError(

@@ -40,7 +40,7 @@ class MountedSecret(Provider):  # type: ignore[misc]
     """Both keys from one folder of files, as Kubernetes mounts a Secret."""
 
     def retrieve(self) -> Credentials:
-        """The keys as they are now.
+        """Return the keys as they are now.
 
         Raises:
             ValueError: no folder has both.
@@ -83,7 +83,7 @@ class Guarded(Provider):  # type: ignore[misc]
         return "" if isinstance(self._provider, EnvAWSProvider | EnvMinioProvider) else "the role"
 
     def retrieve(self) -> Credentials:
-        """The credentials.
+        """Return the credentials.
 
         Raises:
             ConnectionError: the service that gives them cannot be reached now.
@@ -106,7 +106,7 @@ class Guarded(Provider):  # type: ignore[misc]
 
 
 def find_credentials() -> Guarded:
-    """The provider that has credentials here.
+    """Return the provider that has credentials here.
 
     Raises:
         StorageError: the service that would give them cannot be reached now.
@@ -187,7 +187,7 @@ def _kfp_server() -> str:
 
 
 def find_region() -> str:
-    """The region, or "" to ask the server."""
+    """Return the region, or "" to ask the server."""
     return (
         os.environ.get("AWS_REGION")
         or os.environ.get("AWS_DEFAULT_REGION")

@@ -68,7 +68,7 @@ def list_s3(entry: str, leave_out: Callable[[str, str], None] = lambda uri, why:
 
 
 def stat_s3(uri: str) -> S3File:
-    """The object as it is now.
+    """Return the object as it is now.
 
     Raises:
         DataError: it is gone.
@@ -81,7 +81,7 @@ def stat_s3(uri: str) -> S3File:
 
 
 def open_s3(uri: str) -> BinaryIO:
-    """A binary stream of the object's bytes that can seek; at most 8 MiB of it are in memory.
+    """Return a binary stream of the object's bytes that can seek; at most 8 MiB of it are in memory.
 
     Raises:
         DataError: it is gone, now or while it is read.
@@ -136,7 +136,7 @@ def _split(uri: str) -> tuple[_Bucket, str]:
 
 
 def _translate(pattern: str) -> str:
-    """A glob of keys as a regular expression: `*` and `?` stay within a folder, `**` does not."""
+    """Return a glob of keys as a regular expression: `*` and `?` stay within a folder, `**` does not."""
     result, rest = "", pattern
     while rest:
         for magic, expression in (("**/", "(?:[^.][^/]*/)*"), ("**", ".*"), ("*", "[^/]*"), ("?", "[^/]")):
@@ -184,7 +184,7 @@ class _Stream(io.RawIOBase):
         return length
 
     def readall(self) -> bytes:
-        """All that is left, block by block: the inherited one would send a request for each 8 KiB."""
+        """Return all that is left, block by block: the inherited one would send a request for each 8 KiB."""
         blocks = []
         while (length := min(_BLOCK_BYTES, self._file.bytes - self._at)) > 0:
             blocks.append(self._get(self._at, length))

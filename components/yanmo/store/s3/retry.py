@@ -146,7 +146,7 @@ class RetryBudget:
 
     @classmethod
     def with_client(cls, client: Client) -> RetryBudget:
-        """The budget of a client's own requests."""
+        """Return the budget of a client's own requests."""
         pool = client.pool
         return cls(
             seconds=retry_seconds(),
@@ -167,7 +167,7 @@ class RetryBudget:
         return ""
 
     def retry(self, what: str, *, absent_passes: bool = False) -> Retry:
-        """A new request: `what` says in messages which one; `absent_passes` as in `Retry`."""
+        """Return a new request: `what` says in messages which one; `absent_passes` as in `Retry`."""
         return Retry(what, self, absent_passes=absent_passes)
 
 
@@ -190,7 +190,7 @@ class Retry:
         self._started = time.monotonic()
 
     def run(self, request: Callable[[], T]) -> T:
-        """The request's result.
+        """Return the request's result.
 
         Raises:
             FileNotFoundError, PreconditionFailed: the server's answer about the object.
@@ -325,7 +325,7 @@ def _is_certificate(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and all that led to it."""
+    """Yield the error and all that led to it."""
     left: list[object] = [error]
     seen: set[int] = set()
     while left:
