@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from yanmo.common.errors import UsageError
 from yanmo.store.s3.client import bucket_problem, connect
-from yanmo.store.s3.retry import PreconditionFailed, RetryBudget, body_of, check_length
+from yanmo.store.s3.retry import RetryBudget, body_of, check_length
 from yanmo.store.s3.transfer import THREADS, Transfer
 
 _MOST_READ = 16 << 20
@@ -55,19 +55,6 @@ class S3Folder:
                 return data
 
         return self._retry_budget.retry(f"reading {self.uri}/{name}").run(get)
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Write a small file where there is none; False where there is another one.
-
-        A server that knows no conditional writes replaces the other one.
-        """
-        key = self._prefix + name
-        retry = self._retry_budget.retry(f"writing {self.uri}/{name}", absent_passes=True)
-        try:
-            retry.run(lambda: self._client._put_object(self._bucket, key, data, {"If-None-Match": "*"}))
-        except PreconditionFailed:
-            return self.read(name) == data  # of a try whose answer was lost
-        return True
 
     def put(self, name: str, path: Path) -> None:
         """Upload a file, over what is there."""
