@@ -26,7 +26,6 @@ _PIP = {
     "could not import 'huggingface_hub'": "transformers",
     "could not import 'sentencepiece'": "sentencepiece",
     "could not import 'gguf'": "gguf",
-    "could not import 'compressed_tensors'": "compressed-tensors",
     "datasets is not one of": "datasets",
     "tensorboard is not installed": "-e '.[sinks]'",
     "mlflow is not installed": "-e '.[sinks]'",

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from yanmo.nights.night import LINES_OF_A_VERSE, Row, Words, newest_first
+from yanmo.nights.night import BEGUN, LINES_OF_A_VERSE, Row, Words, newest_first
 from yanmo.nights.record import NightRecord
 from yanmo.store.objects import ObjectStore, amend
 from yanmo.store.record import Record
@@ -37,6 +37,10 @@ _SEALS = {
     "given up": ("bad", "弃", Words("given up", "已放弃")),
 }
 """State -> style of its seal, what stands in it, in words."""
+_NO_END = Words(
+    "No end of it is recorded: it goes on, or was killed or terminated. What it saved is kept.",
+    "没有它结束的记录：或在进行，或被杀、被终止。已保存的都在。",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +112,8 @@ def _page_of(channel: str, index: Index) -> str:
         return when.replace("T", " ").removesuffix("+00:00") + " UTC"
 
     filters = {"verse": verse, "utc": utc}
+    newest, older = index.nights[:1], index.nights[1:]
+    older = tuple(dataclasses.replace(r, sentence=_NO_END) if r.state == BEGUN else r for r in older)
     return html.render(
-        _TEMPLATE, filters, channel=channel, rows=index.nights, serial=index.serial, marks=_SEALS
+        _TEMPLATE, filters, channel=channel, rows=[*newest, *older], serial=index.serial, marks=_SEALS
     )

@@ -11,7 +11,6 @@ import time
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
 from yanmo.nights.night import Words, night_date
-from yanmo.nights.overdue import report_earlier
 from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, Run, StageEnd, Verdict
 from yanmo.nights.reporting import report_begin, report_end, report_verdict
 from yanmo.nights.settings import team_zone
@@ -67,9 +66,7 @@ class NightObserver:
     def opens(self, store: ObjectStore) -> None:
         """The night itself begins: it is shown."""
         if self._is_on:
-            run = self._run(store)
-            report_end(run, self._end(DONE))
-            report_earlier(run)
+            report_end(self._run(store), self._end(DONE))
 
     def done(self, store: ObjectStore, output: Output, found: Verdict | None) -> None:
         """The output is there and handed over; `found` is what a verdict says of the run."""

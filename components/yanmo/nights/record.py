@@ -1,8 +1,8 @@
 """What is known of one night, gathered as its stages end: nights/<channel>/runs/<run>.json.
 
 Each stage of a run says when it begins its work, and how it ended: done, paused, failed. The verdict says the
-rest. How the night stands follows from that, here alone. A stage that was killed says nothing more; who sees
-the channel next finds that (overdue.py).
+rest. How the night stands follows from that, here alone. A stage that was killed says nothing more: its night
+stays begun, and the index says so of one behind a newer one.
 """
 
 from __future__ import annotations

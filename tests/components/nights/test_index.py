@@ -47,6 +47,16 @@ def test_a_failure_is_shown_with_its_card_until_another_try_succeeds(store: Obje
     assert "out of memory" not in text_of(store, "nights/nightly/index.html")
 
 
+def test_of_a_run_behind_a_newer_one_that_nobody_ended_no_end_is_claimed(store: ObjectStore) -> None:
+    """A killed process, a terminated run, a stage by itself: nothing guesses how it ended."""
+    report_end(run_of(store), end_of("resolve"))
+    assert "It goes on." in text_of(store, "nights/nightly/index.html")
+    report_verdict(run_of(store, "run-2", date="2026-11-24"), VERDICT)
+    page = text_of(store, "nights/nightly/index.html")
+    assert "No end of it is recorded" in page and "It goes on." not in page
+    assert [row.state for row in rows_shown(store, "nightly")] == ["promoted", "begun"]
+
+
 def test_the_newest_runs_are_kept_and_the_records_of_all(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

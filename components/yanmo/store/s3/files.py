@@ -229,17 +229,6 @@ class S3Folder:
         """
         return self._bucket.get(self._prefix + name, f"{self.uri}/{name}").data
 
-    def create(self, name: str, data: bytes) -> bool:
-        """Write a small file where there is none; return False where there is another one.
-
-        A server that knows no conditional writes replaces the other one.
-        """
-        try:
-            self._bucket.put_if(self._prefix + name, data, f"{self.uri}/{name}", {"If-None-Match": "*"})
-        except PreconditionFailed:
-            return self.read(name) == data  # of a try whose answer was lost
-        return True
-
     def put(self, name: str, path: Path) -> None:
         """Upload a file, over what is there."""
         self._bucket.upload([(path, self._prefix + name)])

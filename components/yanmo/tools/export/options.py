@@ -19,7 +19,6 @@ class ExportOptions(ToolOptions, group="export"):
 
         yanmo export demo exported/demo                      # the champion of the channel demo
         yanmo export train/1bcc4416 s3://models/demo --dtype bf16
-        yanmo export demo exported/demo-int8 --int8          # for CPUs; measures what it loses
 
     Weights in safetensors, tokenizer with chat template, generation_config.json with the marks that end
     a text, and README.md, a model card: which texts under which licences, options, evaluation,
@@ -31,15 +30,6 @@ class ExportOptions(ToolOptions, group="export"):
     folder: str = word("folder to make, or s3://bucket/prefix")
     channel: str = channel_opt("channel of what is named without one, such as run:ID")
     dtype: str = opt("fp32", "type of the weights", choices=("fp32", "bf16"), often=True)
-    int8: bool = opt(
-        False,
-        "weights of all layers as 8-bit integers, for CPUs: a folder of compressed-tensors; what that costs "
-        "in bits per character is measured and written into the card",
-        often=True,
-    )
-    measure_characters: int = opt(
-        20_000, "characters of the evaluation set that --int8 is measured on; 0 measures nothing"
-    )
     name: str = opt("", "name of the model in its card; default: that of the folder")
     license: str = opt("", "licence that you give the model, for its card: an SPDX name such as apache-2.0")
     overwrite: bool = opt(False, "replace a folder that an earlier export made", often=True)
