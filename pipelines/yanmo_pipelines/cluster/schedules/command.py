@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,18 +17,19 @@ from yanmo.options.fields import default_argv, opt, word
 from yanmo.options.nearest import did_you_mean
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
-from yanmo_pipelines.cluster.place import KFP_NAMESPACE, PlaceOptions, own_namespace
+from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace
 from yanmo_pipelines.cluster.plan import Plan, planned
-from yanmo_pipelines.cluster.refusals import Forbidden, NoAnswer, NotFound
-from yanmo_pipelines.cluster.schedules.file import Schedule, read_schedules
+from yanmo_pipelines.cluster.refusals import NotFound
+from yanmo_pipelines.cluster.schedules.file import Schedule, read_schedules, shown_time
 from yanmo_pipelines.cluster.schedules.recurring import RecurringRuns
+from yanmo_pipelines.cluster.schedules.zones import kfp_zone, written_in
 from yanmo_pipelines.cluster.submit import cluster_if_any
 
 log = logging.getLogger(__name__)
 DIFFERS = 1
 """Exit code of `diff` where an apply would change something, as kubectl's."""
 _ABOUT = "Schedules from a file: recurring runs of KFP."
-_SETTINGS, _ZONE = "pipeline-install-config", "cronScheduleTimezone"
+_FIELDS = ("second", "minute", "hour", "day", "month", "weekday")
 _KUEUE = "apis/kueue.x-k8s.io"
 _HELD, _OPEN = "HoldAndDrain", "None"
 """Stop policies of a LocalQueue: what was admitted gets SIGTERM and its grace to save; admitted again it goes
@@ -53,7 +55,7 @@ class FileOptions(PlaceOptions, group="schedule"):
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyOptions(FileOptions, group="schedule"):
-    """Make what runs by the clock as the file says.
+    """Make what runs by the clock as the file says, and show when each fires next.
 
     It changes nothing where nothing differs, and leaves alone what other files made. Exit code: 0; 64 where
     the file is wrong (then nothing was changed); 75 where a server does not answer: the same command goes on.
@@ -114,51 +116,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             return ExitCode.DONE
         assert isinstance(options, FileOptions)
         schedules = read_schedules(options.file)
-        kubernetes = cluster_if_any(options)
-        namespace = options.namespace or (kubernetes.namespace if kubernetes else own_namespace())
-        runs = RecurringRuns(KfpApi.of(options, namespace))
+        runs, zone = _recurring(options)
         if name == "delete":
             return _delete(runs, options.only or tuple(schedules))
         chosen = _chosen(options, schedules)
-        _check_zones(chosen, options.kfp_timezone, kubernetes)
         plans = {each: plan_of(schedule) for each, schedule in chosen.items()}  # before one changes
-        return _diff(runs, chosen, plans) if name == "diff" else _apply(runs, chosen, plans)
+        return _diff(runs, chosen, plans) if name == "diff" else _apply(runs, chosen, plans, zone)
 
     return ended("schedule", serve, "the same command goes on")
 
 
-def _check_zones(chosen: Mapping[str, Schedule], declared: str, kubernetes: KubernetesApi | None) -> None:
-    """Refuse times of another zone than that of KFP's clock, which has one for all recurring runs.
-
-    Args:
-        declared: the zone that a person says KFP has; "" for nothing.
-
-    Raises:
-        UsageError: a schedule is of another zone, or the cluster says another one than the person.
-    """
-    found = _installed_zone(kubernetes) if kubernetes else ""
-    if found and declared and found != declared:
-        raise UsageError(
-            f"--kfp-timezone {declared}: ConfigMap {_SETTINGS} of namespace {KFP_NAMESPACE} says {_ZONE}: "
-            f"{found}; leave the option out, or ask an administrator to change that"
-        )
-    zone = found or declared or "UTC"
-    for name, schedule in chosen.items():
-        if schedule.options.timezone != zone:
-            raise UsageError(
-                f"schedule {name}: timezone {schedule.options.timezone}, and KFP's clock is that of {zone}: "
-                f"write cron, night and timezone in {zone}, or have KFP's zone changed ({_ZONE} in ConfigMap "
-                f"{_SETTINGS}, said here by --kfp-timezone where it cannot be read)"
-            )
-
-
-def _installed_zone(kubernetes: KubernetesApi) -> str:
-    path = f"/api/v1/namespaces/{KFP_NAMESPACE}/configmaps/{_SETTINGS}"
-    try:
-        found = kubernetes.get(path, f"read ConfigMap {_SETTINGS}")
-    except (NotFound, Forbidden, NoAnswer):
-        return ""
-    return str((found.get("data") or {}).get(_ZONE, ""))
+def _recurring(options: FileOptions) -> tuple[RecurringRuns, str]:
+    """Return the recurring runs of KFP, and its time zone with how that is known."""
+    kubernetes = cluster_if_any(options)
+    zone, known_by = kfp_zone(options.kfp_timezone, kubernetes)
+    namespace = options.namespace or (kubernetes.namespace if kubernetes else own_namespace())
+    return RecurringRuns(KfpApi.of(options, namespace), zone), f"{zone}, KFP's zone by {known_by}"
 
 
 def plan_of(schedule: Schedule) -> Plan:
@@ -186,11 +159,15 @@ def _chosen(options: FileOptions, schedules: dict[str, Schedule]) -> dict[str, S
     return {name: each for name, each in schedules.items() if not options.only or name in options.only}
 
 
-def _apply(runs: RecurringRuns, chosen: Mapping[str, Schedule], plans: Mapping[str, Plan]) -> int:
+def _apply(runs: RecurringRuns, chosen: Mapping[str, Schedule], plans: Mapping[str, Plan], zone: str) -> int:
     for name, schedule in chosen.items():
         answer(f"{name}: {runs.apply(schedule, plans[name])}")
-        fires = "suspended: does not fire" if schedule.options.suspend else schedule.options.timezone
-        answer(f"  cron  {schedule.cron}  ({fires})")
+        fields = written_in(schedule.cron, schedule.options.timezone, runs.zone, 0.0).fields
+        parts = ", ".join(f"{n} {f}" for n, f in zip(_FIELDS, fields, strict=True))
+        times = [shown_time(at, schedule.zone) for at in schedule.next_times(time.time())]
+        fires = "suspended: does not fire" if schedule.options.suspend else ", ".join(times)
+        answer(f"  cron  {' '.join(fields)}  ({parts}; {zone})")
+        answer(f"  next  {fires} ({schedule.options.timezone})")
     return ExitCode.DONE
 
 

@@ -1,6 +1,6 @@
 """A file of schedules: when which pipeline runs, for whom, by what.
 
-    timezone: Asia/Shanghai            # that of KFP's clock, and of the night
+    timezone: Asia/Shanghai            # of all schedules that do not say another
     schedules:
       nightly:
         cron: "0 21 * * *"             # minute, hour, day, month, weekday; with six fields, the second before
@@ -14,8 +14,11 @@ Every value is read as a flag of `yanmo submit` is; what is wrong with one names
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,7 @@ from yanmo.options.nearest import did_you_mean
 from yanmo.options.time_zone import zone_of
 from yanmo.options.values import WrongValue, brief
 from yanmo.options.yaml_file import plain_yaml, yaml_problem
+from yanmo_pipelines.cluster.schedules.cron import Cron, parse_cron
 from yanmo_pipelines.compile import COMPILED, PIPELINES
 from yanmo_pipelines.parameters import form_of
 from yanmo_pipelines.pod_options import PodOptions
@@ -36,6 +40,7 @@ _WHAT = "a YAML file of schedules"
 _OF_FILE = ("timezone", "schedules")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,34}[a-z0-9])?\Z")
 """KFP's name of the recurring run is `yanmo-` and this."""
+_YEAR_SECONDS = 366 * 86400.0
 _MOST_SCHEDULES = 50
 _ALONE = "end"
 
@@ -45,7 +50,7 @@ class ScheduleOptions(PodOptions, group="schedule"):
     """What a schedule of the file may say."""
 
     cron: str = opt("", "when it fires")
-    timezone: str = opt("UTC", "time zone of the cron line, which is that of KFP's clock, and of the night")
+    timezone: str = opt("UTC", "time zone of the cron line and of the night")
     suspend: bool = opt(False, "do not fire until this is false again")
     catch_up: bool = opt(False, "fire for each time that was missed")
     night: str = opt("", "hours of the night, HH:MM-HH:MM: --night of the training")
@@ -72,8 +77,18 @@ class Schedule:
     options: ScheduleOptions
     settings: Mapping[str, str]
     """Fields of the run form, and options of stages."""
-    cron: str
-    """Six fields, as KFP takes them, in the zone of its clock."""
+    cron: Cron
+    zone: tzinfo
+
+    def next_times(self, since: float, count: int = 3) -> list[float]:
+        """Return when it fires next; Unix seconds."""
+        found: list[float] = []
+        while len(found) < count:
+            at = self.cron.next_after(self.zone, found[-1] if found else since)
+            if at is None:
+                break
+            found.append(at)
+        return found
 
 
 def read_schedules(path: str) -> dict[str, Schedule]:
@@ -111,7 +126,9 @@ def schedules_in(text: str, path: str) -> dict[str, Schedule]:
     zone = tree.get("timezone")
     if zone is not None and not isinstance(zone, str):
         raise UsageError(f"{path}: timezone: expected a name such as Asia/Shanghai")
-    return {name: _schedule(name, entry, zone or "UTC", path) for name, entry in entries.items()}
+    found = {name: _schedule(name, entry, zone or "UTC", path) for name, entry in entries.items()}
+    _check_channels(found, path)
+    return found
 
 
 def _mapping(tree: Any, where: str, expected: str) -> dict[str, Any]:
@@ -137,8 +154,7 @@ def _schedule(name: str, entry: Any, zone: str, path: str) -> Schedule:
     try:
         options = _options({"timezone": zone, **tree})
         settings = _with_own(options, settings)
-        zone_of(options.timezone)
-        return Schedule(name, options, settings, _six_fields(options.cron))
+        return Schedule(name, options, settings, parse_cron(options.cron), zone_of(options.timezone))
     except ValueError as error:
         raise UsageError(f"{where}: {str(error).replace('--', '')}") from error
 
@@ -189,16 +205,27 @@ def _with_own(options: ScheduleOptions, settings: Mapping[str, str]) -> dict[str
     return {**own, **found}
 
 
-def _six_fields(line: str) -> str:
-    """Return a cron line as KFP takes it, the second first: one of five it takes for one without a weekday.
-
-    Raises:
-        ValueError: it has another number of fields. What is in them KFP's server reads.
-    """
-    fields = line.split()
-    if len(fields) not in (5, 6):
-        raise ValueError(
-            f"cron {line[:100]!r}: expected minute, hour, day, month and day of the week, such as "
-            "'0 21 * * *' (21:00 every day); six fields begin with the second, as in KFP"
+def _check_channels(found: Mapping[str, Schedule], path: str) -> None:
+    """Refuse two schedules of a channel that fire at the same time: one of their nights would do nothing."""
+    live = [each for each in found.values() if not each.options.suspend]
+    now = time.time()
+    for one, other in combinations(live, 2):
+        if (one.options.channel, one.options.store) != (other.options.channel, other.options.store):
+            continue
+        times = {int(at) // 60 for at in one.cron.between(one.zone, now, now + _YEAR_SECONDS)}
+        both = (
+            at for at in other.cron.between(other.zone, now, now + _YEAR_SECONDS) if int(at) // 60 in times
         )
-    return " ".join(fields if len(fields) == 6 else ["0", *fields])
+        if (at := next(both, None)) is not None:
+            raise UsageError(
+                f"{path}: schedules {one.name} and {other.name} both start a run of channel "
+                f"{one.options.channel} on {shown_time(at, one.zone)}, and two nights of one never train "
+                "at once; give them different hours or channels, or suspend one"
+            )
+
+
+def shown_time(at: float, zone: tzinfo) -> str:
+    """A time as a team reads it: Mon 2026-11-23 21:00 +0800."""
+    wall = datetime.fromtimestamp(at, zone)
+    seconds = f":{wall:%S}" if wall.second else ""
+    return f"{wall:%a %Y-%m-%d %H:%M}{seconds} {wall:%z}"

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.plan import Plan
 from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.cluster.schedules.file import Schedule
+from yanmo_pipelines.cluster.schedules.zones import written_in
 from yanmo_pipelines.cluster.submit import experiment_of
 from yanmo_pipelines.cluster.uploaded import upload
 
@@ -40,8 +42,12 @@ _ACCOUNT, _OWN = "service-account=", "KFP's own"
 class RecurringRuns:
     """The recurring runs of one KFP that schedules made."""
 
-    def __init__(self, api: KfpApi) -> None:
-        self._api = api
+    def __init__(self, api: KfpApi, zone: str) -> None:
+        """
+        Args:
+            zone: KFP's time zone.
+        """
+        self._api, self.zone = api, zone
         self._experiments: dict[str, str] = {}
 
     def made(self, name: str) -> list[dict[str, Any]]:
@@ -111,11 +117,19 @@ class RecurringRuns:
             except NotFound:
                 log.info("recurring run %s is gone already", run["recurring_run_id"])
 
+    def _line(self, schedule: Schedule) -> str:
+        """Six fields, in KFP's zone."""
+        try:
+            cron = written_in(schedule.cron, schedule.options.timezone, self.zone, time.time())
+        except ValueError as error:
+            raise UsageError(f"schedule {schedule.name}: {error}") from error
+        return " ".join(cron.fields)
+
     def _wanted(self, schedule: Schedule, plan: Plan) -> dict[str, Any]:
         """Return what it says, by names that a person reads."""
         options = schedule.options
         return {
-            "cron": schedule.cron,
+            "cron": self._line(schedule),
             "suspend": options.suspend,
             "catch_up": options.catch_up,
             "runs at once": 1,
@@ -174,7 +188,7 @@ class RecurringRuns:
             "runtime_config": {"parameters": dict(plan.values)},
             "service_account": options.service_account,
             "max_concurrency": "1",
-            "trigger": {"cron_schedule": {"cron": schedule.cron}},
+            "trigger": {"cron_schedule": {"cron": self._line(schedule)}},
             "mode": "DISABLE",
             "no_catchup": not options.catch_up,
         }

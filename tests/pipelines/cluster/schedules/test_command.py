@@ -17,7 +17,7 @@ from recurring_kfp import RecurringKfp, serving
 from yanmo_pipelines.cluster.schedules import command
 
 FILE = """\
-timezone: {zone}
+timezone: Asia/Shanghai
 schedules:
   nightly:
     cron: "{cron}"
@@ -48,11 +48,10 @@ def schedule(
         cron: str = "0 21 * * *",
         suspend: str = "false",
         steps: int = 20,
-        zone: str = "UTC",
         more: str = "",
     ) -> Any:
         path = tmp_path / "night.yaml"
-        text = FILE.format(cron=cron, suspend=suspend, steps=steps, zone=zone)
+        text = FILE.format(cron=cron, suspend=suspend, steps=steps)
         path.write_text(text + (f"    {more}\n" if more else ""), encoding="utf-8")
         with serving(kfp) as address:
             code = command.main([what, str(path), f"--host={address}", "--look-seconds=0", *flags])
@@ -64,15 +63,17 @@ def schedule(
 
 def test_apply_makes_it_once_and_diff_says_what_differs(kfp: RecurringKfp, schedule: Any) -> None:
     code, out, _ = schedule("diff")
-    assert code == 1 and "+ cron: 0 0 21 * * *" in out and not kfp.changes, "diff changes nothing"
+    assert code == 1 and "+ cron: 0 0 13 * * *" in out and not kfp.changes, "diff changes nothing"
     code, out, _ = schedule("apply")
     (run,) = kfp.runs.values()
     assert code == 0
     assert f"nightly: made: recurring run of KFP {run['recurring_run_id']}" in out
-    assert "  cron  0 0 21 * * *  (UTC)\n" in out
+    assert "0 0 13 * * *  (second 0, minute 0, hour 13, day *, month *, weekday *; UTC, KFP's zone" in out
+    next_line = next(line for line in out.splitlines() if line.startswith("  next"))
+    assert next_line.count("21:00 +0800") == 3 and next_line.endswith("(Asia/Shanghai)")
     assert run["status"] == "ENABLED" and run["no_catchup"] is True and run["max_concurrency"] == "1"
     options = run["runtime_config"]["parameters"]["options"]
-    assert options == "train.when_busy=end train.night=21:00-08:00 train.timezone=UTC"
+    assert options == "train.when_busy=end train.night=21:00-08:00 train.timezone=Asia/Shanghai"
     assert schedule("diff")[:2] == (0, "")
     done = list(kfp.changes)
     code, out, _ = schedule("apply")
@@ -81,8 +82,8 @@ def test_apply_makes_it_once_and_diff_says_what_differs(kfp: RecurringKfp, sched
     assert code == 1
     assert out.splitlines() == [
         "nightly: recurring run of KFP",
-        "  - cron: 0 0 21 * * *",
-        "  + cron: 0 30 21 * * *",
+        "  - cron: 0 0 13 * * *",
+        "  + cron: 0 30 13 * * *",
         "  - parameter train_steps: 20",
         "  + parameter train_steps: 30",
     ]
@@ -148,7 +149,7 @@ def test_an_apply_that_was_killed_anywhere_is_healed_by_the_next(
         assert schedule("diff", cron="30 21 * * *")[0] == 1
     assert schedule("apply", cron="30 21 * * *")[0] == 0
     (run,) = kfp.runs.values()
-    assert run["status"] == "ENABLED" and run["trigger"]["cron_schedule"]["cron"] == "0 30 21 * * *"
+    assert run["status"] == "ENABLED" and run["trigger"]["cron_schedule"]["cron"] == "0 30 13 * * *"
     assert kfp.most_enabled == 1 and schedule("diff", cron="30 21 * * *")[0] == 0
 
 
@@ -185,10 +186,12 @@ def test_what_cannot_be_is_refused_before_anything_is_changed(kfp: RecurringKfp,
     assert code == 64 and "schedule nightly: " in err and "-5" in err
     code, _, err = schedule("apply", "--only=nigthly")
     assert code == 64 and "did you mean nightly?" in err
-    code, _, err = schedule("apply", zone="Asia/Shanghai")
-    assert code == 64 and "KFP's clock is that of UTC" in err, "21:00 of Shanghai would be 05:00 there"
+    code, _, err = schedule("apply", "--kfp-timezone=Europe/Berlin")
+    assert code == 64 and "do not change together" in err
+    code, _, err = schedule("apply", "--kfp-timezone=Asia/Shanghai", cron="0 21 30 2 *")
+    assert code == 64 and "never fires" in err
     assert not kfp.changes
-    assert schedule("apply", "--kfp-timezone=Asia/Shanghai", zone="Asia/Shanghai")[0] == 0
+    assert schedule("apply", "--kfp-timezone=Asia/Shanghai")[0] == 0
     (run,) = kfp.runs.values()
     assert run["trigger"]["cron_schedule"]["cron"] == "0 0 21 * * *"
 

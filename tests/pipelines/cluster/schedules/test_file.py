@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from yanmo.common.errors import UsageError
-from yanmo_pipelines.cluster.schedules.file import read_schedules, schedules_in
+from yanmo_pipelines.cluster.schedules.file import read_schedules, schedules_in, shown_time
 
 NIGHT = """\
 timezone: Asia/Shanghai
@@ -23,10 +24,14 @@ def one(line: str, rest: str = "") -> str:
     return f"schedules:\n  nightly:\n    cron: {line}\n{rest}"
 
 
-def test_a_schedule_says_what_its_training_does() -> None:
+def test_a_schedule_says_when_it_fires_in_the_teams_zone() -> None:
     (nightly,) = schedules_in(NIGHT, "x.yaml").values()
-    assert nightly.cron == "0 0 21 * * *", "KFP takes five fields for a line without a weekday"
-    assert schedules_in(one("30 0 21 * * mon-fri"), "x")["nightly"].cron == "30 0 21 * * mon-fri"
+    since = datetime(2026, 11, 23, 13, 30, tzinfo=UTC).timestamp()
+    assert [shown_time(at, nightly.zone) for at in nightly.next_times(since)] == [
+        "Tue 2026-11-24 21:00 +0800",
+        "Wed 2026-11-25 21:00 +0800",
+        "Thu 2026-11-26 21:00 +0800",
+    ]
     assert nightly.settings == {
         "train.when_busy": "end",
         "train.night": "21:00-08:00",
@@ -71,6 +76,7 @@ def test_one_of_the_file_may_wait_in_the_place_of_ending() -> None:
         (one("0 21 * * *", "    set: {a: {b: c}}\n"), "set: a: expected a single value"),
         (one("0 21 * * *", "    channel: a/b\n"), "channel 'a/b': expected up to 100 letters"),
         (one("0 21 * * *", "    night: 21:00-08:00\n    set: {train.night: 1-2}\n"), "is said by night"),
+        (one("0 21 30 2 *"), "never fires: no month has such a day"),
         (one("0 21 * *"), "expected minute, hour, day, month and day of the week"),
         ("schedules:\n  a:\n    cron: */5 * * * *\n", "stands in quotation marks"),
         ("schedules:\n  a:\n    cron: @daily\n", "stands in quotation marks"),
@@ -95,3 +101,19 @@ def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="in UTF-8"):
         read_schedules(str(tmp_path / "bytes"))
+
+
+def two(first: str, second: str, more: str = "", zone: str = "UTC") -> str:
+    return (
+        f"schedules:\n  a: {{cron: '{first}', channel: n}}\n"
+        f"  b: {{cron: '{second}', channel: n, timezone: {zone}{more}}}\n"
+    )
+
+
+def test_two_schedules_of_a_channel_may_not_fire_at_once() -> None:
+    for text in (two("0 21 * * *", "0 21 1 * *"), two("0 13 * * *", "0 21 * * *", zone="Asia/Shanghai")):
+        with pytest.raises(UsageError, match="schedules a and b both start a run of channel n on "):
+            schedules_in(text, "x")
+    assert len(schedules_in(two("0 21 * * 1-5", "0 9 * * 0,6"), "x")) == 2
+    assert len(schedules_in(two("0 21 * * *", "0 21 * * *", ", suspend: true"), "x")) == 2
+    assert len(schedules_in(two("0 21 * * *", "0 21 * * *", ", store: 's3://b/p'"), "x")) == 2

@@ -1,0 +1,157 @@
+"""Cron lines: against a walk over every minute, and where the clock changes."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yanmo_pipelines.cluster.schedules.cron import parse_cron
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def numbers(least: int, most: int) -> st.SearchStrategy[tuple[str, frozenset[int]]]:
+    """A field, and what it means, made together."""
+    whole = range(least, most + 1)
+    one = st.integers(least, most)
+    steps = st.integers(1, most).map(lambda n: (f"*/{n}", frozenset(whole[::n])))
+    ends = st.tuples(one, one, st.integers(1, 9)).map(
+        lambda e: (f"{min(e[:2])}-{max(e[:2])}/{e[2]}", frozenset(range(min(e[:2]), max(e[:2]) + 1, e[2])))
+    )
+    single = one.map(lambda n: (str(n), frozenset({n})))
+    some = st.lists(st.one_of(single, ends), min_size=1, max_size=3).map(
+        lambda parts: (",".join(p[0] for p in parts), frozenset().union(*(p[1] for p in parts)))
+    )
+    return st.one_of(st.just(("*", frozenset(whole))), steps, some)
+
+
+@given(
+    numbers(0, 59),
+    numbers(0, 23),
+    numbers(1, 31),
+    numbers(1, 12),
+    numbers(0, 6),
+    st.datetimes(datetime(2024, 1, 1), datetime(2029, 1, 1)),
+)
+def test_a_line_fires_in_the_minutes_that_it_names(
+    minute: tuple[str, frozenset[int]],
+    hour: tuple[str, frozenset[int]],
+    day: tuple[str, frozenset[int]],
+    month: tuple[str, frozenset[int]],
+    weekday: tuple[str, frozenset[int]],
+    begin: datetime,
+) -> None:
+    fields = (minute, hour, day, month, weekday)
+    try:
+        cron = parse_cron(" ".join(field[0] for field in fields))
+    except ValueError as error:
+        assert "never fires" in str(error)
+        return
+    start = begin.replace(second=30, microsecond=0, tzinfo=UTC)
+    expected, at = [], start.replace(second=0)
+    for _ in range(2 * 24 * 60):
+        at += timedelta(minutes=1)
+        days = [at.day in day[1], at.isoweekday() % 7 in weekday[1]]
+        both = day[0].startswith("*") or weekday[0].startswith("*")
+        if (
+            at.minute in minute[1]
+            and at.hour in hour[1]
+            and at.month in month[1]
+            and (all if both else any)(days)
+        ):
+            expected.append(at.timestamp())
+    assert list(cron.between(UTC, start.timestamp(), at.timestamp())) == expected
+
+
+def times(line: str, zone: ZoneInfo, since: datetime, until: datetime) -> list[str]:
+    found = parse_cron(line).between(zone, since.timestamp(), until.timestamp())
+    return [datetime.fromtimestamp(at, zone).isoformat() for at in found]
+
+
+def test_the_users_nights_begin_at_nine_in_shanghai() -> None:
+    shanghai = ZoneInfo("Asia/Shanghai")
+    since = datetime(2026, 11, 22, 13, 0, tzinfo=UTC)  # 21:00 there: not after itself
+    assert times("0 21 * * *", shanghai, since, since + timedelta(days=2)) == [
+        "2026-11-23T21:00:00+08:00",
+        "2026-11-24T21:00:00+08:00",
+    ]
+    assert (
+        parse_cron("0 0 21 * * *").next_after(shanghai, since.timestamp())
+        == (since + timedelta(days=1)).timestamp()
+    ), "six fields, as KFP has them"
+
+
+ANSWERS = json.loads((Path(__file__).parent / "cron_answers.json").read_text(encoding="utf-8"))
+"""What robfig/cron 1.2.0 (KFP 2.17) gave, 2026-11-23; times are Unix seconds."""
+
+
+def test_lines_fire_when_kfp_fires_also_where_the_clock_changes() -> None:
+    compared = 0
+    for said in ANSWERS:
+        if said["zone"] == "Australia/Lord_Howe" or isinstance(said["kfp"], str):
+            continue
+        found = list(parse_cron(said["line"]).between(ZoneInfo(said["zone"]), said["since"], said["until"]))
+        assert found == said["kfp"], f"{said['line']} {said['zone']}"
+        compared += 1
+    assert compared == 55
+
+
+def test_what_kfp_refuses_is_written_as_it_takes_it_or_refused() -> None:
+    refused = {said["line"] for said in ANSWERS if isinstance(said["kfp"], str)}
+    assert refused == {"0 0 * * 7", "0 22-2 * * *"}
+    assert parse_cron("0 0 * * 7").fields == ("0", "0", "0", "*", "*", "0")
+    assert parse_cron("0 0 * * 5-7").fields[5] == "0,5,6"
+    with pytest.raises(ValueError, match="exchanged"):
+        parse_cron("0 22-2 * * *")
+
+
+def test_an_hour_that_the_clock_leaves_out_does_not_fire_and_one_that_it_repeats_fires_twice() -> None:
+    spring, autumn = datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 10, 24, tzinfo=UTC)
+    found = times("30 2 * * *", BERLIN, spring, spring + timedelta(days=3))
+    assert found == ["2026-03-28T02:30:00+01:00", "2026-03-30T02:30:00+02:00"]
+    found = times("30 2 * * *", BERLIN, autumn, autumn + timedelta(days=2))
+    assert found == [
+        "2026-10-24T02:30:00+02:00",
+        "2026-10-25T02:30:00+02:00",
+        "2026-10-25T02:30:00+01:00",
+    ]
+
+
+def test_names_and_short_forms() -> None:
+    since = datetime(2026, 11, 23, 12, tzinfo=UTC)  # a Monday
+    for line, first in (
+        ("0 21 * * mon-FRI", "2026-11-23T21:00:00+00:00"),
+        ("0 21 * * 7", "2026-11-29T21:00:00+00:00"),
+        ("0 21 ? jan ?", "2027-01-01T21:00:00+00:00"),
+        ("@daily", "2026-11-24T00:00:00+00:00"),
+        ("0 0 29 2 *", "2028-02-29T00:00:00+00:00"),
+    ):
+        at = parse_cron(line).next_after(UTC, since.timestamp())
+        assert at is not None and datetime.fromtimestamp(at, UTC).isoformat() == first, line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("", "0 21 * *", "0 21 * * * * *", "60 21 * * *", "0 24 * * *", "0 21 0 * *", "0 21 * 13 *"),
+        *(
+            "0 21 * * 8",
+            "0 5-2 * * *",
+            "*/0 * * * *",
+            "a b c d e",
+            "0 21 31 2 *",
+            "0 21 * * mun",
+            "0 -1 * * *",
+        ),
+        *("0 2١ * * *", "0 99999999999999999999 * * *", "\x00 * * * *", "@nightly"),
+    ],
+)
+def test_what_is_no_cron_line_is_refused_and_quoted(line: str) -> None:
+    with pytest.raises(ValueError, match="cron "):
+        parse_cron(line)
