@@ -163,7 +163,7 @@ def test_a_column_that_no_node_holds(examined: Doctor) -> None:
     assert code == 78
     assert any("no node can hold train: lab: 2 CPU where 8 CPU" in f["said"] for f in found["nodes"])
     assert found["gpu"][0]["state"] == "bad" and "device plugin" in found["gpu"][0]["remedy"]
-    assert found["images"][0]["said"].startswith("far.example/yanmo-data:0.1.0 is on no node")
+    assert found["images"][0]["said"].startswith("far.example/yanmo-data:0.2.0 is on no node")
 
 
 def test_a_round_trip_through_a_real_bucket(
@@ -186,7 +186,7 @@ def test_the_pods_job_is_restricted_and_has_no_rights() -> None:
     made = pod.job("yanmo-doctor-1", options)
     spec = made["spec"]["template"]["spec"]
     (container,) = spec["containers"]
-    assert container["image"] == "r.example/yanmo-cluster:0.1.0"
+    assert container["image"] == "r.example/yanmo-cluster:0.2.0"
     assert container["args"] == [
         "doctor",
         "--only=store",
