@@ -32,8 +32,10 @@ PIPELINES = {
 """Name of a pipeline of stages -> module with `build`."""
 
 
-COMPILED = Path(__file__).resolve().parents[1] / "compiled"
-"""Where the committed YAML lies in a checkout."""
+COMPILED = Path(__file__).resolve().with_name("compiled")
+"""Where the committed YAML lies: in the package, or beside it in a checkout."""
+if not COMPILED.is_dir():
+    COMPILED = COMPILED.parents[1] / "compiled"
 
 
 def load_pipeline(
@@ -78,7 +80,7 @@ def version_name(path: Path, column: str) -> str:
 class CompileOptions(PodOptions, group="compile"):
     """Compile the pipelines to YAML for KFP."""
 
-    out: str = opt(str(COMPILED), "folder to write to", metavar="FOLDER")
+    out: str = opt("pipelines/compiled", "folder to write to", metavar="FOLDER")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

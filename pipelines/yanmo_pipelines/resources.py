@@ -14,7 +14,7 @@ from typing import Any
 
 from yanmo.common.names import DATA_STAGES
 
-IMAGES = {"data": "yanmo-data:0.1.0", "train": "yanmo-train:0.1.0", "cluster": "yanmo-cluster:0.1.0"}
+IMAGES = {"data": "yanmo-data:0.2.0", "train": "yanmo-train:0.2.0", "cluster": "yanmo-cluster:0.2.0"}
 """Image name of `Stage.image`; `yanmo compile --image-prefix` puts a registry before it."""
 
 METRICS_PORT = 9464

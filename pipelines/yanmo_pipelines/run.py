@@ -136,8 +136,8 @@ def _find(pipeline: str) -> tuple[Path, Any]:
         path, stages = Path(pipeline), ()
     if not path.is_file():
         raise UsageError(
-            f"--pipeline {pipeline}: no file {path}; expected {', '.join(PIPELINES)} (after `yanmo compile`) "
-            f"or the path of a compiled YAML{did_you_mean(pipeline, PIPELINES)}"
+            f"--pipeline {pipeline}: no file {path}; expected {', '.join(PIPELINES)} or "
+            f"the path of a compiled YAML{did_you_mean(pipeline, PIPELINES)}"
         )
     return path, stages
 

@@ -160,7 +160,7 @@ def test_a_column_of_which_no_node_has_the_gpus(examined: Doctor) -> None:
     code, found = examined(answers("doctor"), answers("doctor-kubernetes"), *flags)
     assert code == 78
     assert found["gpu"][0]["state"] == "bad" and "device plugin" in found["gpu"][0]["remedy"]
-    assert found["images"][0]["said"].startswith("far.example/yanmo-data:0.1.0 is on no node")
+    assert found["images"][0]["said"].startswith("far.example/yanmo-data:0.2.0 is on no node")
 
 
 def test_a_round_trip_through_a_real_bucket(
@@ -183,7 +183,7 @@ def test_the_pods_job_is_restricted_and_has_no_rights() -> None:
     made = pod.job("yanmo-doctor-1", options)
     spec = made["spec"]["template"]["spec"]
     (container,) = spec["containers"]
-    assert container["image"] == "r.example/yanmo-cluster:0.1.0"
+    assert container["image"] == "r.example/yanmo-cluster:0.2.0"
     assert container["args"] == ["doctor", "--only=store", "--store=s3://b/p", "--json"]
     mounted = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     assert mounted["team-b"] == "/etc/yanmo/store" and "yanmo-store" not in mounted

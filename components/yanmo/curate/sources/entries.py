@@ -45,6 +45,10 @@ BUNDLED = "bundled"
 BUNDLED_CHATS = "bundled-chats"
 """`--sources bundled-chats`: the chats that come with it."""
 _BUNDLED_FILES = {BUNDLED: "small.jsonl.zst", BUNDLED_CHATS: "chats.jsonl.zst"}
+_CORPUS = Path(__file__).parents[2] / "corpus"
+"""Where they lie: in the package, or in a checkout (pyproject.toml says what of it the wheel has)."""
+if not _CORPUS.is_dir():
+    _CORPUS = Path(__file__).parents[4] / "corpus"
 _MOST_BYTES = 4 * MIB
 """Of a sources file; 20,000 places."""
 
@@ -104,13 +108,12 @@ def read_entries(sources: str) -> list[Entry]:
 
 
 def _bundled(name: str) -> str:
-    """The corpus that comes with Yanmo, or its chats: in an image beside the code, else in the checkout."""
-    corpus = Path(os.environ.get("YANMO_CORPUS") or Path(__file__).parents[4] / "corpus/small.jsonl.zst")
-    path = corpus if name == BUNDLED else corpus.with_name(_BUNDLED_FILES[name])
-    if not path.is_file():
+    """Return the path of the corpus that comes with Yanmo, or of its chats."""
+    path = _CORPUS / _BUNDLED_FILES[name]
+    if not path.is_file():  # the images train and cluster do without
         raise EnvironmentFault(
-            f"--sources {name}: this installation has no corpus at {path}; run in a checkout or in the "
-            "data image, set YANMO_CORPUS, or give text of your own"
+            f"--sources {name}: this installation has no corpus at {path}; run in the data image, or give "
+            "text of your own"
         )
     return str(path)
 
