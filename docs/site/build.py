@@ -29,6 +29,8 @@ LANGUAGES = {"en": "More", "zh": "其他"}
 _LINK = re.compile(r"(?P<before>\]\(|src=\")(?!\w+:|#)(?P<path>[^)#\s\"]+)")
 _OF_THE_OTHER = "yanmo-other:"
 """Before a link into the other language's site, which MkDocs cannot check as it builds one."""
+_WRAPPED = re.compile(r"(?<=[\u3000-\u9fff\uff01-\uff5e])\n *(?=[\u3000-\u9fff\uff01-\uff5e\[])")
+"""A line's end between Chinese characters, for which a browser shows a space."""
 _MARKER = re.compile(r"(?:[-*+]|\d+[.)]) +(?=\S)")
 _CODE = re.compile(r"(^ *```.*?^ *```$|`+[^`]+`+)", re.DOTALL | re.MULTILINE)
 
@@ -95,7 +97,7 @@ def stage(folder: Path, language: str, pages: set[Path], others: set[Path]) -> N
     for page in (page for page in pages if is_in(page, language, pages)):
         (folder / page).parent.mkdir(parents=True, exist_ok=True)
         parts = _CODE.split(as_python_markdown((ROOT / page).read_text(encoding="utf-8")))
-        parts[::2] = [_LINK.sub(moved, part) for part in parts[::2]]
+        parts[::2] = [_WRAPPED.sub("", _LINK.sub(moved, part)) for part in parts[::2]]
         (folder / english(page)).write_text("".join(parts), encoding="utf-8")
 
 
