@@ -30,6 +30,8 @@ _PIP = {
     "tensorboard is not installed": "-e '.[sinks]'",
     "mlflow is not installed": "-e '.[sinks]'",
     "wandb is not installed": "-e '.[sinks]'",
+    "mkdocs-material is not installed": "-e '.[docs]'",
+    "nbclient is not installed": "-e '.[examples]'",
 }
 """Beginning of a reason -> Python packages that end it."""
 _MACHINE = ("needs a CUDA device", "needs a cluster", "needs root", "needs Linux", "needs a control group")

@@ -99,6 +99,20 @@ def test_dependencies_come_before_code_so_that_an_edit_reuses_their_layer(image:
     assert copied == [*torch, ["--from=dependencies", "/opt/yanmo"], ["--from=code", "/opt/yanmo-code"]]
 
 
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_writes_its_table_of_licences_when_all_is_in_it(image: str) -> None:
+    lines = instructions(image)
+    [written] = [
+        number
+        for number, line in enumerate(lines)
+        if line.endswith("> /usr/share/licenses/yanmo/packages.tsv")
+    ]
+    folders = lines[written].split(" > ")[0].split()[3:]
+    copied = {line.split()[-1] for line in lines[:written] if line.startswith("COPY --from")}
+    assert {folder.partition("/lib/")[0] for folder in folders} == copied
+    assert not [line for line in lines[written:] if line.startswith(("COPY", "RUN"))][1:]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
