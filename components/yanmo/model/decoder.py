@@ -252,7 +252,7 @@ class Decoder(nn.Module):
                 the others, and (positions, D) is returned. None: all.
         """
         x = self.model.embed_tokens(ids)
-        if self.rotary is None:
+        if self.rotary is None or ids.shape[-1] > self.config.max_position_embeddings:
             rotary = rotary_tables(layout.positions, self.config, x.dtype)
         else:
             cos, sin = self.rotary[:, layout.positions]

@@ -20,9 +20,16 @@ from yanmo.common.words import plural
 from yanmo.train import job
 from yanmo.train.backends.accelerator import before_torch, check_compiler, find_device, prepare
 from yanmo.train.config import TrainConfig
-from yanmo.train.health.watchdog import FIRST_WEIGHTS, IMPORTING, JOINING, OPENING, Watchdog, waits_for_others
+from yanmo.train.health.watchdog import (
+    FIRST_WEIGHTS,
+    IMPORTING,
+    JOINING,
+    OPENING,
+    RankFigures,
+    Watchdog,
+    waits_for_others,
+)
 from yanmo.train.job import PeerFailed, Place, Status, WorkerJob, failure
-from yanmo.train.metrics.rank_figures import RankFigures
 
 log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__
 _LOST = (

@@ -30,7 +30,7 @@ from yanmo.train.backends.optimizer import MatrixAdamW, Piece, cut_places
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.frequent_tokens import DRAWN, NEAR
-from yanmo.train.options.optimizer_options import Rule
+from yanmo.train.options.recipe_options import Rule
 
 
 def collective_timeout(options: TrainConfig) -> timedelta:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from yanmo.train.backends.precision import fast_products
 from yanmo.train.memory.estimate import MOST_TOGETHER
-from yanmo.train.options.optimizer_options import Rule
+from yanmo.train.options.recipe_options import Rule
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the quintic iteration, as in Keller Jordan's Muon and torch.optim.Muon."""

@@ -35,7 +35,7 @@ from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
 from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
-from yanmo.train.options.optimizer_options import Rule
+from yanmo.train.options.recipe_options import Rule
 
 
 def import_deepspeed(device: str, compiled: bool = False) -> Any:

@@ -22,17 +22,16 @@ from yanmo.stage.nvml import power_limit
 from yanmo.store.pause import Pause
 from yanmo.store.runs.failure_card import Details, attach, details_of
 from yanmo.train import job
+from yanmo.train.backends.hardware import memory_kills
 from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.health.watchdog import BEFORE_OTHERS, doings
 from yanmo.train.job import Status, WorkerJob, clear
 from yanmo.train.memory.estimate import divisors
-from yanmo.train.memory.machine import memory_kills
-from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
+from yanmo.train.memory.fitting import halve_micro_batch, largest_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
 from yanmo.train.nodes.leader import Leader
 from yanmo.train.supervision.ending import Ending, describe, raise_failure
-from yanmo.train.supervision.ranks import Ranks, start
-from yanmo.train.supervision.watching import Frozen, WorkersLog, watch
+from yanmo.train.supervision.ranks import Frozen, Ranks, WorkersLog, start, watch
 from yanmo.train.time_window import TimeWindow, TimeWindows
 
 log = logging.getLogger(__name__)

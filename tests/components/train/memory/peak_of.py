@@ -31,7 +31,7 @@ from yanmo.train.health.monitor import Monitor
 from yanmo.train.memory.estimate import estimate
 from yanmo.train.metrics.utilization import resident_memory
 from yanmo.train.models.first_decoder import decoder_config
-from yanmo.train.options.model_options import num_parameters
+from yanmo.train.options.recipe_options import num_parameters
 
 MOMENTS = ("backward", "checkpoint", "export", "monitor")
 VOCABULARY = 4096

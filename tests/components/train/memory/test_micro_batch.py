@@ -18,7 +18,7 @@ from yanmo.options.fields import flag
 from yanmo.store.manifest import Reference
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Status, WorkerJob, is_out_of_memory
-from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
+from yanmo.train.memory.fitting import halve_micro_batch, largest_micro_batch
 from yanmo.train.supervision.windows import _for_window
 from yanmo.train.time_window import TimeWindow
 
