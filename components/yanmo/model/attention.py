@@ -32,7 +32,9 @@ from yanmo.model.flash_limits import Capability, misfit, prefers_cudnn
 
 log = logging.getLogger(__name__)
 
-_NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""What `--precision` is in torch."""
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MASKED = -1e4
 """Added to a forbidden score: exp underflows to 0 in every dtype, and a sum with it stays finite."""
 

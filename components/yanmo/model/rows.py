@@ -55,7 +55,9 @@ class Rows:
         shares, found = q_NHE.shape[1] != k_NKE.shape[1], []
         for run in self._runs:
             rows = slice(run.first, run.first + run.B * run.T)
-            q, k, v = (x[rows].unflatten(0, (run.B, run.T)).transpose(1, 2) for x in (q_NHE, k_NKE, v_NKE))
+            q, k, v = (
+                x[rows].view(run.B, run.T, *x.shape[1:]).transpose(1, 2) for x in (q_NHE, k_NKE, v_NKE)
+            )
             if run.past:
                 head = slice(run.head, run.head + run.past)
                 k, v = (

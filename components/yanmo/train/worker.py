@@ -91,7 +91,7 @@ def train_rank(
     beat(IMPORTING)
     device = _import_torch(options, rank)
     from yanmo.formats.token_cache import TokenCache
-    from yanmo.train.backends.open_engine import open_engine
+    from yanmo.train.backends.plain import open_engine
     from yanmo.train.checkpoints.resumable import identity_of
     from yanmo.train.collectives import Collectives
     from yanmo.train.loop import Loop
@@ -302,6 +302,7 @@ def _describe(engine: Any, samples: Any, parameters: list[int], attention: str) 
 
 def _export(work: WorkerJob, loop: Any, cache: Any, config: Any) -> None:
     """Write the finished model, on rank 0; the folder `export/` appears only when it is complete."""
+    from yanmo.formats.round_trip import open_tokenizer
     from yanmo.model.hf_export import TOKENIZER_FILES
     from yanmo.model.weights_check import num_weights
     from yanmo.train.metrics.utilization import device_name
@@ -318,8 +319,10 @@ def _export(work: WorkerJob, loop: Any, cache: Any, config: Any) -> None:
         names = write_merged(*common, work.options, work.open(work.model))
     else:
         names = write_finished(*common)
+    tokenizer = open_tokenizer(cache.tokenizer.path("tokenizer.json"))
     result = {
         "files": names,
+        "marks": [tokenizer.id_to_token(one) or "" for one in (cache.bos, cache.eos)],
         "steps": loop.step,
         "tokens": loop.interval.tokens,
         "parameters": num_weights(folder),

@@ -31,7 +31,8 @@ from yanmo.train.nodes.leader import OF_THE_WINDOW, place_of
 from yanmo.train.nodes.record import End, NodesRecord, is_at_work, read_nodes_record
 from yanmo.train.supervision.automatic import TrainRun, check_machine
 from yanmo.train.supervision.ending import Ending, raise_failure
-from yanmo.train.supervision.windows import Unbegun, full_ranks, run_ranks, stop_requests
+from yanmo.train.supervision.ranks import Unbegun, full_ranks, run_ranks
+from yanmo.train.supervision.stopping import stop_requests
 
 log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0

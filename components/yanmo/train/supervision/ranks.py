@@ -32,10 +32,14 @@ from yanmo.common.errors import WorkerLost
 from yanmo.common.log_lines import read_line
 from yanmo.common.parent import PARENT
 from yanmo.train.config import TrainConfig
-from yanmo.train.health.watchdog import Heartbeats, Silence, alive, doings
-from yanmo.train.job import MEETING, Place, Status, parse_status
+from yanmo.train.health.watchdog import BEFORE_OTHERS, Heartbeats, Silence, alive, doings
+from yanmo.train.job import MEETING, Place, Status, WorkerJob, parse_status
+from yanmo.train.metrics.gauges import MetricsGauges
+from yanmo.train.supervision.ending import Ending, describe
 
 log = logging.getLogger(__name__)
+_DOING_SECONDS = 3.0
+"""After so long a rank has written down what it was doing."""
 _SPINS = "3000"
 """How often a thread of libgomp's looks whether the others are done, before it sleeps.
 
@@ -322,3 +326,73 @@ class WorkersLog(threading.Thread):
     def tail(self) -> str:
         """Return the last lines."""
         return "".join(self._tail.copy())
+
+
+class Unbegun(Exception):
+    """This process is asked to stop, and its ranks still wait for those of other nodes."""
+
+
+def run_ranks(
+    task: WorkerJob, gauges: MetricsGauges, stopping: Sequence[float], each_time: Callable[[], None]
+) -> Ending:
+    """Run the ranks of this node until they have ended; return all that is known of that.
+
+    Args:
+        stopping: holds the monotonic time of a request to stop, once there was one.
+        each_time: called a few times a second.
+
+    Raises:
+        Frozen: they had to be ended from outside.
+        Unbegun: see there.
+    """
+    options, place = task.options, task.place
+
+    def look() -> None:
+        is_late = bool(stopping) and time.monotonic() - stopping[0] > _DOING_SECONDS
+        if place and is_late and all(doing in BEFORE_OTHERS for doing in doings(task.own).values()):
+            raise Unbegun("while its ranks waited for those of other nodes")
+        each_time()
+
+    gauges.starting(options, place)
+    group = start(options, task.write(), place)
+    workers_log = WorkersLog(group, task.own / "workers.log")
+    workers_log.start()
+    try:
+        watch(group, workers_log, task.own, options.hang_seconds, place, stopping, look)
+    except BaseException as error:
+        gauges.ended(well=False)
+        if isinstance(error, Frozen):
+            why, others = ("", "did not stop") if error.rank is None else ("stands still", "waited for it")
+            rank = 0 if error.rank is None and options.world_size == 1 else error.rank
+            describe(_ending(task, workers_log, group), error, rank, why, others)
+        raise
+    finally:
+        group.end()
+    workers_log.wait()
+    states = {status.rank: status.state for status in workers_log.statuses}
+    gauges.ended(well=len(states) == options.ranks and "failed" not in states.values())
+    return _ending(task, workers_log, group)
+
+
+def full_ranks(ending: Ending, *, was_killed: bool) -> list[Status]:
+    """Return the ranks that lacked memory.
+
+    Args:
+        was_killed: whether the system killed processes of this container for it meanwhile.
+    """
+    full = [status for status in ending.statuses if status.out_of_memory]
+    lost = sorted(set(ending.own) - {status.rank for status in ending.statuses}) if was_killed else []
+    message = "killed for lack of the container's memory"
+    return full + [Status(rank, "failed", message=message, out_of_memory=True) for rank in lost]
+
+
+def _ending(task: WorkerJob, workers_log: WorkersLog, group: Ranks) -> Ending:
+    return Ending(
+        ranks=task.options.world_size,
+        own=task.own_ranks,
+        of_a_node=task.options.ranks if task.options.nnodes > 1 else 0,
+        statuses=workers_log.statuses,
+        doings=doings(task.own),
+        codes=dict(group.codes),
+        tail=workers_log.tail,
+    )
