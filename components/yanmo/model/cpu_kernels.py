@@ -34,6 +34,8 @@ class RMSNorm(nn.RMSNorm):
 class HeadNorms(nn.Module):
     """Several RMSNorms in one, one for each head; without a gradient."""
 
+    weight: Tensor
+
     def __init__(self, weight_HE: Tensor, eps: float | None) -> None:
         super().__init__()
         self.register_buffer("weight", weight_HE, persistent=False)
@@ -46,10 +48,10 @@ class HeadNorms(nn.Module):
         return (x * inverse_rms(x, self.eps)).mul_(self.weight)
 
 
-def inverse_rms(x: Tensor, eps: float) -> Tensor:
+def inverse_rms(x: Tensor, eps: float | None) -> Tensor:
     """1 / sqrt(mean(x^2) + eps) along the last dimension, which becomes 1 wide; without a gradient."""
     squares: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
-    return squares.div_(x.shape[-1]).add_(eps).rsqrt_()
+    return squares.div_(x.shape[-1]).add_(eps or 0.0).rsqrt_()
 
 
 class _Norm(torch.autograd.Function):

@@ -128,8 +128,8 @@ class Attention(nn.Module):
             k = rotate(self.k_norm(self.k_proj(x).view(shape)), rotary)
             return q, k, self.v_proj(x).view(shape)
         H, K = self.head_counts
-        qk, v = F.linear(x, self.qkv, self.qkv_bias).view(shape).split((H + K, K), -2)
-        q, k = rotate(self.qk_norm(qk), rotary).split((H, K), -2)
+        qk, v = torch.split(F.linear(x, self.qkv, self.qkv_bias).view(shape), [H + K, K], -2)
+        q, k = torch.split(rotate(self.qk_norm(qk), rotary), [H, K], -2)
         return q, k, v
 
     def fuse(self) -> None:

@@ -266,7 +266,7 @@ def _nats_in_pieces(hidden: torch.Tensor, weight: torch.Tensor, targets: torch.T
     shift = torch.zeros(len(hidden)) if is_safe else torch.full((len(hidden),), -torch.inf)
     columns = max(_FEWEST_COLUMNS, _LOGITS // max(1, len(hidden)))
     room = torch.empty(len(hidden) * columns)  # one for all pieces: the system clears new memory
-    for piece in weight.split(columns):
+    for piece in torch.split(weight, columns):
         logits = torch.mm(hidden, piece.T, out=room[: len(hidden) * len(piece)].view(-1, len(piece)))
         if not is_safe:
             before, shift = shift, torch.maximum(shift, logits.amax(1))
