@@ -1,9 +1,13 @@
-"""What variable-length flash attention requires of a GPU and of a model; without torch, so that the memory
-estimate can ask too.
+"""What variable-length flash attention requires of a GPU and of a model, and how many rows of logits the loss
+holds; without torch, so that the memory estimate can ask too.
 
 From torch's aten/src/ATen/native/transformers/cuda/sdp_utils.cpp and FlashAttention 2: an Ampere GPU or a
 later one, 16 bits, a head width that is a multiple of 8, up to 256. The backward pass for heads wider than
 192 needs more shared memory than GPUs of compute capability 8.6 to 8.9 and 12.x have.
+
+Logits on a CPU are few at a time: they stay in its cache. On CUDA 256 rows of 8,192 take less time than it
+takes to launch the kernels that make loss and gradient of them: a step of `small` on an H200 spent 4.3 ms of
+the host's time on 8 times 4,096 rows (docs/reference/measurements.md).
 """
 
 from __future__ import annotations
@@ -68,3 +72,22 @@ def misfit(device: str, precision: str, head_width: int, capability: Capability 
             f"model's (--head-width) is {head_width}"
         )
     return ""
+
+
+_FEWEST_ROWS = 256
+_LOGITS = 1 << 25
+"""128 MiB in fp32, of which the loss holds up to three: 4,096 rows of 8,192."""
+_COMPILED = 1 << 27
+"""256 MiB in 16 bits, of which a compiled loss holds two, the logits and their gradient."""
+
+
+def rows_at_once(width: int, device: str, elsewhere: int = 0, compiled: bool = False) -> int:
+    """Rows of `width` logits.
+
+    Args:
+        device: cpu, cuda or mps.
+        elsewhere: most logits on another device than CUDA; 256 rows are always held.
+        compiled: whether the loss is compiled, as it is on CUDA alone.
+    """
+    most = (_COMPILED if compiled else _LOGITS) if device == "cuda" else elsewhere
+    return max(_FEWEST_ROWS, most // width)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from yanmo.model.logits_at_once import rows_at_once
+from yanmo.model.flash_limits import rows_at_once
 from yanmo.model.loss import SMALL, add_to_weight, nats
 
 _CHUNK_LOGITS = 1 << 22

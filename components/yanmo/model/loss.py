@@ -1,7 +1,7 @@
 """Cross-entropy of a linear head without storing all logits.
 
 The logits, (positions x vocabulary), are the largest tensor of a small language model. Here they are computed
-256 rows at a time (on CUDA more: logits_at_once.py), and the gradient with them in the forward pass, so that
+256 rows at a time (on CUDA more: flash_limits.py), and the gradient with them in the forward pass, so that
 they are never stored as a whole: 1.2 times as many tokens per CPU-second as F.cross_entropy in fp32. Losses
 and sums are fp32 whatever the dtype of the weights. The loss cannot be differentiated twice.
 
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from yanmo.model.logits_at_once import rows_at_once
+from yanmo.model.flash_limits import rows_at_once
 
 SMALL = 1e-30
 """Below this, a probability in fp32 has lost digits."""

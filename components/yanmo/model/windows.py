@@ -90,7 +90,7 @@ def plan_with_heads(
 ) -> list[list[Window]]:
     """Batches in which documents that are scored behind the same head are neighbours, which share it.
 
-    Several answers to one question begin with the question: a `Reader` reads it once for all of them.
+    Several answers to one question begin with the question, which is read once for all of them (rows.py).
 
     Args:
         batch_tokens: tokens read in a batch, a shared head once.

@@ -51,7 +51,7 @@ def test_where_answers_decide_only_chats_are_chosen(cache):
 
 @pytest.mark.usefixtures("one_rank")
 def test_a_long_validation_gives_signs_of_life(cache, tiny):
-    from yanmo.train.backends.open_engine import open_engine
+    from yanmo.train.backends.plain import open_engine
     from yanmo.train.config import TrainConfig
     from yanmo.train.models.first_decoder import decoder_shape
 

@@ -18,8 +18,8 @@ from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
 from yanmo.train.checkpoints.far_parts import FarParts
 from yanmo.train.collectives import Collectives
+from yanmo.train.health.watchdog import RankFigures
 from yanmo.train.job import PeerFailed
-from yanmo.train.metrics.rank_figures import RankFigures
 
 _POLL_SECONDS = 0.01
 

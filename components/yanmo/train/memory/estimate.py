@@ -31,12 +31,11 @@ from dataclasses import dataclass
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import human_bytes
-from yanmo.model.flash_limits import misfit, prefers_cudnn
-from yanmo.model.logits_at_once import rows_at_once
+from yanmo.model.flash_limits import misfit, prefers_cudnn, rows_at_once
 from yanmo.options.fields import NONE
+from yanmo.train.backends.hardware import gpu_capability, machine_memory, smallest_gpu
 from yanmo.train.config import TrainConfig
-from yanmo.train.memory.machine import gpu_capability, machine_memory, smallest_gpu
-from yanmo.train.options.model_options import num_parameters, shape_of
+from yanmo.train.options.recipe_options import num_parameters, shape_of
 
 _BASE = {"cpu": 900 << 20, "cuda": 800 << 20, "mps": 800 << 20}
 """RSS of a worker whose state and activations are left out. On a CPU with torch 2.13's CUDA build 797 to

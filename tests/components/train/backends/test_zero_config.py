@@ -147,7 +147,7 @@ def test_what_the_engine_rests_on_cannot_be_taken_from_under_it(theirs, tmp_path
 
 @pytest.mark.usefixtures("one_rank")
 def test_what_deepspeed_itself_refuses_is_the_users_to_mend(tmp_path, tiny):
-    from yanmo.train.backends.open_engine import open_engine
+    from yanmo.train.backends.plain import open_engine
     from yanmo.train.models.first_decoder import decoder_shape
 
     path = tmp_path / "ds.json"

@@ -546,7 +546,8 @@ from yanmo.train.backends.hardware import Machine
 from yanmo.train.config import STAGE
 from yanmo.train.supervision.automatic import settle
 from yanmo.train.supervision.benchmark import prepare
-from yanmo.train.supervision.supervisor import forget, work
+from yanmo.train.supervision.supervisor import work
+from yanmo.train.supervision.committed import forget
 
 gpus = int(sys.argv.pop(1))
 gpu = {"gpus": gpus, "name": "fake"}
