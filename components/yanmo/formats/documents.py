@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.common.disk_arrays import slices
-from yanmo.common.errors import DataError
 from yanmo.formats.records import TEXT_FORM, check_schema, documents_schema, write_tables
 from yanmo.store.output import Output
 
@@ -47,13 +46,10 @@ def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table
         columns: names of the columns to read; all by default.
 
     Raises:
-        DataError: the file holds no documents, or is damaged.
+        DataError: the file holds no documents, or those of another version.
     """
     check_schema(path, "documents")
-    try:
-        return pq.read_table(path, columns=None if columns is None else list(columns), partitioning=None)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: damaged Parquet file: {error}") from error
+    return pq.read_table(path, columns=None if columns is None else list(columns), partitioning=None)
 
 
 def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -64,14 +60,9 @@ def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[
         DataError: the file holds no documents, or is damaged.
     """
     check_schema(path, "documents")
-    try:
-        with pq.ParquetFile(path) as file:
-            names = [name for name in columns if name in file.schema_arrow.names]
-            yield from file.iter_batches(rows, columns=names, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"{path}: damaged documents file ({error}); run the stage that made it again with --force"
-        ) from error
+    with pq.ParquetFile(path) as file:
+        names = [name for name in columns if name in file.schema_arrow.names]
+        yield from file.iter_batches(rows, columns=names, use_threads=False)
 
 
 def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str] | None = None) -> pa.Table:

@@ -317,14 +317,13 @@ def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> _Outcome:
     not made this time (its text is not here) still belongs to this content, and stays.
     """
     name, data = manifest_name(manifest.stage, manifest.key), manifest.to_json()
-    Manifest.from_json(data, "the manifest of this run")  # what no reader would take must not be committed
     try:
         store.create(name, data)
         return "ours"
     except AlreadyExists:
         old, version = store.read(name)
     outcome: _Outcome = "ours"
-    current = _whole(store, old, manifest)
+    current = _whole(store, manifest)
     if current is not None and current.attempt == manifest.attempt:
         return "ours"  # our own earlier try has won
     if current is not None and (not force or current.content_digest == manifest.content_digest):
@@ -341,10 +340,9 @@ def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> _Outcome:
     return outcome
 
 
-def _whole(store: ObjectStore, data: bytes, ours: Manifest) -> Manifest | None:
-    """Return the committed manifest in `data`, unless it or one of its files is damaged."""
+def _whole(store: ObjectStore, ours: Manifest) -> Manifest | None:
+    """Return the committed manifest of a key, unless it or one of its files is damaged."""
     try:
-        Manifest.from_json(data, "committed manifest")
         found = find_whole(store, ours.stage, ours.key)
     except DataError:
         return None

@@ -26,7 +26,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError, ExitCode, UsageError, advice, exit_code
 from yanmo.common.words import plural
-from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
+from yanmo.formats.seed_noise import FILE, NOISE, PART, SeedNoise, Twin
 from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import by_kind
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
@@ -227,7 +227,7 @@ def _together(run: TrainRun, twins: list[Output]) -> Output:
     )
 
     def build(attempt: Attempt) -> Result:
-        attempt.write(FILE, noise.to_json())
+        attempt.write(FILE, NOISE.to_json(noise))
         return Result(counts={"twins": len(twins)})
 
     inputs = {f"twin {number:03d}": twin for number, twin in enumerate(twins)}

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.store.commit import Recipe
+from yanmo.store.manifest import sealed, unsealed
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import POINTED, move_pointer
 from yanmo.store.runs.in_use import announce
@@ -224,8 +225,8 @@ def test_another_schema_is_refused_as_another_versions(folder_ground: Ground, ki
 @pytest.mark.parametrize("kind", NAMES)
 def test_a_reference_file_cut_at_any_byte_stops_gc(folder_ground: Ground, kind: str) -> None:
     ground = folder_ground.chain()
-    whole = ground.store.read(NAMES[kind])[0].rstrip()
-    for length in range(0, len(whole), 23):
+    whole = ground.store.read(NAMES[kind])[0]
+    for length in range(0, len(whole.rstrip()), 23):
         put(ground, NAMES[kind], whole[:length])
         assert ground.gc().code == ExitCode.DATA, whole[:length]
     put(ground, NAMES[kind], whole)
@@ -252,10 +253,10 @@ def test_a_live_runs_list_of_inputs_that_holds_other_json_stops_gc(
 
 def test_records_of_a_history_in_each_others_places_are_found(folder_ground: Ground) -> None:
     ground = folder_ground.chain()
-    record = json.loads(ground.store.read(NAMES["record"])[0])
+    record = json.loads(unsealed(ground.store.read(NAMES["record"])[0]))
     second = "pointers/demo/history/000002.json"
-    put(ground, NAMES["record"], json.dumps({**record, "number": 1}).encode())
-    put(ground, second, json.dumps({**record, "number": 2}).encode())
+    for name, number in ((NAMES["record"], 1), (second, 2)):
+        put(ground, name, sealed(json.dumps({**record, "number": number}, indent=1).encode()))
     assert ground.tool("verify").code == 0
     exchange(ground, NAMES["record"], second)
     check_nothing_goes(ground, "is the record of number 2", "is the record of number 1")
