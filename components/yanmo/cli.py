@@ -18,7 +18,6 @@ COMMANDS = {
     "resolve": ("yanmo.resolve", "print what a channel's pointers name now (the first task of a pipeline)"),
     "runs": ("yanmo.tools.runs", "compare runs: what differs in their options, bits by genre, cost"),
     "store": ("yanmo.tools.store", "list, check, compare, copy and remove outputs in a store"),
-    "channel": ("yanmo.tools.channel", "what a channel has begun and not finished"),
     "tokenizer": ("yanmo.tools.tokenizer", "compare tokenizers on your text, import an existing one"),
     "documents": ("yanmo.tools.documents", "show what curate dropped and changed, and why"),
     "cache": ("yanmo.tools.cache", "show a token cache, and plan a training's rows from it"),

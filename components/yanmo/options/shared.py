@@ -65,7 +65,7 @@ class ChannelOptions(StoreOptions, group="store"):
     inputs: str = opt(
         "latest",
         "inputs that are not given by their own flag: 'latest' for the channel's latest outputs, run:ID "
-        "for what that run of the channel made or found, or a JSON file that maps input names to references",
+        "for what that run of the channel made or found",
         kind="environment",
     )
     pointer: str = opt(

@@ -1,4 +1,4 @@
-"""The command line of `yanmo resolve`: write references for KFP, or print them as an --inputs file."""
+"""The command line of `yanmo resolve`: write references for KFP, or print them."""
 
 from __future__ import annotations
 

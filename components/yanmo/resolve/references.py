@@ -115,6 +115,6 @@ def body(reference: Reference | None) -> str:
 
 
 def inputs_json(references: dict[str, Reference | None]) -> str:
-    """Return the references in the format that `--inputs FILE` of every stage reads."""
+    """Return the references as JSON, for who asks by hand: each may be given to the stage's own flag."""
     values = {name: vars(r) if r else NONE for name, r in references.items() if name in POINTED}
     return json.dumps(values, indent=1)

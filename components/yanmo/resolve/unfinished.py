@@ -43,7 +43,7 @@ from yanmo.store.runs.unfinished import (
     Unfinished,
     change_unfinished,
     read_unfinished,
-    resume_command,
+    resumed_by,
 )
 
 log = logging.getLogger(__name__)
@@ -341,11 +341,11 @@ def _set_aside(store: ObjectStore, options: ResolveOptions, training: Training, 
     change_unfinished(store, options.channel, lambda record: record.with_(training.aside(state, why)))
     log.error(
         "%s is %s and not finished: %s. This run trains what its form says. To take it up again, once that "
-        "can be: %s",
+        "can be: a run whose form says %s",
         training,
         "set aside" if state == OUTDATED else state,
         why,
-        resume_command(store.uri, options.channel, training),
+        resumed_by(training),
     )
 
 

@@ -147,24 +147,18 @@ def test_no_champion_yet_ends_at_once_and_no_model_is_an_error(ground, tmp_path,
     assert evaluate(ground, "--model", str(none)) == 0
     assert "no champion yet" in caplog.text
     assert evaluate(ground, "--model", "none") == 0
-    inputs = tmp_path / "inputs.json"
-    inputs.write_text(json.dumps({"model": "none"}))
-    assert evaluate(ground, "--inputs", str(inputs)) == 0
     assert read_pointer(ground.store, "dev", "evaluate") is None
     ground.store.delete("pointers/dev/train.json")
     assert evaluate(ground) == 65
     assert "run `yanmo train` first" in caplog.text
 
 
-@pytest.mark.parametrize("inputs", ["", "run:night-7", "file"])
-def test_without_a_model_the_channels_inputs_say_so_however_they_are_named(ground, tmp_path, caplog, inputs):
+@pytest.mark.parametrize("inputs", ["", "run:night-7"])
+def test_without_a_model_the_channels_inputs_say_so_however_they_are_named(ground, caplog, inputs):
     """`--inputs run:ID` was read as a file: no such file."""
     ground.store.delete("pointers/dev/train.json")
     reference = read_pointer(ground.store, "dev", "evaluation_set")
     add_to_run(ground.store, "dev", "night-7", {"evaluation_set": reference})
-    if inputs == "file":
-        inputs = str(tmp_path / "inputs.json")
-        (tmp_path / "inputs.json").write_text(json.dumps({"evaluation_set": json.loads(reference.to_json())}))
     assert evaluate(ground, "--inputs", inputs) == 65
     assert "run `yanmo train` first, or give --model" in caplog.text
     caplog.clear()

@@ -71,21 +71,3 @@ def test_digits_with_which_two_keys_begin_are_refused_with_both(store: FileStore
     with pytest.raises(UsageError, match=f"{key[:16]}.*give more digits"):
         find_named(store, f"toy/{key[:12]}", Wanted(where="--earlier"))
     assert str(find_named(store, f"toy/{key[:21]}", Wanted(where="--earlier"))) == f"toy/{key[:12]}"
-
-
-def test_a_file_of_inputs_that_is_not_there_is_named_in_one_line(store: FileStore) -> None:
-    config = importlib.import_module("yanmo.balance.config").STAGE.config
-    for name in ("a\nb", "a\x1b[31mb"):
-        with pytest.raises(UsageError, match=r"--inputs .*: no such file") as raised:
-            resolve_inputs(store, config(inputs=name))
-        assert str(raised.value).isprintable()
-
-
-def test_a_damaged_reference_in_a_file_of_inputs_is_named_by_that_file(
-    store: FileStore, tmp_path: Path
-) -> None:
-    path = tmp_path / "inputs.json"
-    path.write_text('{"documents": {"schema": "yanmo.reference/1"}}')
-    config = importlib.import_module("yanmo.balance.config").STAGE.config
-    with pytest.raises(DataError, match=f"--documents of --inputs {path}"):
-        resolve_inputs(store, config(inputs=str(path)))

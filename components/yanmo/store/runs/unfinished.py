@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from yanmo.common.errors import DataError
-from yanmo.common.shell_words import shell_line
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import KEY
@@ -243,11 +242,6 @@ def to_be_kept(record: Unfinished, is_abandoned: Callable[[float], bool]) -> lis
     ]
 
 
-def resume_command(place: str, channel: str, training: Training) -> str:
-    """Return the command that lets the channel's next run finish a training that was set aside.
-
-    Args:
-        place: URI of the store.
-    """
-    words = ["yanmo", "channel", "unfinished", "--resume", training.name]
-    return shell_line([*words, "--store", place, "--channel", channel])
+def resumed_by(training: Training) -> str:
+    """Return the field of a run's form that finishes a training which was set aside."""
+    return f"train_unfinished={training.name}"

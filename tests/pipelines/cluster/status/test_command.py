@@ -73,7 +73,7 @@ def test_a_store_alone_is_shown_and_what_could_not_be_asked_said(
     assert "not asked: kubernetes: no Kubernetes cluster is known here" in out
 
 
-def test_a_training_that_was_given_up_is_shown_with_the_command_that_takes_it_up_again(
+def test_trainings_that_were_set_aside_are_shown_with_what_takes_them_up_again(
     store: FileStore, capfd: pytest.CaptureFixture[str]
 ) -> None:
     given_up = Training(
@@ -85,9 +85,9 @@ def test_a_training_that_was_given_up_is_shown_with_the_command_that_takes_it_up
     assert command.main([f"--store={store.root}"]) == 0
     out = capfd.readouterr().out
     assert "  given up   train/ffffffffffff (no checkpoint yet; begun " in out and "3 runs in a row" in out
-    again = "yanmo channel unfinished --resume train/ffffffffffff"
-    assert f"             to take it up again: {again} --store {store.uri} --channel main\n" in out
-    assert "left by li" not in out, "somebody knows of that one"
+    again = "             to take it up again: train_unfinished=train/{} on a run's form\n"
+    assert again.format("f" * 12) in out and again.format("e" * 12) in out
+    assert "  left       train/eeeeeeeeeeee (no checkpoint yet; begun " in out and "left by li" in out
     store.delete("runs/train/unfinished/main.json")
     store.create("runs/train/unfinished/main.json", b"{")
     assert command.main([f"--store={store.root}"]) == 0, "the rest is shown"
