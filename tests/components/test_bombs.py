@@ -141,7 +141,7 @@ def test_a_safetensors_header_that_claims_three_gigabytes(
     with path.open("wb") as file:  # sparse: it takes no room
         file.write(struct.pack("<Q", 3 << 30) + b"{")
         file.truncate((3 << 30) + 8)
-    with pytest.raises(DataError, match="a header of 3221225472 bytes"):
+    with pytest.raises(DataError, match="header too large"):
         header_of(path)
     cheaply()
 
