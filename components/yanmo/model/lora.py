@@ -67,7 +67,7 @@ def _targets(decoder: Decoder, lora: Lora) -> Iterator[tuple[nn.Module, str, nn.
 
 @torch.no_grad()
 def merged(name: str, weight: Tensor, adapter: Mapping[str, Tensor], scale: float) -> Tensor:
-    """A weight in fp32 with what an adapter adds to it, if anything.
+    """Return a weight in fp32 with what an adapter adds to it, if anything.
 
     Args:
         name: of the weight in a decoder that is not adapted.

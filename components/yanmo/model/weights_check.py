@@ -55,7 +55,8 @@ class StoredTensor:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that hold a model: model.safetensors, else those of the index, else every safetensors file.
+    """Return the files that hold a model: model.safetensors, else those of the index, else every safetensors
+    file.
 
     Raises:
         DataError: there are none, one that the index names is missing, or the weights are pickles.
@@ -129,7 +130,7 @@ def num_weights(folder: Path) -> int:
 
 
 def header_of(path: Path) -> dict[str, StoredTensor]:
-    """The tensors of a file by name.
+    """Return the tensors of a file by name.
 
     Raises:
         DataError: it is damaged or short.

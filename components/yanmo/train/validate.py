@@ -82,7 +82,8 @@ class Validation:
         return sum(len(document) for document in self.documents)
 
     def bits_per_character(self, engine: Engine, beat: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Bits per character by genre, and their `mean`; each rank scores its share, and all get all results.
+        """Return bits per character by genre, and their `mean`; each rank scores its share, and all get all
+        results.
 
         Args:
             beat: called after each batch, so that a long validation does not look like a hang.
