@@ -129,15 +129,6 @@ def num_weights(folder: Path) -> int:
     return sum(math.prod(one.shape) for one in read_headers(folder).values())
 
 
-def header_of(path: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of a file by name.
-
-    Raises:
-        DataError: it is damaged or short.
-    """
-    return dict(_header(path))
-
-
 def _header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
     """Yield the tensors in the order of their bytes; the library checks them, and says not where."""
     with naming(path):
@@ -167,15 +158,6 @@ def check_weights(folder: Path, shapes: Mapping[str, Sequence[int]] | None = Non
     found = read_headers(folder)
     if shapes is not None:
         _check_shapes(folder, found, shapes)
-    check_file(found)
-
-
-def check_file(found: Mapping[str, StoredTensor]) -> None:
-    """Check that every weight of some tensors is finite, and of a type that can be read.
-
-    Raises:
-        DataError: names the file and the tensor.
-    """
     for name, tensor in found.items():
         where = f"{tensor.file}: {name}"
         if tensor.dtype not in _EXPONENT:
@@ -184,11 +166,6 @@ def check_file(found: Mapping[str, StoredTensor]) -> None:
                 "quantized model has to be converted to bf16 first"
             )
         word, mask = _EXPONENT[tensor.dtype]
-        if math.prod(tensor.shape) * np.dtype(word).itemsize != tensor.bytes:
-            raise DataError(
-                f"{where}: shape {list(tensor.shape)} of {tensor.dtype} in {tensor.bytes} bytes; copy it "
-                "again"
-            )
         wrong = _not_finite(tensor, word, mask)
         if wrong:
             raise DataError(
