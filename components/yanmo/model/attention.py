@@ -81,7 +81,7 @@ def documents(
     bounds: Tensor | None = None,
     head_width: int = 64,
 ) -> Documents:
-    """Where the documents in packed rows lie.
+    """Return where the documents in packed rows lie.
 
     Args:
         segments_BT: a number for each position, any integers: a run of equal ones is a document. Padding is
@@ -201,7 +201,7 @@ def lowest_capability() -> Capability | None:
 
 
 def varlen_problem(device: str, dtype: torch.dtype, head_width: int, capability: Capability | None) -> str:
-    """Why the varlen path cannot run here, in words; "" if it can."""
+    """Return why the varlen path cannot run here, in words; "" if it can."""
     found = misfit(device, _NAMES.get(dtype, str(dtype)), head_width, capability)
     if not found and varlen_kernel(device, dtype) is None:
         found = f"it needs torch.nn.attention.varlen, which torch {torch.__version__} has not"
@@ -209,7 +209,7 @@ def varlen_problem(device: str, dtype: torch.dtype, head_width: int, capability:
 
 
 def best_path(device: str, dtype: torch.dtype, head_width: int, capability: Capability | None) -> str:
-    """The faster of the two paths that keep documents apart."""
+    """Return the faster of the two paths that keep documents apart."""
     return "masked" if varlen_problem(device, dtype, head_width, capability) else "varlen"
 
 
@@ -221,7 +221,8 @@ def choose_path(
     head_width: int,
     capability: Capability | None,
 ) -> str:
-    """The attention path of a training: varlen, flash or masked; the log says why a GPU does not get varlen.
+    """Return the attention path of a training: varlen, flash or masked; the log says why a GPU does not get
+    varlen.
 
     Args:
         asked: varlen, flash, masked or auto.
@@ -268,6 +269,6 @@ def activate_best_flash() -> str:
 
 
 def path_name(path: str, kernel: str = "") -> str:
-    """What a path is called in logs and metrics."""
+    """Return what a path is called in logs and metrics."""
     names = {"varlen": "varlen-flash", "flash": "sdpa-flash", "masked": "sdpa-block-causal"}
     return names[path] + (f"-{kernel.lower()}" if kernel else "")

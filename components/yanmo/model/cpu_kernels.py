@@ -75,7 +75,7 @@ class _Norm(torch.autograd.Function):
 
 
 def suits_one_head(q_BTHE: Tensor, k_BTKE: Tensor) -> bool:
-    """Whether `one_head_attention` can be used, and is faster than torch's attention."""
+    """Return whether `one_head_attention` can be used, and is faster than torch's attention."""
     return _is_ours(q_BTHE) and k_BTKE.shape[2] == 1 and q_BTHE.shape[1] <= _SHORT
 
 

@@ -57,16 +57,17 @@ class DecoderConfig:
 
     @property
     def has_head_norms(self) -> bool:
-        """Whether queries and keys are normalized."""
+        """Return whether queries and keys are normalized."""
         return self.model_type == "qwen3"
 
     @property
     def has_biases(self) -> bool:
-        """Whether queries, keys and values have biases."""
+        """Return whether queries, keys and values have biases."""
         return self.model_type == "qwen2"
 
     def shape(self) -> dict[str, int | float | bool | str]:
-        """All fields; without the kind of a Qwen3, so that digests of it are what they were before others."""
+        """Return all fields; without the kind of a Qwen3, so that digests of it are what they were before
+        others."""
         found = asdict(self)
         if self.model_type == "qwen3":
             del found["model_type"]

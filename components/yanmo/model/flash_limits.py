@@ -22,7 +22,7 @@ _WIDEST, _WIDEST_OF_SMALL = 256, 192
 
 
 def half_precision(capability: Capability | None) -> str:
-    """The precision of 16 bits in which a GPU's tensor cores multiply; fp32 where it has none.
+    """Return the precision of 16 bits in which a GPU's tensor cores multiply; fp32 where it has none.
 
     bf16 from Ampere on. Before that (T4, RTX 20, V100) torch emulates bf16, and fp16 is what the card is for.
 
@@ -35,7 +35,7 @@ def half_precision(capability: Capability | None) -> str:
 
 
 def prefers_cudnn(precision: str, head_width: int, capability: Capability | None) -> bool:
-    """Whether SDPA has a faster kernel than FlashAttention 2 for rows of one document each: cuDNN's.
+    """Return whether SDPA has a faster kernel than FlashAttention 2 for rows of one document each: cuDNN's.
 
     A step of `medium` took 61.9 ms with it on an H200, 67.7 without (benchmarks/results/gpu.json). It takes
     head widths of 8, 16 ... 128, and makes a plan for each shape of a batch, so it is for training alone,
@@ -46,7 +46,7 @@ def prefers_cudnn(precision: str, head_width: int, capability: Capability | None
 
 
 def misfit(device: str, precision: str, head_width: int, capability: Capability | None) -> str:
-    """Why flash attention cannot run here, in words; "" if it can.
+    """Return why flash attention cannot run here, in words; "" if it can.
 
     Args:
         device: cpu, cuda or mps.

@@ -62,7 +62,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _of_rows(hidden_RD: Tensor, weight_VD: Tensor, target_R1: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows' summed loss in nats (fp32), and the gradient of their logits, (R, V) like `hidden_RD`."""
+    """Return the rows' summed loss in nats (fp32), and the gradient of their logits, (R, V) like
+    `hidden_RD`."""
     logits = (hidden_RD @ weight_VD.T).float()
     # One fused pass instead of max, subtract, exp and sum; a row stays in the cache.
     gradient = torch.softmax(logits, 1)
@@ -107,7 +108,7 @@ def nats(probability: Tensor, logits: Tensor, target: Tensor) -> Tensor:
 def linear_cross_entropy(
     hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, scale: float, compiled: bool = False
 ) -> Tensor:
-    """The sum of the targets' negative log-probabilities in nats, times `scale` (fp32 scalar).
+    """Return the sum of the targets' negative log-probabilities in nats, times `scale` (fp32 scalar).
 
     Args:
         hidden_ND: final hidden states.

@@ -89,7 +89,7 @@ def document_bits(
     skip: Sequence[int] | None = None,
     threads: int = 1,
 ) -> Bits:
-    """The bits of each whole document, `<|eos|>` included.
+    """Return the bits of each whole document, `<|eos|>` included.
 
     Args:
         skip: how many of the first scored tokens of each document do not count (1 where a tag was put in).
@@ -136,7 +136,7 @@ def score_batches(
 
 
 def _mapped(function: Callable[[T], R], items: Sequence[T], threads: int) -> Iterator[R]:
-    """The results in order, `threads` at a time."""
+    """Return the results in order, `threads` at a time."""
     if threads <= 1:
         yield from map(function, items)
         return
@@ -189,7 +189,8 @@ def _read(
     batch: list[Window],
     counted: Sequence[Counted] | None,
 ) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
-    """The hidden state before each counted token (N, D), these tokens (N,), and where each window's end."""
+    """Return the hidden state before each counted token (N, D), these tokens (N,), and where each window's
+    end."""
     goals = [torch.from_numpy(_targets(w, documents[w.document], counted)) for w in batch]
     ends = list(itertools.accumulate(int((goal >= 0).sum()) for goal in goals))
     ids = [
@@ -205,14 +206,14 @@ def _read(
 
 
 def _copied(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A tensor of the host on a device; CUDA is not waited for."""
+    """Return a tensor of the host on a device; CUDA is not waited for."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def _read_rows(
     model: Decoder, batch: list[Window], ids: list[torch.Tensor], goals: list[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `_read` gives; a head that neighbours share is a row of its own, before theirs."""
+    """Return what `_read` gives; a head that neighbours share is a row of its own, before theirs."""
     rows: list[tuple[torch.Tensor, torch.Tensor, int]] = []
     """Tokens, goals, and the row that it goes on from."""
     at = -1
@@ -230,7 +231,7 @@ def _read_rows(
 
 
 def _targets(window: Window, tokens: Tokens, counted: Sequence[Counted] | None) -> NDArray[np.int64]:
-    """The token after each position of a window; -1 where its bits are not wanted."""
+    """Return the token after each position of a window; -1 where its bits are not wanted."""
     found = np.full(window.length, -1, np.int64)
     wanted = tokens[window.scored : window.start + window.length + 1]
     if counted is not None:

@@ -147,7 +147,7 @@ class TrainConfig(
 
     @property
     def frequent_plan(self) -> FrequentPlan | None:
-        """How many logits the head computes; None for all."""
+        """Return how many logits the head computes; None for all."""
         return FrequentPlan(self.frequent_tokens, self.frequent_share) if self.frequent_tokens else None
 
     def is_helper(self) -> bool:

@@ -216,7 +216,8 @@ def samples_of(options: TrainConfig, cache: Any, is_new: bool = True) -> Any:
 
 
 def decoder_of(work: WorkerJob, cache: Any, samples: Any, rank: int) -> Any:
-    """The decoder with another model's weights, or with new ones (on rank 0, unless a checkpoint follows)."""
+    """Return the decoder with another model's weights, or with new ones (on rank 0, unless a checkpoint
+    follows)."""
     from yanmo.train.models.first_decoder import new_decoder, starting_model
 
     if work.model is not None:

@@ -20,7 +20,7 @@ class Writer:
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """Return where it computes."""
         return self.model.lm_head.weight.device
 
     def room(self, rows: int) -> KeptKeys:

@@ -227,7 +227,8 @@ def trained(decoder: Decoder) -> Iterator[tuple[str, torch.nn.Parameter]]:
 
 
 def copy_with(decoder: Decoder, weights: dict[str, Tensor], device: torch.device) -> Decoder:
-    """A decoder of the same shape and dtype that holds `weights`; the training's random numbers stay."""
+    """Return a decoder of the same shape and dtype that holds `weights`; the training's random numbers
+    stay."""
     dtype = next(decoder.parameters()).dtype
     with torch.random.fork_rng(devices=[]):  # its first weights, which nobody sees, would move dropout's
         whole = Decoder(copy.copy(decoder.config))

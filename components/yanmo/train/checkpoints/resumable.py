@@ -30,7 +30,7 @@ from yanmo.train.health.setbacks import Health, Skipped, Trouble
 from yanmo.train.health.watchdog import LOADING, RankFigures
 from yanmo.train.metrics.interval import Interval, Ledger, Stopwatch
 from yanmo.train.metrics.metrics_log import MetricsLog
-from yanmo.train.validation_policy import ValidationPolicy
+from yanmo.train.validate import ValidationPolicy
 
 log = logging.getLogger(__name__)
 

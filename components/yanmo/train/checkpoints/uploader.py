@@ -98,7 +98,7 @@ class Uploader:
 
     @property
     def work_name(self) -> str:
-        """Where the work lies in the store."""
+        """Return where the work lies in the store."""
         return self._work.name
 
     def newest(self) -> Kept | None:
@@ -147,7 +147,8 @@ class Uploader:
         return [other for other in found if self._is_whole(other)]
 
     def _files(self, name: str) -> list[str]:
-        """A checkpoint's files, the manifest last, so that an interrupted restore does not look complete."""
+        """Return a checkpoint's files, the manifest last, so that an interrupted restore does not look
+        complete."""
         files = [path for path in (self._root / name).iterdir() if not path.name.startswith(".")]
         files.sort(key=lambda path: (path.name == _MANIFEST, path.name))
         return [path.relative_to(self._work.path).as_posix() for path in files]
@@ -171,7 +172,8 @@ class Uploader:
             return False
 
     def _label(self, name: str) -> str:
-        """A key that sorts states by age: after a rewind, the state of an earlier step is the newer one."""
+        """Return a key that sorts states by age: after a rewind, the state of an earlier step is the newer
+        one."""
         rewinds = self._progress(name).get("rewinds", 0) if name else 0
         return f"step-~{rewinds:03d}-{name}" if rewinds else name
 

@@ -87,7 +87,8 @@ def _uncompiled(decoder: Decoder) -> AbstractContextManager[Any]:
 
 @torch.no_grad()
 def look_inside(decoder: Decoder, ids_BT: Tensor, segments_BT: Tensor) -> dict[str, Any]:
-    """The metrics above, by layer (`output_entropy`: one number), from one forward pass over packed rows.
+    """Return the metrics above, by layer (`output_entropy`: one number), from one forward pass over packed
+    rows.
 
     Args:
         decoder: with whole weights, in evaluation mode.

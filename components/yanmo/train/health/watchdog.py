@@ -143,7 +143,7 @@ class Watchdog:
 
     @property
     def doing(self) -> str:
-        """What the training thread reported last."""
+        """Return what the training thread reported last."""
         return self._doing
 
     def _write_doing(self, doing: str) -> None:
@@ -163,7 +163,8 @@ class Watchdog:
 
 
 def heartbeat_path(folder: Path, rank: int) -> Path:
-    """The file that a rank's watchdog touches while the rank makes progress; it holds the process id."""
+    """Return the file that a rank's watchdog touches while the rank makes progress; it holds the process
+    id."""
     return folder / FOLDER / f"rank-{rank:05d}"
 
 

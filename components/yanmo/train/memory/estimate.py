@@ -209,7 +209,7 @@ class _Moments:
         return self._whole() + max(scores, logits)
 
     def validation(self) -> int:
-        """Logits of some rows, or what a layer makes of a batch."""
+        """Return logits of some rows, or what a layer makes of a batch."""
         if not self.options.valid_characters:
             return 0
         rows, tokens = 128, 0
@@ -240,7 +240,7 @@ def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device
 
 
 def _activations_on_cuda(o: TrainConfig, vocab_size: int, rows: int, e: int) -> int:
-    """As `activations`, from what autograd saves there, counted tensor by tensor.
+    """Return what `activations` does, from what autograd saves there, counted tensor by tensor.
 
     torch's allocator uses again at once what was freed: so the head's tables and a layer's own do not add up.
     """
@@ -305,7 +305,7 @@ def device_memory(options: TrainConfig, device: str) -> int:
 
 
 def room(options: TrainConfig, device: str) -> float:
-    """Bytes that a micro batch which is left to us may fill: of a GPU no more than `--memory-share`."""
+    """Return the bytes that a micro batch left to us may fill: of a GPU at most `--memory-share`."""
     share = options.memory_share if device == "cuda" else 1.0
     return FREE_SHARE * share * device_memory(options, device)
 

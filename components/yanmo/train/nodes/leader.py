@@ -122,7 +122,8 @@ def place_of(options: TrainConfig, meeting: str, parts: str) -> Place:
 
 
 def interface_to(host: str) -> str:
-    """Name of this machine's network interface by which a host is reached; "" where the system does not say.
+    """Return name of this machine's network interface by which a host is reached; "" where the system does
+    not say.
 
     A name that leads to this machine's loopback, as many systems call themselves in /etc/hosts, stands for
     the interface that leads out: other nodes come there.

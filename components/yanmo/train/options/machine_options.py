@@ -18,7 +18,8 @@ PRECISIONS = ("fp32", "bf16", "fp16")
 
 
 def fitting_ranks(batch_rows: int, micro_batches: Iterable[int], most: int) -> int:
-    """The largest number of ranks up to `most` that shares out a batch in whole micro batches; 0 for none.
+    """Return the largest number of ranks up to `most` that shares out a batch in whole micro batches; 0 for
+    none.
 
     Args:
         micro_batches: those that are not above 0 are free to be any.
@@ -51,8 +52,8 @@ def left_threads(values: Mapping[str, Any], cpus: int) -> int:
 
 
 def left_backend(values: Mapping[str, Any]) -> dict[str, Scalar]:
-    """The engine where nobody gives it: torch for one rank, as DeepSpeed has nothing to share out there and a
-    step takes longer under it."""
+    """Return the engine where nobody gives it: torch for one rank, as DeepSpeed has nothing to share out
+    there and a step takes longer under it."""
     asked = values["zero_stage"] > 1 or values["offload"] != "none" or values["deepspeed_config"]
     return {"backend": "torch" if _is_alone(values) and not asked else "deepspeed"}
 
@@ -234,7 +235,7 @@ class EngineOptions(MemoryOptions, MachineOptions):
 
     @property
     def updates_in_place(self) -> bool:
-        """Whether DeepSpeed updates the weights of the forward pass themselves (backends/zero.py)."""
+        """Return whether DeepSpeed updates the weights of the forward pass themselves (backends/zero.py)."""
         in_fp32 = self.precision == "fp32" and self.offload == "none"
         return self.backend == "deepspeed" and in_fp32 and self.zero_stage < 3
 

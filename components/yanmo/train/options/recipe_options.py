@@ -134,7 +134,7 @@ class DataOptions(Options, group="data"):
 
     @property
     def packing_plan(self) -> Packing:
-        """How documents become rows."""
+        """Return how documents become rows."""
         return Packing(
             context=self.context,
             mode=self.packing,

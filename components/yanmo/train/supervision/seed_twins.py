@@ -107,7 +107,8 @@ def _spare_the_model(run: TrainRun, error: Exception, what: str) -> None:
 
 
 def twin_of(options: TrainConfig, number: int) -> TrainConfig:
-    """The options of twin `number` (0, 1, ...): the recipe's whole schedule in a share of its steps."""
+    """Return the options of twin `number` (0, 1, ...): the recipe's whole schedule in a share of its
+    steps."""
     share = options.twin_share
     steps = shortened(options.steps, share)
     return dataclasses.replace(

@@ -169,7 +169,8 @@ def _pause(task: WorkerJob, step: int, window: TimeWindow, stopping: list[float]
 
 
 def _saved_step(folder: Path) -> int:
-    """The step of the newest checkpoint, 0 where there is none; whether it is whole, the next start sees."""
+    """Return the step of the newest checkpoint, 0 where there is none; whether it is whole, the next start
+    sees."""
     names = [path.name.removeprefix("step-") for path in (folder / job.CHECKPOINTS).glob("step-*")]
     return max((int(name) for name in names if name.isdecimal()), default=0)
 

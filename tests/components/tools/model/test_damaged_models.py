@@ -186,7 +186,7 @@ DAMAGES = {
     "reshaped": (tensors(reshaped), ".safetensors", "has shape ["),
     "dropped": (tensors(dropped), ".safetensors.index.json", "no file holds"),
     "doubled": (doubled, ".safetensors", " does too; keep one"),
-    "truncated": (cut("*.safetensors", 0.5), ".safetensors", "expected "),
+    "truncated": (cut("*.safetensors", 0.5), ".safetensors", "file not fully covered"),
     "truncated-header": (cut("*.safetensors", 0.01), ".safetensors", "not a readable safetensors file"),
     "empty-weights": (cut("*.safetensors", 0), ".safetensors", "not a readable safetensors file"),
     "missing-part": (without("*.safetensors"), "index.json", "not there; copy the model again"),
