@@ -24,8 +24,8 @@ from pathlib import Path
 from yanmo.common.errors import advice
 from yanmo.nights.night import BEGUN, LINES_OF_A_VERSE, Row, Words, newest_first
 from yanmo.nights.record import NightRecord, Run, StageEnd, Verdict, record_end, record_verdict
+from yanmo.store.cancellation import Cancellation, under
 from yanmo.store.objects import ObjectStore, amend
-from yanmo.store.recall import Recall, under
 from yanmo.store.record import Record
 
 log = logging.getLogger(__name__)
@@ -153,12 +153,12 @@ def report_verdict(run: Run, found: Verdict) -> None:
 @contextmanager
 def never_failing(run: Run) -> Iterator[None]:
     """Whatever goes wrong inside is a warning, and ends soon."""
-    recall = Recall()
-    timer = threading.Timer(STORE_SECONDS, recall.set)
+    cancellation = Cancellation()
+    timer = threading.Timer(STORE_SECONDS, cancellation.set)
     timer.daemon = True
     timer.start()
     try:
-        with under(recall):
+        with under(cancellation):
             yield
     except Exception as error:  # the run's work is what counts, and it stands
         log.warning("the index of nights of channel %s is behind: %s", run.channel, advice(error))
