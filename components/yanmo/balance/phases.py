@@ -36,7 +36,7 @@ from yanmo.balance.report import (
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.disk_arrays import taken
 from yanmo.common.errors import UsageError
-from yanmo.common.freed_memory import hand_back
+from yanmo.common.freed_memory import trim_heap
 from yanmo.formats.documents import shard_bounds, text_form, write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.nights.observer import NightObserver
@@ -124,7 +124,7 @@ def work(run: BalanceRun) -> Result:
     options: BalanceOptions = run.options
     documents, task = run.input("documents"), Task.read(run)
     plan = plan_of_classes(options.quotas, task.rows.groups, options.by)
-    hand_back()
+    trim_heap()
     picked, wanted = _choose(options, task, plan)
     genres = _in_noted_order(documents, task.rows.genres)
     by_genre = class_metrics(task.rows, picked, task.rows.genre, task.rows.genres)
@@ -132,7 +132,7 @@ def work(run: BalanceRun) -> Result:
     report = _report(options, task, plan, picked, wanted, by_genre)
     arranged = _arranged(task, picked, options.shard_characters)
     del picked
-    hand_back()
+    trim_heap()
     made = _write_train(run, task, arranged)
     for path in documents.paths("valid-*.parquet"):
         shutil.copyfile(path, run.attempt.path(path.name))

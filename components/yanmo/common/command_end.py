@@ -54,7 +54,7 @@ def _stop_on_sigterm() -> None:
 
     def stop(signum: int, frame: FrameType | None) -> None:
         heard.set()
-        waiting.hurry()
+        waiting.end_waits()
         raise SystemExit(128 + signum)
 
     signal.signal(signal.SIGTERM, stop)

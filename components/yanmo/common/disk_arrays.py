@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.common.errors import naming
-from yanmo.common.freed_memory import let_go
+from yanmo.common.freed_memory import drop_pages
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Ints32 = npt.NDArray[np.int32]
@@ -60,7 +60,7 @@ def new_array(count: int, dtype: npt.DTypeLike, in_memory: int = IN_MEMORY) -> n
 def release_pages() -> None:
     """Let go the pages of all large arrays: nothing is lost, but they are not counted as memory any more."""
     for pages in list(_PAGES):
-        let_go(pages)
+        drop_pages(pages)
 
 
 def slices(count: int, at_a_time: int = AT_A_TIME // 4) -> Iterator[slice]:

@@ -54,14 +54,6 @@ def human_seconds(seconds: float) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
 
 
-def human_seconds_zh(seconds: float) -> str:
-    """Return a duration in Chinese: `8 秒`, `3 分 20 秒`, `2 小时 05 分`."""
-    words = human_seconds(seconds)
-    for english, chinese in ((" h ", " 小时 "), (" min", " 分"), (" s", " 秒")):
-        words = words.replace(english, chinese)
-    return words
-
-
 def human_bytes(count: float) -> str:
     """Return a size in decimal units: `6.1 MB`."""
     for unit in ("B", "kB", "MB", "GB"):

@@ -35,13 +35,13 @@ def longest_wait() -> float:
         raise UsageError(f"{VARIABLE}={value!r}: expected a number of seconds") from None
 
 
-def hurry() -> None:
+def end_waits() -> None:
     """This process was asked to end: what it still does must not wait."""
     _ending.set()
 
 
 def is_ending() -> bool:
-    """Return whether `hurry` was called."""
+    """Return whether `end_waits` was called."""
     return _ending.is_set()
 
 

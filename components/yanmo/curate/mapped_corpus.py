@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from yanmo.common.freed_memory import hand_back
+from yanmo.common.freed_memory import trim_heap
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.curate import mapping
 from yanmo.curate.config import CurateOptions
@@ -96,7 +96,7 @@ def corpus_of(run: CurateRun, made: Handed) -> Corpus:
         mapped = _map_all(run, bundles(_sorted(made.sources)))
         signed = [_signed(run, part) for part in mapped]
         made.read = [*mapped, *signed]
-        hand_back()
+        trim_heap()
         corpus = Corpus.read(mapped, signed, of_phases(options, _READ)[1], made.allowed)
         if options.near_duplicate_similarity:
             corpus.drop_near_duplicates(_similar(run, corpus, mapped, made.allowed))

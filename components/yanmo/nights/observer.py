@@ -10,9 +10,9 @@ import logging
 import time
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
+from yanmo.nights.index import report_begin, report_end, report_verdict
 from yanmo.nights.night import Words, night_date
 from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, Run, StageEnd, Verdict
-from yanmo.nights.reporting import report_begin, report_end, report_verdict
 from yanmo.nights.settings import team_zone
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions

@@ -16,8 +16,8 @@ from yanmo.nights.observer import NightObserver
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv
 from yanmo.resolve.config import STAGE, ResolveOptions
+from yanmo.resolve.finishing import note_the_run, training_to_finish
 from yanmo.resolve.references import body, inputs_json, resolve
-from yanmo.resolve.unfinished import note_the_run, training_to_finish
 from yanmo.stage.failing import failed
 from yanmo.stage.form import WholeRun, read_form
 from yanmo.stage.kfp_outputs import ExecutorOutputs

@@ -10,8 +10,7 @@ import logging
 import os
 from pathlib import Path
 
-from yanmo.common.errors import UsageError, in_words
-from yanmo.common.whole_file import write_whole
+from yanmo.common.errors import UsageError, in_words, naming
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
@@ -137,7 +136,8 @@ def write_results(
     if options.reference_out:
         path = Path(options.reference_out)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, main_output)
+        with naming(path):
+            path.write_text(main_output, encoding="utf-8")
     if outputs:
         empty = dict.fromkeys(stage.parameters, "")
         bodies = {**shown.artifacts, stage.main_output: main_output}

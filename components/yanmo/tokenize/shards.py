@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from yanmo.common.errors import DataError
-from yanmo.common.freed_memory import hand_back
+from yanmo.common.freed_memory import trim_heap
 from yanmo.formats.documents import document_batches
 from yanmo.formats.token_cache import INDEX, write_index
 from yanmo.formats.token_file import id_type, write_tokens
@@ -263,7 +263,7 @@ def _write(job: FileTask, done: Done, segmenter: Segmenter, pending: _Pending) -
     tokens, index = (job.out / f"{job.name}{kind}-{number:05d}.parquet" for kind in ("tokens", "documents"))
     table = pa.concat_tables(pending.tables) if pending.tables else INDEX.empty_table()
     size, digest = segmenter.vocab_size, job.tokenizer_digest
-    hand_back()  # what batches took: the writer needs four times the bytes of the ids
+    trim_heap()  # what batches took: the writer needs four times the bytes of the ids
     try:
         write_tokens(tokens, pending.ids, vocab_size=size, tokenizer=digest, split=job.split)
     except ValueError as error:

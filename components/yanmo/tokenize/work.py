@@ -15,7 +15,7 @@ import numpy as np
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import DataError
 from yanmo.common.fork_server import preload
-from yanmo.common.freed_memory import hand_back
+from yanmo.common.freed_memory import trim_heap
 from yanmo.common.given_file import MIB, read_given
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.words import plural
@@ -187,7 +187,7 @@ def work(run: TokenizeRun) -> Result:
         texts = itertools.chain(probe_texts(), training_sample(run.input("documents")))
         check_round_trip(segmenter.reference, texts, f"{tokenizer}")
     shards = Shard.of_run(run, tokenizer)
-    hand_back()
+    trim_heap()
     parts = _parts(run, tokenizer, special, shards, segmenter)
     done = [done_of(part) for part in parts]
     if not any(sum(d.documents.values()) for s, d in zip(shards, done, strict=True) if s.split == "train"):

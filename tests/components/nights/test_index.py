@@ -15,9 +15,8 @@ from conftest import VERDICT, end_of, failure, run_of, text_of
 
 from yanmo.common.errors import DataError
 from yanmo.nights import index
-from yanmo.nights.index import rows_shown
+from yanmo.nights.index import report_begin, report_end, report_verdict, rows_shown
 from yanmo.nights.night import Words
-from yanmo.nights.reporting import report_begin, report_end, report_verdict
 from yanmo.nights.settings import index_address
 from yanmo.store.objects import ObjectStore
 

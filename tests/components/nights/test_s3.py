@@ -15,8 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from conftest import VERDICT, failure, run_of, text_of
 
-from yanmo.nights.index import rows_shown
-from yanmo.nights.reporting import report_end, report_verdict
+from yanmo.nights.index import report_end, report_verdict, rows_shown
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.s3.store import S3Store

@@ -24,7 +24,7 @@ from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
 from yanmo.common.answers import visible
-from yanmo.common.logs import human_bytes, human_seconds, human_seconds_zh
+from yanmo.common.logs import human_bytes, human_seconds
 
 _HERE = Path(__file__).parent
 _MOST_OF_A_NAME = 80
@@ -126,6 +126,14 @@ def number(value: Any) -> str:
     return str(value)[:200]
 
 
+def _seconds_zh(seconds: float) -> str:
+    """Return a duration in Chinese: `8 秒`, `3 分 20 秒`, `2 小时 05 分`."""
+    words = human_seconds(seconds)
+    for english, chinese in ((" h ", " 小时 "), (" min", " 分"), (" s", " 秒")):
+        words = words.replace(english, chinese)
+    return words
+
+
 _FILTERS: dict[str, Callable[..., Any]] = {
     "bits": lambda v: "–" if v is None else f"{v:.3f}",
     "signed": lambda v: "–" if v is None else minus(f"{v:+.3f}"),
@@ -134,7 +142,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "count": lambda v: "–" if v is None else f"{v:,}",
     "number": number,
     "seconds": lambda v: "–" if v is None else human_seconds(v),
-    "seconds_zh": lambda v: "–" if v is None else human_seconds_zh(v),
+    "seconds_zh": lambda v: "–" if v is None else _seconds_zh(v),
     "size": human_bytes,
     "cut": cut,
     "first": first,

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.common.disk_arrays import new_array, numbers_where, taken
-from yanmo.common.freed_memory import let_go
+from yanmo.common.freed_memory import drop_pages
 from yanmo.common.hash_set import distinct
 from yanmo.common.jit import compiled
 from yanmo.common.ordered_map import ordered_map
@@ -125,7 +125,7 @@ class ShingleSets:
             return
         for start, stop in shard_bounds(2 * _AROUND_BYTES + total * self.hashes.itemsize, self.window_bytes):
             yield slice(start, stop)
-            let_go(self.pages)
+            drop_pages(self.pages)
 
 
 _AROUND_BYTES = 64 << 10

@@ -36,7 +36,6 @@ from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 log = logging.getLogger(__name__)
 
 FORMS = ("jsonl", "json", "parquet", "csv", "tsv", "txt", "md")
-COMPRESSIONS = ("gz", "zst", "xz", "bz2")
 BENCHMARK_FORMS = ("jsonl", "json", "parquet", "txt", "md", "csv", "tsv")
 """Forms of benchmark files."""
 _SAME = {"ndjson": "jsonl", "markdown": "md"}
@@ -65,7 +64,7 @@ class Source:
     form: str
     """One of FORMS."""
     compression: str
-    """One of COMPRESSIONS, or empty."""
+    """gz, zst, xz, bz2, or empty."""
     bytes: int
     version: str
     sha256: str

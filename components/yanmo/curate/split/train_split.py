@@ -14,7 +14,7 @@ import numpy.typing as npt
 from yanmo.chinese.text_runs import Runs
 from yanmo.common.disk_arrays import picked, taken, without
 from yanmo.common.errors import DataError
-from yanmo.common.freed_memory import hand_back
+from yanmo.common.freed_memory import trim_heap
 from yanmo.common.words import plural
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
@@ -78,7 +78,7 @@ def write_documents(
             shutil.copyfile(path, attempt.path(path.name))
             attempt.add(path.name)
 
-    hand_back()
+    trim_heap()
     train = {"train": positions}
     counts = write_splits(
         attempt, corpus, train, options.shard_characters, options.workers, meanwhile=meanwhile

@@ -26,8 +26,8 @@ from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, LeaseLost
 from yanmo.common.plain_json import json_value
+from yanmo.store.cancellation import Cancellation, under
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
-from yanmo.store.recall import Recall, under
 
 log = logging.getLogger(__name__)
 TTL_SECONDS = 60.0
@@ -73,7 +73,7 @@ class Lease:
         self._version = ""
         self._lost = ""
         self._seen, self._seen_at = "", 0.0
-        self._stop, self._recall = threading.Event(), Recall()
+        self._stop, self._cancellation = threading.Event(), Cancellation()
         self._thread: threading.Thread | None = None
 
     def acquire(self) -> bool:
@@ -159,7 +159,7 @@ class Lease:
 
     def _end_renewal(self) -> None:
         self._stop.set()
-        self._recall.set()
+        self._cancellation.set()
         if self._thread:
             self._thread.join()
 
@@ -181,10 +181,10 @@ class Lease:
     def _renew(self) -> None:
         while not self._stop.wait(self.ttl / 3):
             try:
-                with under(self._recall):
+                with under(self._cancellation):
                     self._renew_once()
             except (OSError, EnvironmentFault) as error:  # full disk, network, a rotating secret
-                if self._stop.is_set():  # called back
+                if self._stop.is_set():  # cancelled
                     return
                 log.warning("could not renew the lease of %s: %s", self.name, error)
             if self._lost:

@@ -27,8 +27,8 @@ from urllib3 import BaseHTTPResponse
 
 from yanmo.common.errors import StorageError
 from yanmo.common.threads import thread_pool
+from yanmo.store.cancellation import Cancellation, current, under
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, Damaged, Wanted, Written, check_sha256, check_size
-from yanmo.store.recall import Recall, current, under
 from yanmo.store.s3.client import connect
 from yanmo.store.s3.retry import OutOfRange, PreconditionFailed, RetryBudget, Truncated
 
@@ -215,10 +215,10 @@ class Bucket:
     def _ordered(self, action: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """Results in order, never more than `THREADS` ahead of the reader."""
         running: deque[Future[T]] = deque()
-        recall = Recall(current())
+        cancellation = Cancellation(current())
 
         def run(item: S) -> T:
-            with under(recall):
+            with under(cancellation):
                 return action(item)
 
         try:
@@ -229,7 +229,7 @@ class Bucket:
             while running:
                 yield running.popleft().result()
         except BaseException as error:
-            recall.set()
+            cancellation.set()
             if isinstance(error, (SystemExit, KeyboardInterrupt)):
                 self._retry_budget.down = True
             raise

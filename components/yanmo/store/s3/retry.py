@@ -31,8 +31,8 @@ from yanmo.common import waiting
 from yanmo.common.authorities import ca_source
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
 from yanmo.store import traffic
+from yanmo.store.cancellation import current
 from yanmo.store.objects import NotSupportedHere
-from yanmo.store.recall import current
 from yanmo.store.s3.credentials import NoKey
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Retry:
         """
         self.what, self._retry_budget, self._absent_passes = what, retry_budget, absent_passes
         self._kind = ASKED[what.partition(" ")[0]][0]
-        self._recall = current()
+        self._cancellation = current()
         self.failures = 0
         self._started = time.monotonic()
 
@@ -228,8 +228,8 @@ class Retry:
     def _wait(self, error: Exception, awaited: str) -> None:
         wait = random.uniform(0, min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self.failures, 20)))
         spent = time.monotonic() - self._started
-        if self._recall.is_set():
-            raise StorageError(f"{self.what}: called back") from error
+        if self._cancellation.is_set():
+            raise StorageError(f"{self.what}: cancelled") from error
         self._check_name(error, spent + wait)
         if spent + wait > self._retry_budget.limit:
             self._retry_budget.down = True
@@ -240,7 +240,7 @@ class Retry:
             ) from error
         level = logging.WARNING if self.failures in (3, 10, 30) else logging.DEBUG
         log.log(level, "%s: try %d failed (%s); again", self.what, self.failures, describe(error))
-        self._recall.wait(wait)
+        self._cancellation.wait(wait)
 
     def _check_name(self, error: Exception, spent: float) -> None:
         """Wait no hours for a server that has never answered and has no address: its name is wrong.

@@ -19,7 +19,7 @@ from typing import Any
 from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost
 from yanmo.common.plain_json import json_value
 from yanmo.stage.exporter import Telemetry
-from yanmo.store.recall import Recall, under
+from yanmo.store.cancellation import Cancellation, under
 from yanmo.store.runs.lease import Lease
 from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job
@@ -58,7 +58,7 @@ class Uploader:
         """
         self._lease, self._telemetry = lease, telemetry
         self._work, self._root = work, work.path / job.CHECKPOINTS
-        self._stop, self._recall = threading.Event(), Recall()
+        self._stop, self._cancellation = threading.Event(), Cancellation()
         self._thread: threading.Thread | None = None
         self._saved = ""
         self._lost: LeaseLost | None = None
@@ -188,7 +188,7 @@ class Uploader:
         pause = _POLL_SECONDS
         while not self._stop.wait(pause):
             try:
-                with under(self._recall):
+                with under(self._cancellation):
                     self.save()
                 pause = _POLL_SECONDS
             except FileNotFoundError:
@@ -197,7 +197,7 @@ class Uploader:
                 self._lost = error
                 return
             except (OSError, EnvironmentFault, DataError) as error:
-                if self._stop.is_set():  # called back
+                if self._stop.is_set():  # cancelled
                     return
                 log.warning("the last checkpoint is on this machine only: %s", error)
                 if self._telemetry:
@@ -207,7 +207,7 @@ class Uploader:
     def __enter__(self) -> Uploader:
         if not self._work.is_in_store:
             self._stop.clear()
-            self._recall = Recall()
+            self._cancellation = Cancellation()
             self._thread = threading.Thread(target=self._run, daemon=True, name="uploader")
             self._thread.start()
         return self
@@ -216,6 +216,6 @@ class Uploader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._recall.set()
+        self._cancellation.set()
         if self._thread:
             self._thread.join()

@@ -64,7 +64,7 @@ def stop_requests(on_each: Callable[[bool], None] = lambda is_first: None) -> It
         yield asked
     except BaseException:
         if asked:
-            waiting.hurry()
+            waiting.end_waits()
         raise
     finally:
         for number, handler in before.items():

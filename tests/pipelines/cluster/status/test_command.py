@@ -11,9 +11,9 @@ import pytest
 from servers.replayed import answers, kubeconfig, one, serving
 
 from yanmo.common.errors import WorkerLost
+from yanmo.nights.index import report_end
 from yanmo.nights.night import Words
 from yanmo.nights.record import Run, StageEnd
-from yanmo.nights.reporting import report_end
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference
 from yanmo.store.pointers import move_pointer

@@ -1,4 +1,4 @@
-"""Requests of one thread that another may call back: an end does not wait for a server that is away."""
+"""Requests of one thread that another may cancel: an end does not wait for a server that is away."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from collections.abc import Iterator
 
 _here = threading.local()
 _LOOK_SECONDS = 0.5
-"""How often a wait looks whether the one above it was called back."""
+"""How often a wait looks whether the one above it was cancelled."""
 
 
-class Recall:
+class Cancellation:
     """Set once; requests made under it are then given up as soon as a try of theirs fails."""
 
-    def __init__(self, above: Recall | None = None) -> None:
+    def __init__(self, above: Cancellation | None = None) -> None:
         """Args:
         above: the one under which the thread works that has others do a part of its work.
         """
         self._event, self._above = threading.Event(), above
 
     def set(self) -> None:
-        """Call them back."""
+        """Cancel them."""
         self._event.set()
 
     def is_set(self) -> bool:
-        """Return whether they were called back."""
+        """Return whether they were cancelled."""
         return self._event.is_set() or bool(self._above and self._above.is_set())
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but no longer than until they are called back."""
+        """Sleep, but no longer than until they are cancelled."""
         end = time.monotonic() + seconds
         while not self.is_set() and (left := end - time.monotonic()) > 0:
             self._event.wait(min(left, _LOOK_SECONDS) if self._above else left)
 
 
-_NEVER = Recall()
+_NEVER = Cancellation()
 
 
-def current() -> Recall:
+def current() -> Cancellation:
     """Return the one under which this thread makes its requests."""
-    found: Recall = getattr(_here, "recall", _NEVER)
+    found: Cancellation = getattr(_here, "cancellation", _NEVER)
     return found
 
 
 @contextlib.contextmanager
-def under(recall: Recall) -> Iterator[None]:
-    """Requests of this thread are called back by `recall`."""
+def under(cancellation: Cancellation) -> Iterator[None]:
+    """Requests of this thread are cancelled by `cancellation`."""
     before = current()
-    _here.recall = recall
+    _here.cancellation = cancellation
     try:
         yield
     finally:
-        _here.recall = before
+        _here.cancellation = before
