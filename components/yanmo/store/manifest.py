@@ -173,7 +173,7 @@ _SEAL = re.compile(rb',\n "sealed": "([0-9a-f]{64})"\n\}\n\Z')
 
 
 def sealed(document: bytes) -> bytes:
-    """A JSON object (as `json.dumps(indent=1)` ends it) with the sha256 of its own bytes as its last field.
+    """Return a JSON object (as `json.dumps(indent=1)` ends it) with its own sha256 as its last field.
 
     The content digest covers what readers use; the seal also covers what tools rely on (inputs, options).
     """
