@@ -91,7 +91,7 @@ class TrainFiles:
                 start += table.num_rows
 
     def chosen(self, rows: Rows, positions: Ints, columns: Sequence[str]) -> Iterator[tuple[Ints, pa.Table]]:
-        """The documents at `positions`, in the order of files: their indexes in `positions`, their rows."""
+        """Yield the documents at `positions`, file by file: their indexes in `positions`, their rows."""
         for number, places, row in by_file(rows.starts, positions):
             start = 0
             for batch in document_batches(self.paths[number], columns, _BATCH):

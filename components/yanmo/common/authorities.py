@@ -13,7 +13,7 @@ _CA_FILES = ("AWS_CA_BUNDLE", "SSL_CERT_FILE")
 
 
 def ca_source() -> str:
-    """The variable that names a file of authorities, and the file; empty where certifi's own are trusted."""
+    """Return the variable that names a file of authorities, and the file; "" for certifi's own."""
     return next((f"{name}={os.environ[name]}" for name in _CA_FILES if os.environ.get(name)), "")
 
 

@@ -114,7 +114,7 @@ class Line:
 
 
 def read_line(text: str) -> Line | None:
-    """The line in any of its forms; None for what another program wrote, and for lines of a traceback."""
+    """Return the line in any of its forms; None for another program's, and for a traceback's."""
     plain = _PLAIN.match(text)
     if plain:
         return Line(plain[1], plain[2], plain[3].rstrip())

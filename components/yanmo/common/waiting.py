@@ -27,7 +27,7 @@ _FIRST_LINE_SECONDS, _MOST_BETWEEN_LINES = 30.0, 600.0
 
 
 def longest_wait() -> float:
-    """Seconds that this process may wait for one thing outside; 0 where a person waits for an answer."""
+    """Return the seconds to wait for one thing outside at most; 0 where a person waits."""
     value = os.environ.get(VARIABLE, "") or "0"
     try:
         return float(value)

@@ -199,7 +199,7 @@ def _words_of_ids(mapped: Sequence[Path], count: int, which: int) -> npt.NDArray
 
 
 def read_each(mapped: Sequence[Path], column: str) -> Iterator[tuple[int, Digests]]:
-    """The digests of a column, or the first halves of the ids, file by file: number of the first, and all."""
+    """Yield digests of a column, or first halves of ids, file by file: number of the first, and all."""
     start = 0
     for path in mapped:
         digests = _values(column, pq.read_table(path, columns=[column], partitioning=None)[column], {})

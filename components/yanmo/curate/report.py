@@ -47,7 +47,7 @@ def describe(report: MapReport, options: CurateOptions) -> dict[str, Any]:
 
 
 def _filters(report: MapReport, options: CurateOptions) -> dict[str, Any]:
-    """Each filter applied to a genre of this text: what it measures, its thresholds, and what it dropped."""
+    """Return each filter applied to a genre here: what it measures, its thresholds, what it dropped."""
     text, tally = record_rules(options), report.tally
     sets = {genre: text.rules.set_of(genre) for genre in tally.genres("read")}
     result = {}

@@ -85,7 +85,7 @@ def _batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a tokenizer.json; where a text holds `<|eos|>` or the like, it is encoded as text.
+    """Return the tokenizer of a tokenizer.json; it encodes a `<|eos|>` written in a text as text.
 
     Its methods raise DataError where the tokenizer gives up on a text, as a regex may that backtracks.
 

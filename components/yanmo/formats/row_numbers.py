@@ -30,7 +30,7 @@ def places_of(starts: Ints, index: Ints) -> tuple[Ints32, Ints32]:
 
 
 def by_file(starts: Ints, index: Ints) -> Iterator[tuple[int, Ints32, Ints32]]:
-    """Some rows, file by file: the file's number, where in `index` its rows are, and these rows, rising.
+    """Yield some rows file by file: the file's number, their places in `index`, the rows, rising.
 
     Args:
         starts: as for `places_of`.

@@ -118,7 +118,7 @@ class Pieces:
     """For each of its rows, where it is among its pieces one after another."""
 
     def tables(self, at_a_time: int = ROW_GROUP) -> Iterator[pa.Table]:
-        """The rows in order, so many together, each column as one chunk; no table for a part without rows."""
+        """Yield the rows in order, so many together, each column one chunk; no table without rows."""
         batches = self._batches()
         ends = np.cumsum([len(batch) for batch in batches])
         for start in range(0, len(self.place), at_a_time):

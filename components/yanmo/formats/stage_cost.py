@@ -80,7 +80,7 @@ def training_lines(model: Output) -> list[dict[str, Any]]:
 
 
 def _lines_in(text: str) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl that have a step; what a kill or a power cut damaged is left out."""
+    """Return the lines of a metrics.jsonl that have a step, without what a kill has damaged."""
     found = []
     for line in filter(str.strip, text.splitlines()):
         try:

@@ -33,7 +33,7 @@ Ids = np.ndarray[Any, np.dtype[Any]]
 
 
 def id_type(vocab_size: int) -> np.dtype[Any]:
-    """The type that ids of a vocabulary of this size are stored in: uint16 up to 65,536 ids, else uint32."""
+    """Return the type in which ids of a vocabulary are stored: uint16 up to 65,536 ids, else uint32."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 

@@ -39,7 +39,7 @@ class TrainingText:
 
 
 def training_text(model: Output) -> TrainingText:
-    """The training text of `model`: from token caches, and balanced documents, back to the curated documents.
+    """Return the text of `model`: from caches and balanced documents back to curated documents.
 
     What is no longer in the store, or came from outside of it, is noted in `unknown`; nothing is raised.
     """

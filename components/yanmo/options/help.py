@@ -52,7 +52,7 @@ class Group:
 
 
 def groups_of(cls: type) -> list[Group]:
-    """The groups of a command's options: its words or inputs, its own, and those that others have too."""
+    """Return the groups of a command's options: words or inputs, its own, those that others have too."""
     fields = {field.name: field for field in dataclasses.fields(cls)}
     words, inputs = (list(option_fields(cls, kind)) for kind in ("word", "input"))
     found = {"words": Group("words", "what is given without an option", words)} if words else {}

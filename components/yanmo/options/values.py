@@ -65,7 +65,7 @@ def brief(found: Any) -> str:
 
 
 def number_in(text: str) -> float | None:
-    """The number in a text as KFP, YAML and people spell it (`1000`, `1e3`, `3e-4`); None if it is none."""
+    """Return the number in a text as KFP, YAML and people spell it (`1000`, `1e3`, `3e-4`); else None."""
     text = text.strip()
     if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
         return None

@@ -21,7 +21,7 @@ TOKENIZER = "tokenizer"
 
 
 def tokenizer_of(model: Output | None) -> Output | None:
-    """The tokenizer of a model's token cache, or the one it was imported with; None if it has neither."""
+    """Return the tokenizer of a model's token cache, or the one it was imported with; else None."""
     cache = model.input("token_cache") if model else None
     if model and not cache and TOKENIZER in model.manifest.references:
         return model.part(TOKENIZER)

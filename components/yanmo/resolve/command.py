@@ -91,7 +91,7 @@ def _tell_failure(options: ResolveOptions, started: float, error: Exception) -> 
 
 
 def _with_channel(options: ResolveOptions) -> ResolveOptions:
-    """The options with the channel, which may be on the form alone: metrics and a failure name it too."""
+    """Return the options with the channel, which may be on the form alone: metrics name it too."""
     said = (each.partition("=")[2] for each in options.form if each.startswith("resolve.channel="))
     return dataclasses.replace(options, channel=next(said, "").strip() or options.channel)
 

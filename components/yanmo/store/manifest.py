@@ -86,8 +86,16 @@ class Reference:
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
-    def from_json(cls, text: str | bytes, where: str) -> Reference:
+    def from_json(
+        cls,
+        text: str | bytes,
+        where: str,
+        mend: str = "give a file that --reference-out wrote, or STAGE/KEY",
+    ) -> Reference:
         """Parse a reference read from `where`.
+
+        Args:
+            mend: what to do about one that is none.
 
         Raises:
             DataError: it is not one, or of a schema this version does not know.
@@ -97,10 +105,7 @@ class Reference:
         except OtherSchema as error:
             raise DataError(f"{where}: {error}") from error
         except ValueError as error:
-            raise DataError(
-                f"{where}: not a reference to an output: {error}; give a file that --reference-out wrote, or "
-                "STAGE/KEY"
-            ) from error
+            raise DataError(f"{where}: not a reference to an output: {error}; {mend}") from error
 
     @classmethod
     def from_dict(cls, values: Any) -> Reference:
@@ -173,7 +178,7 @@ _SEAL = re.compile(rb',\n "sealed": "([0-9a-f]{64})"\n\}\n\Z')
 
 
 def sealed(document: bytes) -> bytes:
-    """A JSON object (as `json.dumps(indent=1)` ends it) with the sha256 of its own bytes as its last field.
+    """Return a JSON object (as `json.dumps(indent=1)` ends it) with its own sha256 as its last field.
 
     The content digest covers what readers use; the seal also covers what tools rely on (inputs, options).
     """

@@ -71,7 +71,7 @@ class Wanted:
 
 
 def find_named(store: ObjectStore, value: str, wanted: Wanted) -> Output | None:
-    """The output that `value` names, opened; None for `none`, and for `latest` where there is none yet.
+    """Return the output that `value` names, opened; None for `none`, and for `latest` of nothing yet.
 
     Raises:
         PausedInput: its stage paused and passed that on.

@@ -145,7 +145,7 @@ class ObjectStore(Protocol):
         """
 
     def digest(self, name: str) -> Written | None:
-        """Bytes and sha256 of the object as it is stored now, past any cache; None where there is none."""
+        """Return bytes and sha256 of the object as stored now, past any cache; None where there is none."""
 
     def release(self, paths: Sequence[Path]) -> None:
         """The caller needs these fetched files no longer: a cache may drop them."""
@@ -228,7 +228,7 @@ def check_name(name: str) -> str:
 
 
 def as_part(text: str) -> str:
-    """A text, such as a run's id, as one part of a name: itself where it can be, and never another's."""
+    """Return a text, such as a run's id, as one part of a name: itself where that can be, or unique."""
     safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in text)[:_MOST_OF_A_PART]
     if safe == text and safe:
         return safe

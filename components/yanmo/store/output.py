@@ -123,7 +123,7 @@ def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:
 
 
 def find_by_digits(store: ObjectStore, stage: str, digits: str) -> Output | None:
-    """The committed output of a stage whose key begins with `digits`, as logs show it; None if there is none.
+    """Return the committed output of a stage whose key begins with `digits`; None if there is none.
 
     With fewer than all 64 digits it lists what the stage has made.
 

@@ -42,15 +42,6 @@ _MEND = {
         "restore it, or delete the file: `yanmo promote rollback --why damaged`, with --store and --channel "
         "of this file, then brings back the last of the history"
     ),
-    **dict.fromkeys(
-        ("champion_evaluation", "champion_evaluation_writing", "champion_evaluation_contamination"),
-        "restore it, or delete the file: `yanmo evaluate` of the champion with --pointer champion_evaluation "
-        "sets it again",
-    ),
-    **dict.fromkeys(
-        ("base_evaluation", "base_evaluation_writing", "base_evaluation_contamination"),
-        "restore it, or delete the file: the next run of the pipeline chat sets it again",
-    ),
 }
 """What to do about a damaged pointer that is read before its stage would set it again, or by others only."""
 
@@ -83,12 +74,7 @@ def read_pointer(store: ObjectStore, channel: str, name: str) -> Reference | Non
 
 def parse_pointer(data: bytes, name: str, where: str) -> Reference:
     """Return the reference in the pointer `name`, read from `where`; raises as `read_pointer`."""
-    try:
-        reference = Reference.from_dict(parse(data, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES))
-    except OtherSchema as error:
-        raise DataError(f"{where}: {error}") from error
-    except ValueError as error:
-        raise DataError(f"{where}: not a reference to an output: {error}; {_mend(name)}") from error
+    reference = Reference.from_json(data, where, _mend(name))
     if name in POINTED:
         check_stage(reference, (POINTED[name],), where, _mend(name))
     return reference
@@ -98,9 +84,11 @@ def _mend(name: str) -> str:
     """Return what to do where the pointer `name` is damaged or exchanged."""
     if name in _MEND:
         return _MEND[name]
-    stage = POINTED.get(name, "")
-    made_by = maker_of(stage)
-    return f"restore it, or run `yanmo {made_by}` again" if made_by else "restore it, or delete the file"
+    if name not in POINTED:
+        return "restore it, or delete the file"
+    made = POINTED[name]
+    pointer = "" if name == made else f" with --pointer {name.removesuffix(f'_{made}')}"
+    return f"restore it, or run `yanmo {maker_of(made)}` again{pointer}"
 
 
 def check_stage(reference: Reference, stages: Collection[str], where: str, mend: str = "restore it") -> None:

@@ -83,7 +83,7 @@ class Scratch:
         return path
 
     def get(self, name: str, sha256: str, size: int, download: Callable[[Path], None]) -> Path:
-        """The file of that content, downloaded unless it is there; stays usable until the process ends.
+        """Return the file of that content, downloaded unless it is there; usable until the process ends.
 
         Args:
             name: how this process shall see it; files of one folder of the store lie in one folder.

@@ -174,7 +174,7 @@ def _empty_jieba() -> Any:
 
 
 def user_lines(data: bytes, name: str) -> bytes:
-    """The lines of a user dictionary, checked: UTF-8, without empty ones, comments and byte order marks.
+    """Return the lines of a user dictionary, checked: UTF-8, without comments and byte order marks.
 
     Left out, and named in the log, are words with blanks in them (`Edu Trust`): jieba reads them, and finds
     none in a text, as a blank ends a word there.

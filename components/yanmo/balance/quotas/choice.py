@@ -51,7 +51,7 @@ class Picked:
 
 
 def _joined(parts: list[Picked]) -> Picked:
-    """All of `parts`, which it empties: so a column is let go as soon as it is part of the whole one."""
+    """Return all of `parts`, which it empties, so that no column is in memory twice."""
     if len(parts) == 1:
         return parts.pop()
     columns = {name: [getattr(part, name) for part in parts] for name in _COLUMNS}

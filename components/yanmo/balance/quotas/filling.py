@@ -74,7 +74,7 @@ def _within(sizes: Ints, units: int) -> int:
 
 
 def _pool(sizes: Ints, rest: Ints, size: int) -> Ints:
-    """Documents for the subset-sum: half in their order, half the shortest, for large and for small steps."""
+    """Return documents for the subset sum: half in their order, half the shortest, for small steps."""
     first = rest[: size // 2]
     others = rest[size // 2 :]
     order = sorted_order(lambda some: [sizes[others[some]]], len(others))

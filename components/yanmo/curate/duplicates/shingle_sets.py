@@ -149,7 +149,7 @@ def write_sets(task: _File) -> tuple[Ints, Path]:
 
 
 def sets_of(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], Ints]:
-    """Each text's shingle hashes, sorted and each once, one text after the other; and their numbers."""
+    """Return the sorted shingle hashes of each text, one text after the other; and their numbers."""
     hashes, owner = shingle_hashes(texts)
     both = distinct(owner.astype(np.uint64) << np.uint64(32) | hashes)
     sizes = np.bincount((both >> np.uint64(32)).astype(np.int64), minlength=len(texts))

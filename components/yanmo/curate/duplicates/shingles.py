@@ -53,7 +53,7 @@ def band_keys(texts: Sequence[str]) -> tuple[Keys, Ints32]:
 
 
 def _minima(hashes: Hashes, owner: Ints, texts: int) -> Keys:
-    """The minima of each text's shingles, shape (texts, BANDS * ROWS); all bits are set where it has none."""
+    """Return minima of each text's shingles, shape (texts, BANDS * ROWS); all bits set if it has none."""
     bounds = np.searchsorted(owner, np.arange(texts + 1)).astype(np.uint64)
     minima = np.empty((texts, BANDS * ROWS), dtype=np.uint32)
     for start in range(0, texts, _BATCH):

@@ -139,7 +139,7 @@ def _messages(record: Mapping[str, Any], layout: tuple[str, ...]) -> Sequence[An
 
 
 def _pair(record: Mapping[str, Any], layout: Pair) -> list[Any] | str:
-    """The messages of a question and its answer, each a text or a list of messages, as TRL has them."""
+    """Return the messages of a question and its answer, each a text or a list of messages (TRL)."""
     asked, said = (record[name] for name in layout)
     if isinstance(asked, str) != isinstance(said, str):
         return f"{' and '.join(layout)}: expected two texts, or two lists of messages"

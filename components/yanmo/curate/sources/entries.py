@@ -119,7 +119,7 @@ def _bundled(name: str) -> str:
 
 
 def _split(whole: str) -> list[str]:
-    """The entries of a list; a word behind an object's address that names nothing belongs to the address."""
+    """Return the entries of a list; a word that names nothing belongs to the address before it."""
     found: list[str] = []
     for gap, word in re.findall(r"((?:^|[,\s])[,\s]*)([^,\s]+)", whole):
         if found and "," not in gap and "://" in found[-1] and not _is_place(word):

@@ -86,7 +86,7 @@ def _as_record(value: Any, columns: Sequence[str]) -> Any:
 
 
 def _below(value: Any, columns: Sequence[str], pair: Pair | None) -> Iterator[Any]:
-    """The records in a value: itself, or those in its lists and objects, with what stands above them."""
+    """Yield the records in a value: itself, or those in its lists and objects, with the fields above."""
     if isinstance(value, str) or _is_record(value, columns, pair):
         yield value
         return

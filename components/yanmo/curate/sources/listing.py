@@ -117,7 +117,7 @@ def find_files(
     follow_links: bool = False,
     quiet: bool = False,
 ) -> list[Found]:
-    """The files that `--sources` (or another `option`) names, sorted, each once; says what it leaves out.
+    """Return the files that `--sources` (or `option`) names, sorted, each once; log what is left out.
 
     Args:
         follow_links: whether symbolic links may lead outside of a folder.
@@ -331,7 +331,7 @@ def _remember(store: ObjectStore, name: str, version: str, value: dict[str, Any]
 
 
 def sources_input(sources: list[Source]) -> dict[str, Any]:
-    """The raw files as an input of a key: with paths below their places, bytes and settings, in no order."""
+    """Return the raw files as an input of a key: paths below their places, bytes, settings, unordered."""
     files = sorted([[s.name, s.sha256, s.bytes, *s.identity[2:]] for s in sources], key=repr)
     return {
         "content_digest": digest(files),

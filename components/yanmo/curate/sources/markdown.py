@@ -68,7 +68,7 @@ def first_heading(text: str) -> str:
 
 
 def cut_at_headings(text: str, most: int) -> list[tuple[int, str]]:
-    """The parts of a page, each with the number of lines before it; one if it has at most `most` characters.
+    """Return the parts of a page with the lines before each; one part up to `most` characters.
 
     It is cut at the highest headings that it has, a part that is still too long at those below, and parts
     side by side stay together as far as they fit. What has no heading is not cut.

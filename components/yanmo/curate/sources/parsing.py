@@ -214,7 +214,7 @@ def _labels(record: Mapping[str, Any], fields: Fields) -> list[tuple[str, str]]:
 
 
 def _string(value: Any) -> str:
-    """A field that is text or a number as text, without line breaks and without white space at its ends."""
+    """Return a field that is text or a number as text, without line breaks and white space around."""
     if isinstance(value, str):
         return " ".join(value.split())
     return str(value) if _is_number(value) else ""
@@ -267,7 +267,7 @@ def _why_no_object(value: Any) -> str:
 
 
 def _other_json(data: bytes) -> tuple[Any, str] | None:
-    """A line as JSON in another encoding, or with Python's NaN, and its encoding; None if it is neither."""
+    """Return a line as JSON in another encoding, or with Python's NaN, and its encoding; else None."""
     try:
         text, encoding = decode_record(data)
         if encoding != "utf-8":

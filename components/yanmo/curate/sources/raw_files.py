@@ -100,7 +100,7 @@ class Listing:
 
 
 def list_files(entry: str, how: Listing = Listing()) -> list[RawFile]:
-    """The files that a path or URI names, sorted by URI: one file, or all below a folder, prefix or glob.
+    """Return the files that a path or URI names, sorted by URI: one, or all of a folder or glob.
 
     Hidden files below a folder are left out.
 
@@ -174,7 +174,7 @@ def _list_local(entry: str, how: Listing) -> Iterator[RawFile]:
 
 
 def _below(folder: Path, root: Path, how: Listing, seen: set[Path]) -> Iterator[str]:
-    """The paths of the files below a folder; `seen` are folders that were listed before, at their real place.
+    """Yield the paths of the files below a folder; `seen` are real places of folders listed before.
 
     No link to a folder within `root` is followed: its files are read where they are.
     """

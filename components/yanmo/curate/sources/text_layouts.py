@@ -33,7 +33,7 @@ def likely_layout(head: bytes) -> str:
 
 
 def cut_at_chapters(text: str) -> list[tuple[int, str, str]]:
-    """The chapters of a novel: lines before it, its heading ("" for what stands before the first), its text.
+    """Return the chapters of a novel: lines before it, its heading ("" before the first), its text.
 
     A heading without text (a volume's, a table of contents) stays with the chapter behind it.
     """

@@ -107,7 +107,7 @@ def left_for_training(
     options: CurateOptions,
     report: dict[str, Any],
 ) -> Ints:
-    """The positions that nothing keeps out of training; says in `report` what was found in them before."""
+    """Return the positions that nothing keeps out of training; note the others in `report`."""
     _check_taken_down(corpus, evaluation_set)
     positions = _without_held_out(corpus, evaluation_set, options, report)
     positions = _without_benchmarks(corpus, positions, benchmarks, options, report)
@@ -155,7 +155,7 @@ def _overlapping(
     options: CurateOptions,
     report: dict[str, Any],
 ) -> Bools:
-    """The documents that overlap with held-out text: by --overlap-share of themselves, or of a held-out text.
+    """Return the documents that overlap by --overlap-share of themselves, or of a held-out text.
 
     A manual of software quotes a command and its title in many pages; one run of 13 units in 5,000 is no
     leak; nor is a phrase of fewer than _PHRASE characters in a short answer, unless it is a fifth of it. Of a

@@ -99,7 +99,7 @@ def _bit_table() -> npt.NDArray[np.uint8]:
 
 
 def clean_all(texts: Sequence[str], how: Cleaning) -> list[Cleaned]:
-    """The texts, cleaned: all characters are looked up at once; only texts that may need it are cleaned."""
+    """Return the texts, cleaned: all characters are looked up at once, few texts need more."""
     if not texts:
         return []
     codes = code_points("\0".join(text.replace("\0", " ") for text in texts) + "\0")
@@ -232,7 +232,7 @@ def _join_normalized(normalized: Normalized, bounds: Sequence[tuple[int, int]]) 
 
 
 def columns_of(documents: Sequence[RawDocument]) -> dict[str, list[Any]]:
-    """The columns `turns` and `loss_spans` of documents whose turns are normalized; null for other texts."""
+    """Return the columns `turns` and `loss_spans` of documents with normalized turns; null for others."""
     spans: list[Any] = []
     turns: list[Any] = []
     for document in documents:

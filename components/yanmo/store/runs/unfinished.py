@@ -157,7 +157,7 @@ class Unfinished:
         return next((one for one in self.trainings if one.key == key), None)
 
     def named(self, name: str) -> Training | None:
-        """The training that `train/KEY` names, of whose key the first digits are enough; None for no one."""
+        """Return the training `train/KEY`, of whose key the first digits are enough; None for no one."""
         found = [one for one in self.trainings if f"train/{one.key}".startswith(name)]
         return found[0] if len(found) == 1 else None
 

@@ -156,7 +156,7 @@ def _providers() -> Iterator[Provider]:
 
 
 def find_endpoint(given: str, scheme: str) -> str:
-    """The server's URL: the option, the environment, the mounted secret, KFP's own service, else AWS."""
+    """Return the server's URL: the option, environment, mounted secret, KFP's own service, else AWS."""
     value = (
         given
         or os.environ.get("AWS_ENDPOINT_URL_S3")

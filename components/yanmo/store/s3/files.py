@@ -36,7 +36,7 @@ class S3File:
 
 
 def list_s3(entry: str, leave_out: Callable[[str, str], None] = lambda uri, why: None) -> list[S3File]:
-    """The object of that URI, or all below it as a folder, or all that match it as a glob (`*`, `?`, `**`).
+    """Return the object of that URI, or all below it as a folder, or matching a glob (`*`, `?`, `**`).
 
     Objects with a hidden name or below a hidden "folder" are left out, and so are empty markers of folders:
     `诗词/` or `诗词`, of no bytes, beside `诗词/a.txt`.

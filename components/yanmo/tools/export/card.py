@@ -13,10 +13,10 @@ from typing import Any
 from yanmo.common.made_by import made_by
 from yanmo.common.markdown import plain
 from yanmo.common.markdown import table as markdown_table
+from yanmo.tools.evaluations import Bits
 from yanmo.tools.export.contents import Source
 from yanmo.tools.export.options import ExportOptions
 from yanmo.tools.export.origin import Learned, Origin
-from yanmo.tools.runs.gather import Bits
 
 _MOST_SOURCES = 40
 
