@@ -12,14 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from kfp import dsl
-from processes import no_file_above
 from tiny_stages.count import STAGE as COUNT
 
 from yanmo.options.command_line import load
-from yanmo.options.fields import by_kind
 from yanmo.options.one_line import MOST_CHARACTERS
 from yanmo.resolve.command import main as resolve
 from yanmo.stage.declaration import Stage
@@ -208,32 +204,6 @@ FILLED: dict[str, Any] = {
 """Fields of the form -> what somebody fills in."""
 
 
-@pytest.mark.process(few=1)
-@given(data=st.data())
-@settings(max_examples=40, deadline=None)
-@pytest.mark.parametrize("name", PIPELINES)
-def test_a_field_that_is_emptied_means_its_default_whatever_else_is_filled_in(
-    name: str, data: st.DataObject
-) -> None:
-    """KFP's "Clone run" gives "" for every text that was left as it was; a number is left out."""
-    path, stages = COMPILED / f"{name}.yaml", STAGES[name]
-    form, defaults = form_fields_of(path), defaults_of(path)
-    changed = data.draw(st.sets(st.sampled_from(sorted(FILLED.keys() & form.keys()))))
-    emptied = data.draw(st.sets(st.sampled_from(sorted(form.keys() - {"store"})))) - changed
-    texts = {field for field in emptied if form[field]["parameterType"] == "STRING"}
-    nothing = data.draw(st.sampled_from(["", " "]))
-    filled_in = {**defaults, **{field: FILLED[field] for field in changed}}
-    with tempfile.TemporaryDirectory() as store:
-        whole = first_task(path, {**filled_in, "store": store})
-        clone = first_task(path, {**filled_in, **dict.fromkeys(texts, nothing), "store": store})
-    assert clone == whole
-    of_clone, of_whole = options_of(path, stages, clone), options_of(path, stages, whole)
-    assert of_clone == of_whole
-    assert all(
-        by_kind(of_clone[task], "semantic") == by_kind(of_whole[task], "semantic") for task in of_whole
-    )
-
-
 @pytest.mark.parametrize("name", PIPELINES)
 def test_each_field_alone_and_all_of_them_may_be_emptied(name: str, tmp_path: Path) -> None:
     path, store = COMPILED / f"{name}.yaml", str(tmp_path / "store")
@@ -280,12 +250,6 @@ def test_every_input_is_wired_or_none_so_that_no_task_follows_a_pointer(compiled
             if field.metadata["kind"] == "input":
                 value = given["--" + field.name.replace("_", "-")]
                 assert value == "none" or ".path}}" in value, f"{name}: --{field.name}={value}"
-
-
-def test_where_a_disk_is_full_the_file_that_is_compiled_is_named(tmp_path: Path) -> None:
-    with no_file_above(100), pytest.raises(OSError) as raised:
-        compile_pipeline(load_pipeline("data_only"), tmp_path / "p.yaml")
-    assert raised.value.filename == str(tmp_path / "p.yaml") and not list(tmp_path.iterdir())
 
 
 FILLED_BY_THE_LAUNCHER = re.compile(
@@ -409,29 +373,6 @@ def parameter_types(part: dict[str, Any]) -> dict[str, str]:
 def test_whatever_goes_into_a_limit_comes_from_a_string(compiled: tuple[Path, Any]) -> None:
     count, wrong = wrong_limits(specs(compiled[0])[0])
     assert not wrong and bool(count) == any(s.name in ("train", "count") for s in compiled[1])
-
-
-@pytest.mark.parametrize("kind", [int, float, bool, str])
-@pytest.mark.parametrize("limit", ["accelerator", "cpu", "memory"])
-def test_the_guard_of_limits_finds_a_number_in_any_of_them(kind: type, limit: str, tmp_path: Path) -> None:
-    """So that a later limit on the form cannot be dropped as that of the GPUs was."""
-    from kfp import compiler
-
-    @dsl.container_component
-    def work():
-        return dsl.ContainerSpec(image="x", command=["true"])
-
-    def pipeline(amount):
-        task = work()
-        if limit == "accelerator":
-            task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(amount)
-        else:
-            getattr(task, f"set_{limit}_limit")(amount)
-
-    pipeline.__annotations__["amount"] = kind
-    compiler.Compiler().compile(dsl.pipeline(name="p")(pipeline), str(tmp_path / "p.yaml"))
-    count, wrong = wrong_limits(documents_of((tmp_path / "p.yaml").read_text(encoding="utf-8"))[0])
-    assert count == 1 and bool(wrong) == (kind is not str)
 
 
 def test_the_gpus_of_the_form_reach_the_pods_of_training_and_of_both_evaluations() -> None:

@@ -157,17 +157,6 @@ def damage(stage, model):
     path.write_text("WEIGHTS 9")
 
 
-def test_a_damaged_challenger_is_not_promoted(stage, caplog):
-    model = stage.model(1)
-    stage.evaluate(model)
-    damage(stage, model)
-    assert stage.promote() == 65
-    assert "the challenger's model is damaged" in caplog.text
-    assert "model.safetensors: changed since it was committed" in caplog.text
-    assert stage.pointer("champion") is None
-    assert not list((stage.folder / "cas").glob("promote/*"))
-
-
 def test_a_damaged_champion_is_reported_and_not_replaced(stage, caplog):
     model = stage.model(1)
     stage.evaluate(model)

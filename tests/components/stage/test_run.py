@@ -396,36 +396,6 @@ def test_a_run_that_waited_for_another_says_that_it_adopted_the_result(store: Fi
     assert "adopted toy/" in second_said and "committed toy/" not in second_said
 
 
-def test_metrics_are_served_while_the_stage_runs_and_a_busy_port_is_replaced(store: FileStore) -> None:
-    import socket
-    import urllib.request
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    first = start_toy(store, "--sleep-seconds=60", f"--metrics-port={port}", "--run-id=r9")
-    try:
-
-        def text() -> str:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-                    return str(answer.read().decode())
-            except OSError:
-                return ""
-
-        info = re.compile(
-            r'^yanmo_run_info\{channel="\w+",.*run_id="r9",stage="toy",version=".+"\} 1.0$', re.M
-        )
-        wait_until(lambda: bool(info.search(text())), "metrics")
-        second = start_toy(store, "--text=二", f"--metrics-port={port}")
-        assert second.wait(30) == 0
-        said = second.communicate()[1]
-        assert f"no /metrics on port {port}" in said and "taking a free one" in said
-    finally:
-        first.kill()
-        first.communicate()
-
-
 def test_a_part_that_a_running_stage_uses_is_named_for_gc_before_its_commit(store: FileStore) -> None:
     def work(run: StageRun) -> Result:
         run.part("tokenizer", 1, {}, {}, toy_stage.build_part)
