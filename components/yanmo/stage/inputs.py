@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.given_file import given_json
-from yanmo.options.fields import flag, option_fields
+from yanmo.options.fields import NONE, flag, option_fields
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import brief
 from yanmo.store.manifest import Reference
-from yanmo.store.named import LATEST, Wanted, find_named
+from yanmo.store.named import LATEST, Wanted, carried_in, find_named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.store.pointers import MADE_BY, POINTED
@@ -49,7 +49,12 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> Inputs:
         of_run = next((run[name] for name in pointers if name in run), None) if run else None
         if of_run and not own:
             given[field.name], where = of_run.to_json(), f"{where} of --inputs {options.inputs}"
-        value = own or given.get(field.name, LATEST)
+        value, carrier = own or given.get(field.name, LATEST), field.metadata["inside"]
+        carried = carried_in(getattr(options, carrier), flag(carrier)) if carrier and not own else None
+        if carried is not None:
+            value, where = NONE, f"{field.name} in {flag(carrier)}"
+            if field.name in carried:
+                value = carried[field.name].to_json()
         wanted = Wanted(where=where, stages=_taken(field), pointers=pointers, channel=options.channel)
         output = find_named(store, value, wanted)
         if output is None and not field.metadata["optional"]:
@@ -61,7 +66,7 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> Inputs:
                 f"`yanmo {MADE_BY.get(made, made)}` first, or give {flag(field.name)}"
             )
         result[field.name] = output
-        if output is None and value != LATEST:
+        if output is None and value != LATEST and carried is None:
             left_out.add(field.name)
     return Inputs(result, frozenset(left_out))
 
