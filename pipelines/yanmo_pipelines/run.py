@@ -102,8 +102,8 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
             return code if code > 0 else 128 - code
         except Stopped as stopped:
             log.warning(
-                "%s; finished stages are kept: run the same command again to go on; a training that was "
-                "begun is finished first, unless you give --set train_unfinished=leave",
+                "%s; finished stages are kept: run the same command again to go on with them, and with a "
+                "training that was begun",
                 stopped,
             )
             return 128 + stopped.signum
@@ -142,9 +142,6 @@ def _find(pipeline: str) -> tuple[Path, Any]:
     return path, stages
 
 
-_OR_LEAVE = "(to train something else instead: --set train_unfinished=leave)\n"
-
-
 def _shown_here(stages: Any) -> dict[str, str]:
     """Return what tells the stages that their results are printed here, at the end."""
     return {RESULTS_LATER: "1"} if any(stage.name == "promote" for stage in stages) else {}
@@ -177,7 +174,7 @@ def _show(store: Any, tasks: list[TaskRun], seconds: float) -> None:
     """Print what a person wants to see at the end: the verdict, the page, times, size."""
     paused, promoted = _paused(tasks), next((t for t in tasks if t.name == "promote"), None)
     if paused:
-        print(f"\n{paused}; run the same command again to go on\n{_OR_LEAVE}")
+        print(f"\n{paused}; run the same command again to go on\n")
     elif promoted is not None:
         _show_verdict(store, promoted)
     _show_cost(tasks, seconds)

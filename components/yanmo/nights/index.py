@@ -45,9 +45,12 @@ _SEALS = {
     "not valid": ("bad", "废", Words("not valid", "无效")),
     "held": ("held", "候", Words("won, and waits for a person", "胜出，待人决定")),
     "nothing new": ("no", "静", Words("nothing new", "无新数据")),
+    "done": ("yes", "成", Words("done", "已完成")),
     "paused": ("held", "歇", Words("paused", "已暂停")),
     "failed": ("bad", "败", Words("failed", "失败")),
     "given up": ("bad", "弃", Words("given up", "已放弃")),
+    "terminated": ("no", "止", Words("terminated", "被终止")),
+    "silent": ("held", "默", Words("nobody said how it ended", "无人说明如何结束")),
 }
 """State -> style of its seal, what stands in it, in words."""
 _NO_END = Words(

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from yanmo.common.address import Address
 from yanmo.common.errors import UsageError
-from yanmo.common.given_file import given_text
 from yanmo.options.fields import AUTO, REQUIRED, Options, called, flag, names_of, spelled, values_of
 from yanmo.options.help import show_commands, show_help
 from yanmo.options.nearest import did_you_mean
@@ -56,12 +55,15 @@ def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozens
     """`load`, and the names of the options that a bundle, the file or a flag gave."""
     show_help(cls, argv, prog)
     texts = _texts(cls, argv, prog)
+    if "executor_input" in texts and len(texts.get("channel", ())) > 1:
+        # a pipeline's own channel, and the form's, which somebody may have emptied
+        texts["channel"] = [text for text in texts["channel"] if text.strip()][-1:]
     source = (texts.pop("config", None) or [""])[-1]
     from_file = _from_file(cls, source) if source else {}
     stage, from_line = prog.rpartition(" ")[2], dict[str, Any]()
     known = [] if "executor_input" in texts else [*STAGES, stage]  # a pipeline's first task has looked
     for line in texts.pop("options", None) or ():
-        from_line |= _from_line(cls, _held_by(line), stage, known)
+        from_line |= _from_line(cls, line, stage, known)
     if "executor_input" in texts:
         _refuse_twice("--config", from_file, texts)
         _refuse_twice("options", from_line, texts)
@@ -83,20 +85,6 @@ def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozens
         raise
     except ValueError as error:
         raise UsageError(str(error)) from error
-
-
-def _held_by(line: str) -> str:
-    """Return the line itself or, of `@FILE`, what the file holds: one that an earlier stage of a pod wrote.
-
-    Raises:
-        UsageError: there is no such file.
-    """
-    if not line.startswith("@"):
-        return line
-    try:
-        return given_text(line[1:], "a line of options", shown=f"--options {line}", wrong=UsageError)
-    except FileNotFoundError:
-        raise UsageError(f"--options {brief(line)}: no such file; look at its path") from None
 
 
 def _defaults(cls: type[Options]) -> dict[str, Any]:

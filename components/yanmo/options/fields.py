@@ -118,6 +118,7 @@ def input_ref(
     default: str = "",
     keyed: bool = True,
     also: Sequence[str] = (),
+    inside: str = "",
 ) -> Any:
     """Declare an input: a reference to an output of one of `stages`.
 
@@ -131,8 +132,15 @@ def input_ref(
         default: `none` for an input that is used only when it is asked for.
         keyed: False where the stage's own output does not depend on it (only a part's does).
         also: stages whose outputs may be given by hand as well; no pointer to them is followed.
+        inside: the input whose reference brings this one along where a pipeline hands it on.
     """
-    meta = {"stages": tuple(stages), "optional": optional, "keyed": keyed, "also": tuple(also)}
+    meta = {
+        "stages": tuple(stages),
+        "optional": optional,
+        "keyed": keyed,
+        "also": tuple(also),
+        "inside": inside,
+    }
     declared = opt(default, help, kind="input", often=True)
     return dataclasses.field(default=default, metadata={**declared.metadata, **meta})
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,22 +70,32 @@ class Finishing:
     """What differs on this run's form, in words."""
 
 
-def training_to_finish(store: ObjectStore, options: ResolveOptions, run: WholeRun) -> Finishing | None:
-    """Return the channel's unfinished training, if this run trains at all and shall finish it.
+def training_to_finish(
+    store: ObjectStore, options: ResolveOptions, run: WholeRun
+) -> tuple[Finishing | None, list[Training]]:
+    """The channel's unfinished training that this run finishes, and those that are left alone.
+
+    A run finishes what a run of the same pipeline with the same options began, and a schedule's what an
+    earlier run of it began: anybody else's form says what is trained.
 
     Raises:
         DataError: `--unfinished train/KEY` names none, or one that cannot be finished.
     """
     if TRAIN not in run.options:
-        return None
+        return None, []
     record = read_unfinished(store, options.channel)
+    ours = [one for one in record.open if _is_ours(store, options, run, one)]
+    others = [one for one in record.open if one not in ours]
     if options.unfinished.startswith(f"{TRAIN}/"):
         named = _named(store, options, record)
         if named is not None:
-            return _taken_up(store, options, run, named)
-    elif options.unfinished == "leave":
-        record = _leave_all(store, options, record)
-    for training in record.open:
+            return _taken_up(store, options, run, named), [one for one in others if one.key != named.key]
+    elif options.unfinished == "start-new":
+        _leave(store, options, ours)
+        ours = []
+    for one in others:
+        log.warning("%s is left alone: a run with other options began it. To finish it: %s", one, _field(one))
+    for training in ours:
         try:
             found = _finishing(store, options, run, training)
         except Outdated as why:
@@ -94,22 +104,55 @@ def training_to_finish(store: ObjectStore, options: ResolveOptions, run: WholeRu
         if training.state == TRAINED and _gives_up(store, options, run, training):
             continue
         _say(found)
-        return found
-    return None
+        return found, others
+    return None, others
 
 
-def _leave_all(store: ObjectStore, options: ResolveOptions, record: Unfinished) -> Unfinished:
-    """Return the record with all trainings set aside that this run would have to finish."""
+def _is_ours(store: ObjectStore, options: ResolveOptions, run: WholeRun, training: Training) -> bool:
+    """Whether this run's schedule began it, or a run that asked for the same, or a person gave it to all."""
+    if training.by_next:
+        return True
+    night = _night_of(store, options.channel, training)
+    if options.schedule and night.get("schedule") == options.schedule:
+        return True
+    asked = str(night.get("asked", ""))
+    if not asked or night.get("pipeline") != _pipeline(run):
+        return False
+    return not _differing(run, read_line(asked), read_line(_asked(run)))
+
+
+def _pipeline(run: WholeRun) -> str:
+    """Return what tells a pipeline from another: its stages."""
+    return " ".join(run.options)
+
+
+def _night_of(store: ObjectStore, channel: str, training: Training) -> dict[str, Any]:
+    """Return what the run noted that began it; nothing where that is gone, or it was no pipeline's."""
+    try:
+        return read_night(store, channel, training.run_id)
+    except DataError as error:
+        log.warning("what run %s asked for cannot be read: %s", training.run_id, error)
+        return {}
+
+
+def _field(training: Training) -> str:
+    """Return what a form says to finish it."""
+    return f"train_unfinished={training.name}"
+
+
+def _leave(store: ObjectStore, options: ResolveOptions, trainings: Sequence[Training]) -> None:
+    """Set aside what this run would have to finish."""
     why = f"left by run {options.run_id or 'without an id'}, which was told to"
 
     def leave(record: Unfinished) -> Unfinished:
-        for one in record.open:
-            record = record.with_(one.aside(LEFT, why))
+        for one in trainings:
+            record = record.with_((record.of(one.key) or one).aside(LEFT, why))
         return record
 
-    for one in record.open:
-        log.warning("%s is left as it is; train_unfinished=%s finishes it", one, one.name)
-    return change_unfinished(store, options.channel, leave)
+    for one in trainings:
+        log.warning("%s is left as it is; %s finishes it", one, _field(one))
+    if trainings:
+        change_unfinished(store, options.channel, leave)
 
 
 def _named(store: ObjectStore, options: ResolveOptions, record: Unfinished) -> Training | None:
@@ -122,7 +165,7 @@ def _named(store: ObjectStore, options: ResolveOptions, record: Unfinished) -> T
         return found
     model = find_by_digits(store, TRAIN, options.unfinished.removeprefix(f"{TRAIN}/"))
     if model is not None:
-        log.warning("train_unfinished: %s is finished already, so this run does as with `finish`", model)
+        log.warning("train_unfinished: %s is finished already, so this run does as with finish-first", model)
         return None
     raise DataError(
         f"--unfinished {options.unfinished}: expected a training that channel {options.channel!r} has begun "
@@ -153,7 +196,7 @@ def _finishing(store: ObjectStore, options: ResolveOptions, run: WholeRun, train
         Outdated: it may not be, or cannot be.
     """
     cache, model, made = _made_from(store, training)
-    asked = _asked_before(store, options.channel, training)
+    asked = read_line(str(_night_of(store, options.channel, training).get("asked", "")))
     asks = read_line(_asked(run))
     curated = _curated_by(store, options.channel, training, made["curate"])
     _check_texts(options, run, curated, asked.get("curate", {}), asks.get("curate", {}))
@@ -180,15 +223,6 @@ def _made_from(store: ObjectStore, training: Training) -> tuple[Output, Output |
     except DataError as error:
         raise Outdated(f"what it was made from is gone: {error}") from error
     return made["tokenize"], found.get("model"), made
-
-
-def _asked_before(store: ObjectStore, channel: str, training: Training) -> Settings:
-    """Return what the form of the run said that began it; nothing where that record is gone."""
-    try:
-        return read_line(str(read_night(store, channel, training.run_id).get("asked", "")))
-    except (DataError, UsageError) as error:
-        log.warning("what run %s asked for cannot be read: %s", training.run_id, error)
-        return {}
 
 
 def _curated_by(store: ObjectStore, channel: str, training: Training, made: Output) -> Output:
@@ -316,12 +350,12 @@ def _differing(run: WholeRun, asked: Settings, asks: Settings) -> list[str]:
 
 def _say(found: Finishing) -> None:
     log.warning(
-        "this run finishes %s first, with the data and options that it began with; new data and changed "
-        "options wait for the next run. To leave it and train what the form says: train_unfinished=leave",
+        "this run finishes %s first, with the data and options that it began with; what is new since then is "
+        "not in it. To leave it and train what the form says: train_unfinished=start-new",
         found.training,
     )
     if found.waits:
-        log.warning("changed options that wait for the next run: %s", "; ".join(found.waits))
+        log.warning("changed options that are not in it: %s", "; ".join(found.waits))
 
 
 def _gives_up(store: ObjectStore, options: ResolveOptions, run: WholeRun, training: Training) -> bool:
@@ -350,12 +384,22 @@ def _set_aside(store: ObjectStore, options: ResolveOptions, training: Training, 
 
 
 def note_the_run(
-    store: ObjectStore, options: ResolveOptions, run: WholeRun, finishing: Finishing | None
+    store: ObjectStore,
+    options: ResolveOptions,
+    run: WholeRun,
+    finishing: Finishing | None,
+    left: Sequence[Training],
 ) -> None:
     """Record what this run is about, before its first stage: a run that fails has left word of it."""
     if not options.run_id or TRAIN not in run.options:
         return
-    said: dict[str, object] = {"training": "finish" if finishing else "new", "asked": _asked(run)}
+    said: dict[str, object] = {
+        "training": "finish" if finishing else "new",
+        "asked": _asked(run),
+        "pipeline": _pipeline(run),
+        "schedule": options.schedule,
+        "left_alone": [{"training": str(one), "field": _field(one)} for one in left],
+    }
     if finishing:
         training = finishing.training
         said["finishes"] = {

@@ -74,6 +74,8 @@ def _named(
     None for none, and for the channel's champion or latest before a run has made one.
     """
     value, where = getattr(options, field), flag(field)
+    if value in (NEW, NONE, ""):
+        return None
     if value in ("champion", "latest"):
         output = opened["champion"] if value == "champion" else _pointed(store, options.channel, stage)
         missing = f"channel {options.channel} has none yet, so a new one is made"
@@ -107,11 +109,6 @@ def _tokenizer(
     return (
         tokenizer_of(start) if start else channels_tokenizer(store, options, opened["champion"], vocabulary)
     )
-
-
-def body(reference: Reference | None) -> str:
-    """Return what is passed on as an artifact: the reference as JSON, or the word `none`."""
-    return reference.to_json() if reference else NONE + "\n"
 
 
 def inputs_json(references: dict[str, Reference | None]) -> str:

@@ -72,6 +72,7 @@ def read_run(
     """
     others = read_line(line, stages)
     settings, options = dict[str, Mapping[str, str]](), dict[str, StageOptions]()
+    wrong: list[str] = []
     for stage, cls in stages.items():
         fields, own = form.get(stage, {}), others.get(stage, {})
         _refuse_fields(stage, cls, fields, own)
@@ -79,11 +80,17 @@ def read_run(
         by_pipeline = defaults.get(stage, {})
         filled = {name: text for name, text in by_pipeline.items() if name in fields} | filled
         own = {name: text for name, text in by_pipeline.items() if name not in fields} | own
-        options[stage] = _read(stage, cls, filled, own, more)
+        try:
+            options[stage] = _read(stage, cls, filled, own, more)
+        except UsageError as error:
+            wrong += _each_wrong(stage, cls, filled, own, more) or [str(error)]
+            continue
         settings[stage] = {**_without_auto(cls, filled), **own}
-    for each in options.values():
-        for problem in each.problems_beside(options, settings):
-            raise UsageError(problem)
+    if not wrong:
+        wrong = [problem for each in options.values() for problem in each.problems_beside(options, settings)]
+    if wrong:
+        problems = "; ".join(dict.fromkeys(wrong))
+        raise UsageError(problems)
     return WholeRun(settings, options)
 
 
@@ -103,6 +110,25 @@ def _read(
         said = str(error)
         where = "" if said.startswith(f"options of {stage}") else f"{stage}: "
         raise UsageError(_named(cls, fields, said) or f"{where}{said}") from error
+
+
+def _each_wrong(
+    stage: str,
+    cls: type[StageOptions],
+    fields: Mapping[str, str],
+    own: Mapping[str, str],
+    more: Sequence[str],
+) -> list[str]:
+    """Return what is wrong with each value alone, so that a form is mended in one go."""
+    found = []
+    for given, alone in [(fields, True), (own, False)]:
+        for name, text in given.items():
+            one = {name: text}
+            try:
+                _read(stage, cls, one if alone else {}, {} if alone else one, more)
+            except UsageError as error:
+                found.append(str(error))
+    return found
 
 
 def _without_auto(cls: Any, fields: Mapping[str, str]) -> dict[str, str]:

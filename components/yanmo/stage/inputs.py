@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.names import maker_of
-from yanmo.options.fields import flag, option_fields
+from yanmo.options.fields import NONE, flag, option_fields
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import brief
 from yanmo.store.manifest import Reference
-from yanmo.store.named import LATEST, Wanted, find_named
+from yanmo.store.named import LATEST, Wanted, carried_in, find_named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.store.pointers import POINTED
@@ -38,10 +38,16 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> Inputs:
     result: dict[str, Output | None] = {}
     left_out = set()
     for field in option_fields(type(options), "input"):
-        value, where, pointers = getattr(options, field.name), flag(field.name), field.metadata["stages"]
-        if not value and (of_run := next((run[name] for name in pointers if name in run), None)):
+        own, where, pointers = getattr(options, field.name), flag(field.name), field.metadata["stages"]
+        value, carrier = own, field.metadata["inside"]
+        if not own and (of_run := next((run[name] for name in pointers if name in run), None)):
             value, where = of_run.to_json(), f"{where} of --inputs {options.inputs}"
         value = value or LATEST
+        carried = carried_in(getattr(options, carrier), flag(carrier)) if carrier and not own else None
+        if carried is not None:
+            value, where = NONE, f"{field.name} in {flag(carrier)}"
+            if field.name in carried:
+                value = carried[field.name].to_json()
         wanted = Wanted(where=where, stages=_taken(field), pointers=pointers, channel=options.channel)
         output = find_named(store, value, wanted)
         if output is None and not field.metadata["optional"]:
@@ -52,7 +58,7 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> Inputs:
                 f"`yanmo {maker_of(made)}` first, or give {flag(field.name)}"
             )
         result[field.name] = output
-        if output is None and value != LATEST:
+        if output is None and value != LATEST and carried is None:
             left_out.add(field.name)
     return Inputs(result, frozenset(left_out))
 

@@ -12,9 +12,11 @@ none                       nothing
 from __future__ import annotations
 
 import errno
+import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.given_file import read_bounded
@@ -28,6 +30,8 @@ from yanmo.store.runs.run_record import read_run
 
 log = logging.getLogger(__name__)
 LATEST, CHAMPION, MODEL = "latest", "champion", "train"
+CARRIED = "carries"
+"""Field of a reference that one task of a pipeline hands to another: what the next one needs beside it."""
 _NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ENXIO}
 _SHOWN = 200
 _Found = tuple[Reference | None, str]
@@ -217,7 +221,38 @@ def _reference_in(text: str | bytes, where: str) -> Reference:
     paused = PausedOutput.from_json(text)
     if paused:
         raise PausedInput(where, paused)
-    return Reference.from_json(text, where)
+    return Reference.from_json(_parted(text)[0], where)
+
+
+def carried_in(value: str, where: str) -> dict[str, Reference] | None:
+    """What travels inside a reference that a task of a pipeline handed on: input -> reference.
+
+    Args:
+        value: the reference, or the file that holds it.
+
+    Returns:
+        None for a reference that carries nothing, and for anything else that names an output.
+
+    Raises:
+        DataError: what it carries is no reference.
+    """
+    carried = _parted(value if value.lstrip().startswith("{") else _file_bytes(value) or b"")[1]
+    if carried is None:
+        return None
+    try:
+        return {name: Reference.from_dict(one) for name, one in carried.items()}
+    except (ValueError, AttributeError) as error:
+        raise DataError(f"{where}: damaged: what it carries is no reference: {error}") from error
+
+
+def _parted(text: str | bytes) -> tuple[str | bytes, Any]:
+    """A reference without what it carries, and that; None where it carries nothing."""
+    try:
+        values = json.loads(text)
+        carried = values.pop(CARRIED)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return text, None
+    return json.dumps(values), carried
 
 
 def _file_bytes(value: str) -> bytes | None:

@@ -170,7 +170,6 @@ STAGE = Stage(
     image="train",
     revision=2,
     config=TrainConfig,
-    outputs={"model": "Model"},
-    parameters=("status",),
+    outputs={"model": "Model", "metrics": "Metrics"},
     metrics=METRICS,
 )

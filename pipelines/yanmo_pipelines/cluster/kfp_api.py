@@ -85,6 +85,13 @@ class KfpApi:
             self._health = self._get("/healthz", "ask for its version")
         return self._health
 
+    def is_a_page(self) -> bool:
+        """Whether a browser gets KFP's UI at this address, and not the API alone."""
+        try:
+            return "html" in self._ask("GET", "/", "look for KFP's UI")[1]
+        except (OSError, ValueError, RuntimeError):
+            return False
+
     @property
     def namespace(self) -> str:
         """Whose pipelines and experiments are asked for; "" where KFP has one user."""

@@ -113,7 +113,6 @@ def test_an_empty_field_has_the_pipelines_default_and_wins_over_no_other(tmp_pat
         "curate": {"sources": "bundled"},
         "train": {"layers": "6", "width": "96"},
     }
-    assert found["channel"] == "main"
     found = handed_on(tmp_path, [*flags(tmp_path, form, "train.layers=3"), defaults])
     assert read_line(found["options"])["train"] == {"layers": "3"}, "the line wins over the pipeline"
 

@@ -302,11 +302,15 @@ def test_sources_lie_where_the_store_does_unless_a_server_is_named(
 
 LAST_LINES = {
     "shell": ("", {}, ()),
-    "pipeline": ("yanmo rerun toy --inputs=run:5a1b", {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}, ("kfp",)),
+    "pipeline": (
+        "yanmo rerun toy --namespace=team --channel=dev --inputs=run:5a1b",
+        {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "YANMO_NAMESPACE": "team"},
+        ("kfp",),
+    ),
     "job": (
-        r"kubectl create job rerun-toy-\d\d-\d{6} --from=cronjob/stage-toy",
+        "yanmo rerun toy --channel=dev --inputs=run:7 --set=toy.text=c",
         {"KUBERNETES_SERVICE_HOST": "10.96.0.1"},
-        (),
+        ("--inputs=run:7", "--options=toy.text=c"),
     ),
     "yanmo run": ("", {}, ("kfp",)),
 }
@@ -325,7 +329,9 @@ def test_a_failed_run_says_how_it_is_run_again_and_last_what_ended_it(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     empty = {"outputs": {"outputFile": str(tmp_path / "out.json")}}
-    flags = ["--run-id=5a1b", f"--executor-input={json.dumps(empty)}"] if kfp else []
+    flags = ["--run-id=5a1b", f"--executor-input={json.dumps(empty)}"] if "kfp" in kfp else [*kfp]
+    if "--inputs=run:7" in flags:
+        add_to_run(store, "dev", "7", {})
     for number in range(2):  # a retry of a pipeline ends by its record, with the same lines
         assert toy("--end=data", "--text=a b", *flags) == 65
         *_, before, last = capsys.readouterr().err.splitlines()

@@ -31,12 +31,16 @@ class RunRecord:
     run_id: str
     outputs: dict[str, Reference] = field(default_factory=dict)
     """Pointer -> what the run's stage made or found."""
+    options: str = ""
+    """Those of its stages in one line, as its first task has read and checked them."""
+    pinned: dict[str, Reference | None] = field(default_factory=dict)
+    """What its first task found that the channel's pointers named, by name."""
     night: dict[str, Any] = field(default_factory=dict)
     """`training` ("new", or "finish" of an earlier run's), `finishes` (which), `set_aside` (earlier
     trainings, and why), `data_sources`, `nothing_new` (since which run)."""
 
 
-RUN = Record("yanmo.run/1", RunRecord, "delete it: only `--inputs run:ID` reads it")
+RUN = Record("yanmo.run/1", RunRecord, "delete it, and start its run again")
 
 
 def run_record_name(channel: str, run_id: str) -> str:
@@ -63,6 +67,18 @@ def read_night(store: ObjectStore, channel: str, run_id: str) -> dict[str, Any]:
     """Return what `note_night` recorded of the run; empty where it did not. Raises as `read_run`."""
     found = RUN.read(store, run_record_name(channel, run_id))
     return found.night if found else {}
+
+
+def pin_for_run(
+    store: ObjectStore, channel: str, run_id: str, options: str, pinned: Mapping[str, Reference | None]
+) -> None:
+    """Record the options and inputs of the run's later tasks (stage/pinned.py); raises as `add_to_run`."""
+
+    def with_pinned(before: RunRecord | None) -> RunRecord:
+        before = before or RunRecord(run_id=run_id)
+        return dataclasses.replace(before, options=options, pinned=dict(pinned))
+
+    RUN.change(store, run_record_name(channel, run_id), with_pinned)
 
 
 def add_to_run(store: ObjectStore, channel: str, run_id: str, outputs: Mapping[str, Reference]) -> None:

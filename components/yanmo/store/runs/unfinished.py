@@ -71,6 +71,8 @@ class Training:
     """trained: its model is committed, and not judged yet. Else open, or why it was set aside."""
     why: str = ""
     """Why it was set aside, in words."""
+    by_next: bool = False
+    """Whether a person has given it to the channel's next run, whatever that asks for."""
 
     def __post_init__(self) -> None:
         if not KEY.fullmatch(self.key) or self.state not in _STATES:
@@ -118,8 +120,9 @@ class Training:
     def resumed(self) -> Training:
         """To be finished by the channel's next run; its tries are forgotten where it was set aside."""
         if self.state == OPEN:
-            return self
-        return dataclasses.replace(self, state=TRAINED if self.state == TRAINED else OPEN, why="", tries=())
+            return dataclasses.replace(self, by_next=True)
+        state = TRAINED if self.state == TRAINED else OPEN
+        return dataclasses.replace(self, state=state, why="", tries=(), by_next=True)
 
     @property
     def name(self) -> str:

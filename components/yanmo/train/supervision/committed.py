@@ -13,6 +13,7 @@ from yanmo.common.made_by import made_by
 from yanmo.common.plain_json import json_value
 from yanmo.common.words import plural
 from yanmo.formats.seed_noise import PART
+from yanmo.formats.stage_cost import finite, training_lines
 from yanmo.formats.token_cache import TokenCache
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
@@ -101,4 +102,20 @@ def forget(run: TrainRun, output: Output) -> Finish:
     clear(folder)
     with suppress(OSError):
         (folder / HEARTBEATS).rmdir()
-    return Finish()
+    return Finish(metadata={"metrics": _metrics(output)})
+
+
+def _metrics(model: Output) -> dict[str, float]:
+    """Return the training in numbers whose names hold their units, for KFP's UI; no promises of quality."""
+    counts, lines = model.manifest.counts, training_lines(model)
+    last = [line for line in lines if "tokens_per_second" in line][-1:] or [{}]
+    values = {
+        "parameters_millions": (counts.get("parameters"), 1e-6),
+        "train_steps": (counts.get("steps"), 1),
+        "train_tokens_millions": (counts.get("tokens"), 1e-6),
+        "train_minutes": (last[0].get("seconds"), 1 / 60),
+        "train_tokens_per_second": (last[0].get("tokens_per_second"), 1),
+        "train_bits_per_char": (last[0].get("bits_per_character"), 1),
+    }
+    measured = {name: (finite(value), factor) for name, (value, factor) in values.items()}
+    return {name: round(v * factor, 4) for name, (v, factor) in measured.items() if v is not None}

@@ -77,7 +77,7 @@ def store_state(store: ObjectStore, channel: str = "") -> StoreState:
     """Return what the store holds, of one channel or of all."""
     prefix = f"pointers/{channel}" if channel else "pointers"
     named, damaged = read_undamaged(store, store.list(prefix))
-    channels: dict[str, dict[str, Named]] = {name: {} for name in _with_nights(store, channel)}
+    channels: dict[str, dict[str, Named]] = {name: {} for name in with_nights(store, channel)}
     for each in named:
         of, _, pointer = each.by.partition("/")
         if each.is_pointer:
@@ -115,7 +115,7 @@ def _set_aside(store: ObjectStore, channel: str, damaged: dict[str, str]) -> lis
     ]
 
 
-def _with_nights(store: ObjectStore, channel: str) -> list[str]:
+def with_nights(store: ObjectStore, channel: str) -> list[str]:
     """Channels that have nights; one whose first night failed has no pointer yet."""
     names = {info.name.split("/")[1] for info in store.list(f"nights/{channel}" if channel else "nights")}
     return sorted(name for name in names if store.stat(index_name(name)) is not None)

@@ -75,7 +75,7 @@ def blocked(window, url):
 
 @pytest.mark.parametrize(
     ("language", "shown"),
-    [("zh-CN", "种子噪声未"), ("en-US", "The seed's noise"), ("de", "The seed's noise")],
+    [("zh-CN", "晋升："), ("en-US", "Promoted: "), ("de", "Promoted: ")],
 )
 def test_the_language_is_the_browsers_and_a_click_changes_it(window, html, language, shown):
     window.open(html, language=language)
@@ -84,7 +84,7 @@ def test_the_language_is_the_browsers_and_a_click_changes_it(window, html, langu
     window.ask(f"document.querySelector('label[for=lang-{other}]').click()")
     assert window.ask("document.documentElement.lang") == {"en": "en", "zh": "zh-Hans"}[other]
     words = window.ask("document.querySelector('h1').innerText")
-    assert words.startswith("The seed's noise" if other == "en" else "种子噪声未")
+    assert words.startswith("Promoted: " if other == "en" else "晋升：")
     mixed = window.ask(
         f"[...document.querySelectorAll('.{'zh' if other == 'en' else 'en'}')].some({VISIBLE})"
     )

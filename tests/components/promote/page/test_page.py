@@ -121,7 +121,8 @@ def test_every_text_of_the_report_is_shown_as_it_is_and_obeyed_by_nothing(report
 
 def test_the_verdict_comes_first_and_everything_is_there_in_both_languages(html):
     first = Page(html[: html.index("</header>")] + "</header></body></html>").text
-    assert "Promoted: 7.79" in first and "晋升：每字 7.79" in first
+    assert "Promoted: 2.50 % fewer bits" in first and "晋升：每字比特比现任冠军少 2.50 %" in first
+    assert first.index("Promoted: ") < first.index("The seed's noise was not measured") < first.index("7.79")
     text = Page(html).text
     for heading in (
         "每字比特数",
