@@ -50,7 +50,6 @@ _SEALS = {
     "failed": ("bad", "败", Words("failed", "失败")),
     "given up": ("bad", "弃", Words("given up", "已放弃")),
     "terminated": ("no", "止", Words("terminated", "被终止")),
-    "silent": ("held", "默", Words("nobody said how it ended", "无人说明如何结束")),
 }
 """State -> style of its seal, what stands in it, in words."""
 _NO_END = Words(

@@ -19,12 +19,12 @@ from datetime import datetime, timedelta, tzinfo
 from yanmo.common.answers import visible
 from yanmo.store.objects import as_part
 
-BEGUN, DONE, TERMINATED, SILENT = "begun", "done", "terminated", "silent"
+BEGUN, DONE, TERMINATED = "begun", "done", "terminated"
 STATES = (
     *(BEGUN, "promoted", "not promoted", "not valid", "held", "nothing new"),
-    *(DONE, "paused", "failed", "given up", TERMINATED, SILENT),
+    *(DONE, "paused", "failed", "given up", TERMINATED),
 )
-"""How a night stands. done: its last stage is, and gives no verdict; silent: nobody has said how it ended."""
+"""How a night stands. done: its last stage is, and gives no verdict."""
 MOST_OF_A_TEXT, MOST_OF_A_VERSE, LINES_OF_A_VERSE = 2000, 140, 4
 MOST_LINES, MOST_OF_A_LINE = 20, 800
 VERDICT_PAGE = re.compile(r"cas/promote/[0-9a-f]{64}/[A-Za-z0-9_-]{1,100}/report\.html\Z")

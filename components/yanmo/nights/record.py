@@ -2,8 +2,8 @@
 
 Who begins the record says which stage ends the run: the last of a pipeline, or the one that runs alone. Each
 stage says when it begins its work, and how it ended: done, paused, failed. The verdict says the rest. How the
-night stands follows from that, here alone. A stage that was killed says nothing more; who sees the channel
-next finds that, and asks whoever may know (overdue.py).
+night stands follows from that, here alone. A stage that was killed says nothing more: its night stays begun,
+the index says so of one behind a newer one, and `yanmo status` asks KFP and Kubernetes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from yanmo.nights.night import (
     MOST_LINES,
     MOST_OF_A_LINE,
     MOST_OF_A_VERSE,
-    SILENT,
     STATES,
     TERMINATED,
     VERDICT_PAGE,
@@ -36,7 +35,7 @@ from yanmo.store.record import Record
 from yanmo.store.schema import utc_now
 
 WORKING, PAUSED, FAILED, GIVEN_UP = "working", "paused", "failed", "given up"
-_ENDED = (GIVEN_UP, TERMINATED, FAILED, SILENT, PAUSED)
+_ENDED = (GIVEN_UP, TERMINATED, FAILED, PAUSED)
 """Ends of one stage that are the run's, the gravest first."""
 RUN = "run"
 """Task under which somebody else says how the run ended."""

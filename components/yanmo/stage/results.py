@@ -102,7 +102,7 @@ def shown_of(stage: Stage, output: Output, parts: Mapping[str, Output], shown: F
         artifacts={
             **shown.artifacts,
             **bodies,
-            stage.main_output: json.dumps(body, separators=(",", ":")) + "\n",
+            stage.main_output: json.dumps(body, indent=1) + "\n",
         },
         metadata=metadata,
     )

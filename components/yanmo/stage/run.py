@@ -239,7 +239,7 @@ def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: Exe
     except Skip as reason:
         log.info("nothing to do: %s", reason)
         if not helps:
-            write_results(run.stage, run.options, NONE + "\n", Finish(), outputs)
+            write_results(run.stage, run.options, NONE + "\n", Finish(), outputs, status="skipped")
         return _DONE
     if output:
         _hand_over(run, steps, output, outputs)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,14 +10,10 @@ import toy_stage
 from yanmo.common.errors import UsageError
 from yanmo.nights.index import rows_shown
 from yanmo.nights.observer import NightObserver
-from yanmo.nights.overdue import settle
 from yanmo.nights.record import read_record
 from yanmo.options.command_line import load
 from yanmo.stage.run import main
 from yanmo.store.opening import open_store
-from yanmo.store.runs.in_use import lease_name
-
-TOY = str(Path(toy_stage.__file__))
 
 
 def toy(root: Path, *more: str) -> list[str]:
@@ -80,29 +71,6 @@ def test_a_signal_terminates_a_run_and_fails_none(tmp_path: Path) -> None:
     assert [row.state for row in rows_shown(store, "nightly")] == ["terminated"]
     assert main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path)) == 0  # as after the UI's Retry
     assert [row.state for row in rows_shown(store, "nightly")] == ["done"]
-
-
-def test_a_stage_that_is_killed_is_found_dead(tmp_path: Path) -> None:
-    command = [sys.executable, TOY, *toy(tmp_path, "--sleep-seconds", "600")]
-    store = open_store(str(tmp_path / "s"))
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        record = None
-        while not (record and record.stages["toy"].state == "working"):
-            time.sleep(0.1)
-            assert process.poll() is None
-            record = read_record(store, "nightly", "run-1")
-        key = record.stages["toy"].key
-        assert store.stat(lease_name("toy", key)) is not None
-        process.send_signal(signal.SIGKILL)
-    name = "nights/nightly/runs/run-1.json"
-    data, version = store.read(name)
-    values = json.loads(data)
-    values["stages"]["toy"]["at"] = "2020-01-01T00:00:00+00:00"  # so that nobody waits five minutes here
-    store.replace(name, json.dumps(values).encode(), version)
-    assert settle(store, "nightly") == 0, "it was never shown: its first task would have"
-    main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path, "--end", "data"))
-    row = rows_shown(store, "nightly")[0]
-    assert row.state == "failed"
 
 
 def test_a_store_that_is_lost_in_the_middle_fails_as_before(

@@ -64,7 +64,7 @@ def test_what_is_pointed_at_is_pinned_and_a_later_promotion_changes_nothing(
     words = ["--model=pinned:champion", "--evaluation-set=pinned:evaluation_set", "--options=pinned"]
     found = with_pinned(words, store, load_shared(["--channel=dev", "--run-id=r"], "yanmo evaluate"))
     assert found == [f"--model={model.to_json()}", "--evaluation-set=none", "--options="]
-    with pytest.raises(DataError, match=r"run s has no record .* start the run again"):
+    with pytest.raises(DataError, match=r"run s has no record .* clone the run"):
         with_pinned(words, store, load_shared(["--channel=dev", "--run-id=s"], "yanmo evaluate"))
 
 

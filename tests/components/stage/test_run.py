@@ -218,7 +218,7 @@ def test_a_skipped_stage_passes_on_none_and_moves_no_pointer(
     store: FileStore, toy: Run, executor_input: dict[str, Any]
 ) -> None:
     assert toy("--end=skip", f"--executor-input={json.dumps(executor_input)}") == 0
-    assert (body(executor_input, "written"), body(executor_input, "status")) == ("none\n", "done")
+    assert (body(executor_input, "written"), body(executor_input, "status")) == ("none\n", "skipped")
     assert read_pointer(store, "dev", "toy") is None
     assert not list(store.root.rglob("checkpoint"))
 
