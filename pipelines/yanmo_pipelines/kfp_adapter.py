@@ -253,7 +253,8 @@ def with_form(
 
         pipeline.__name__ = function.__name__
         described = {field.name: field.help for field in fields} | OWN_FIELDS
-        summary, _, own_args = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+        about = inspect.getdoc(function) or function.__name__  # KFP reads no parameters without a first line
+        summary, _, own_args = about.partition("\n\nArgs:\n")
         pipeline.__doc__ = _docstring(summary, described) + own_args
         pipeline.__signature__ = signature  # type: ignore[attr-defined]
         return pipeline

@@ -206,7 +206,7 @@ def test_kfp_gets_references_the_page_parameters_and_metadata(
     assert body(executor_input, "written") == latest(store).reference.to_json()
     assert body(executor_input, "tokenizer") == latest(store, "tokenizer").reference.to_json()
     assert body(executor_input, "page") == "<p>诗</p>"
-    assert (body(executor_input, "status"), body(executor_input, "length")) == ("done", "1")
+    assert (body(executor_input, "status"), body(executor_input, "length")) == ("made", "1")
     listed = json.loads(Path(executor_input["outputs"]["outputFile"]).read_text(encoding="utf-8"))[
         "artifacts"
     ]
