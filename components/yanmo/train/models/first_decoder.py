@@ -59,11 +59,6 @@ def decoder_config(options: TrainConfig, vocab_size: int) -> DecoderConfig:
     )
 
 
-def decoder_shape(options: TrainConfig, vocab_size: int) -> Decoder:
-    """Return a decoder of the options' shape, with torch's default weights."""
-    return Decoder(decoder_config(options, vocab_size))
-
-
 def new_decoder(options: TrainConfig, cache: TokenCache, samples: Samples, *, draw: bool) -> Decoder:
     """Return a decoder with its first weights.
 
