@@ -34,7 +34,6 @@ CHECKS: dict[str, Check] = {
     "gpu": room.gpu,
     "images": room.images,
     "retries": settings.retries,
-    "requeue": settings.requeue,
     "timezone": settings.timezone,
     "pod": pod.in_pod,
 }

@@ -139,7 +139,7 @@ def test_a_limit_that_tries_each_layer_of_the_graph_again_is_to_be_mended(
     assert 'limit: "0"\n  retryPolicy: Always' in found["retries"][0]["remedy"]
 
 
-def test_settings_of_deployments_are_read_where_they_are(examined: Doctor) -> None:
+def test_the_zone_of_recurring_runs_is_read_where_it_is_set(examined: Doctor) -> None:
     def deployment(name: str, variable: str, value: str) -> dict[str, Any]:
         env = [{"name": variable, "value": value}]
         spec = {"spec": {"template": {"spec": {"containers": [{"env": env}]}}}}
@@ -147,11 +147,9 @@ def test_settings_of_deployments_are_read_where_they_are(examined: Doctor) -> No
 
     cluster = replaced(
         answers("doctor-kubernetes"),
-        deployment("workflow-controller", "DEFAULT_REQUEUE_TIME", "1s"),
         deployment("ml-pipeline-scheduledworkflow", "CRON_SCHEDULE_TIMEZONE", "Asia/Shanghai"),
     )
-    _, found = examined(answers("doctor"), cluster, "--only=requeue", "--only=timezone")
-    assert "every 1s (DEFAULT_REQUEUE_TIME)" in found["requeue"][0]["said"]
+    _, found = examined(answers("doctor"), cluster, "--only=timezone")
     assert found["timezone"][0]["said"] == "recurring runs start by the clock of Asia/Shanghai"
 
 

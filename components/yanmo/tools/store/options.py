@@ -50,7 +50,6 @@ class LsOptions(ToolOptions, group="ls"):
 
     stage: str = opt("", "only outputs of this stage or part")
     channel: str = opt("", "only pointers of this channel, and what they name")
-    leftovers: bool = opt(False, "only what gc may remove: not committed")
     json: bool = opt(False, "for scripts: one JSON document")
 
 
