@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kfp import dsl
 from tiny_stages.count import STAGE as COUNT
 
 from yanmo.options.command_line import load
+from yanmo.options.fields import by_kind
 from yanmo.options.one_line import MOST_CHARACTERS
 from yanmo.resolve.command import main as resolve
 from yanmo.stage.declaration import Stage
@@ -202,6 +205,34 @@ FILLED: dict[str, Any] = {
 """Fields of the form -> what somebody fills in."""
 
 
+@pytest.mark.process(few=1)
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_field_that_is_emptied_means_its_default_whatever_else_is_filled_in(
+    name: str, data: st.DataObject
+) -> None:
+    """KFP's "Clone run" gives "" for every text that was left as it was; a number is left out."""
+    path, stages = COMPILED / f"{name}.yaml", STAGES[name]
+    form, defaults = form_fields_of(path), defaults_of(path)
+    changed = data.draw(st.sets(st.sampled_from(sorted(FILLED.keys() & form.keys()))))
+    emptied = data.draw(st.sets(st.sampled_from(sorted(form.keys() - {"store"})))) - changed
+    texts = {field for field in emptied if form[field]["parameterType"] == "STRING"}
+    nothing = data.draw(st.sampled_from(["", " "]))
+    filled_in = {**defaults, **{field: FILLED[field] for field in changed}}
+    with tempfile.TemporaryDirectory() as store:
+        form = {**filled_in, "store": store}
+        whole = first_task(path, form)
+        of_whole = options_of(path, stages, form, whole)
+        form |= dict.fromkeys(texts, nothing)
+        assert first_task(path, form) == whole
+        of_clone = options_of(path, stages, form, whole)
+    assert of_clone == of_whole
+    assert all(
+        by_kind(of_clone[task], "semantic") == by_kind(of_whole[task], "semantic") for task in of_whole
+    )
+
+
 @pytest.mark.parametrize("name", PIPELINES)
 def test_each_field_alone_and_all_of_them_may_be_emptied(name: str, tmp_path: Path) -> None:
     path, store = COMPILED / f"{name}.yaml", str(tmp_path / "store")
@@ -376,6 +407,29 @@ def parameter_types(part: dict[str, Any]) -> dict[str, str]:
 def test_whatever_goes_into_a_limit_comes_from_a_string(compiled: tuple[Path, Any]) -> None:
     count, wrong = wrong_limits(specs(compiled[0])[0])
     assert not wrong and bool(count) == any(s.name in ("train", "count") for s in compiled[1])
+
+
+@pytest.mark.parametrize("kind", [int, float, bool, str])
+@pytest.mark.parametrize("limit", ["accelerator", "cpu", "memory"])
+def test_the_guard_of_limits_finds_a_number_in_any_of_them(kind: type, limit: str, tmp_path: Path) -> None:
+    """So that a later limit on the form cannot be dropped as that of the GPUs was."""
+    from kfp import compiler
+
+    @dsl.container_component
+    def work():
+        return dsl.ContainerSpec(image="x", command=["true"])
+
+    def pipeline(amount):
+        task = work()
+        if limit == "accelerator":
+            task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(amount)
+        else:
+            getattr(task, f"set_{limit}_limit")(amount)
+
+    pipeline.__annotations__["amount"] = kind
+    compiler.Compiler().compile(dsl.pipeline(name="p")(pipeline), str(tmp_path / "p.yaml"))
+    count, wrong = wrong_limits(documents_of((tmp_path / "p.yaml").read_text(encoding="utf-8"))[0])
+    assert count == 1 and bool(wrong) == (kind is not str)
 
 
 def test_the_gpus_of_the_form_reach_the_pods_of_training_and_evaluation() -> None:
