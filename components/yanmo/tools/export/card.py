@@ -93,6 +93,12 @@ def _about(options: ExportOptions, source: Source, origin: Origin) -> str:
 
 
 def _use(options: ExportOptions, source: Source) -> str:
+    if options.for_ == "llama.cpp":
+        return """\
+    llama-server -m model.gguf                            # its page: http://127.0.0.1:8080
+    ollama create NAME -f Modelfile && ollama run NAME
+
+A text that is sent without the chat template begins with `<|bos|>`, which these programs do not add."""
     extra = "    # pip install compressed-tensors\n" if options.int8 else ""
     how = f"""\
 {extra}    from transformers import AutoModelForCausalLM, AutoTokenizer

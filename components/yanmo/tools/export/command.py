@@ -93,6 +93,7 @@ def _loss(options: ExportOptions, source: Source, origin: Origin) -> Loss | None
 def _write(options: ExportOptions, source: Source, origin: Origin, loss: Loss | None, place: Place) -> None:
     from yanmo.tools.export.card import model_card
     from yanmo.tools.export.contents import write_settings, write_weights
+    from yanmo.tools.export.gguf_file import modelfile, write_gguf
     from yanmo.tools.export.place import RECORD, record_of
 
     is_remote = "://" in options.folder
@@ -100,13 +101,18 @@ def _write(options: ExportOptions, source: Source, origin: Origin, loss: Loss | 
     facts = {
         "model": origin.name,
         "content_digest": origin.output.content_digest if origin.output else "",
+        "for": options.for_,
         "dtype": options.dtype,
         "int8": options.int8,
         "yanmo": made_by()["yanmo"],
     }
     with place.staged() as folder:
-        write_weights(source, folder, options.dtype, int8=options.int8)
-        write_settings(source, folder, options.dtype, int8=options.int8)
+        if options.for_ == "llama.cpp":
+            write_gguf(source, folder / "model.gguf", name, options.dtype)
+            (folder / "Modelfile").write_text(modelfile(source), encoding="utf-8")
+        else:
+            write_weights(source, folder, options.dtype, int8=options.int8)
+            write_settings(source, folder, options.dtype, int8=options.int8)
         card = model_card(options, name, source, origin, loss)
         (folder / "README.md").write_text(card, encoding="utf-8")
         (folder / RECORD).write_text(record_of(folder, facts), encoding="utf-8")

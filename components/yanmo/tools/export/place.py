@@ -1,8 +1,8 @@
 """Where an exported model goes: a folder or a prefix of a bucket, which holds all of it or nothing.
 
 A folder is written beside its place and renamed. A prefix has no rename: `yanmo.json`, which says what
-belongs to the export, is written first and `config.json`, without which nobody loads a model, last. Of two
-that find a prefix empty, the one whose `yanmo.json` was there first goes on.
+belongs to the export, is written first and `config.json` or `model.gguf`, without which nobody loads a model,
+last. Of two that find a prefix empty, the one whose `yanmo.json` was there first goes on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from yanmo.store.settings import StoreSettings
 log = logging.getLogger(__name__)
 RECORD = "yanmo.json"
 """What is in the folder, with digests: it marks a folder as an export that another may replace."""
-LAST = "config.json"
+LAST = ("config.json", "model.gguf")
 SCHEMA = "yanmo.export/1"
 
 
@@ -176,7 +176,7 @@ class _Prefix:
         if not self._held:
             return
         record = self._remote.read(RECORD) if RECORD in self._held else b""
-        what = "an exported model" if LAST in self._held else "a part of an export that runs or was killed"
+        what = "an exported model" if self._loadable() else "a part of an export that runs or was killed"
         _check_replaceable(self.uri, self._held, record, what, overwrite=self.overwrite)
 
     @contextlib.contextmanager
@@ -189,20 +189,23 @@ class _Prefix:
         self.check()
         names = sorted(path.name for path in folder.iterdir())
         mark = self._marked(folder)
-        if LAST in self._held:
-            self._remote.delete([LAST])
+        if self._loadable():
+            self._remote.delete(self._loadable())
         if RECORD in self._held:
             self._remote.put(RECORD, folder / RECORD)
         elif not self._remote.create(RECORD, mark):
             raise self._other()
         try:
-            for name in (*(n for n in names if n not in (RECORD, LAST)), LAST):
+            for name in sorted({*names} - {RECORD}, key=lambda name: (name in LAST, name)):
                 self._check_mark(mark)
                 self._remote.put(name, folder / name)
         except BaseException:
             self._clear(names, mark)
             raise
         self._remote.delete([name for name in self._held if name not in names])
+
+    def _loadable(self) -> list[str]:
+        return [name for name in self._held if name in LAST]
 
     def _check_mark(self, mark: bytes) -> None:
         try:
