@@ -15,7 +15,7 @@ from yanmo.common.made_by import made_by
 from yanmo.common.words import plural
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv
-from yanmo.store.opening import store_of
+from yanmo.store.opening import default_store, store_of
 from yanmo.store.settings import StoreSettings
 from yanmo.tools.export.options import ExportOptions
 
@@ -66,7 +66,7 @@ def _opened(options: ExportOptions) -> tuple[Path, Origin]:
     if is_folder(options.model):
         log.warning("%s: nothing says what it learned from, and so does its card", options.model)
         return Path(options.model), Origin(Path(options.model).resolve().name)
-    store = store_of(options)
+    store = store_of(options, options.store or default_store())
     output = model_output(store, options.model, options.channel)
     log.info("model=%s", output)
     output.paths("*")  # verified, all of them
