@@ -61,7 +61,8 @@ TEMPLATE \"\"\"{bos}{{{{ range .Messages }}}}<|im_start|>{{{{ .Role }}}}
 def modelfile(source: Source) -> str:
     """The text of a Modelfile, by which Ollama makes a model of `model.gguf`."""
     settings = generation_settings(source)
-    given = {name: settings[name] for name in ("temperature", "top_p") if name in settings}
+    names = ("temperature", "top_p")
+    given: dict[str, Any] = {name: settings[name] for name in names if name in settings}
     given["num_ctx"] = source.config.max_position_embeddings
     ends = [f'stop "{source.tokenizer.id_to_token(end)}"' for end in ends_of(source)]
     lines = [f"PARAMETER {line}\n" for line in (*(f"{name} {value}" for name, value in given.items()), *ends)]
