@@ -1,4 +1,4 @@
-# make demo | demo-chat | demo-modern | test | test-all | test-cluster | check | chaos | bench | format | compile | images | lock | clean; see README.md
+# make demo | demo-chat | demo-modern | test | test-all | test-cluster | check | chaos | bench | format | compile | docs | images | lock | clean; see README.md
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -12,7 +12,7 @@ TORCH ?=
 TORCH_INDEX ?=
 export VENV TORCH TORCH_INDEX
 
-.PHONY: install manifest-tools sink-tools check-manifests lock demo demo-chat demo-modern test test-all test-cluster check lint types chaos bench format compile images clean again
+.PHONY: install manifest-tools sink-tools docs example-tools check-manifests lock demo demo-chat demo-modern test test-all test-cluster check lint types chaos bench format compile images clean again
 
 install: $(VENV)/.ready
 
@@ -29,6 +29,15 @@ manifest-tools: install
 # What the tests of sinks need: TensorBoard, MLflow and Weights & Biases.
 sink-tools: install
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement constraints/sinks.txt
+
+# The pages as a site, in build/site: English, and Chinese below zh/.
+docs: install
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement constraints/docs.txt
+	$(BIN)/python -W ignore docs/site/build.py
+
+# What the notebook examples/tour.ipynb needs, and its test.
+example-tools: install
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement constraints/examples.txt
 
 # checkov over manifests/, from an environment of its own (what it needs contradicts ours).
 check-manifests: manifest-tools

@@ -24,7 +24,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.train.backends import optimizer
 from yanmo.train.backends.accelerator import compile_problem, prepare
 from yanmo.train.backends.loss_module import LossModule
-from yanmo.train.backends.open_engine import open_engine
+from yanmo.train.backends.plain import open_engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.first_decoder import decoder_config
 from yanmo.train.worker import samples_of

@@ -26,7 +26,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import FREE_SHARE, estimate, largest_that_fits
 from yanmo.train.metrics.utilization import PEAK_FLOPS, flops_per_token
 from yanmo.train.models.first_decoder import decoder_config
-from yanmo.train.options.model_options import num_parameters
+from yanmo.train.options.recipe_options import num_parameters
 
 DOCS = Path(__file__).parents[1] / "docs/reference"
 VOCABULARY, CONTEXT = 32_768, 4096

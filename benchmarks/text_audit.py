@@ -33,7 +33,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.sources.batches import read_batches
 from yanmo.curate.sources.listing import find_files, without_digest
 from yanmo.curate.sources.parsing import RawDocument, parse
-from yanmo.curate.text.chat_texts import clean_and_normalize
+from yanmo.curate.text.cleaning import clean_and_normalize
 from yanmo.curate.text.record_rules import record_rules
 from yanmo.options.command_line import load
 
@@ -276,7 +276,7 @@ def audit(sources: str) -> tuple[Counter[str], list[Change]]:
     for documents in raw_documents(options):
         read = [[turn.text for turn in d.turns] or [d.text] for d in documents]
         names = [d.source or d.title for d in documents]
-        _, normalized = clean_and_normalize(documents, rules)
+        _, normalized = clean_and_normalize(documents, rules.cleaning, rules.steps)
         made = [[turn.text for turn in d.turns] for d in documents]
         for texts, turns, text, name in zip(read, made, normalized.texts, names, strict=True):
             sums["documents"] += 1

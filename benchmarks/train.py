@@ -51,7 +51,7 @@ from yanmo.model.decoder import Decoder  # noqa: E402
 from yanmo.options.command_line import load  # noqa: E402
 from yanmo.train.backends.accelerator import prepare  # noqa: E402
 from yanmo.train.backends.loss_module import LossModule  # noqa: E402
-from yanmo.train.backends.open_engine import open_engine  # noqa: E402
+from yanmo.train.backends.plain import open_engine  # noqa: E402
 from yanmo.train.backends.zero import import_deepspeed  # noqa: E402
 from yanmo.train.config import TrainConfig  # noqa: E402
 from yanmo.train.data import Batch  # noqa: E402

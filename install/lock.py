@@ -30,6 +30,8 @@ FILES = {
     "cluster": "The extra `cluster`, which holds `pipeline`, for the image of what works with a cluster",
     "manifests": "The extra `manifests`, for the tests of manifests/: what it needs beside base.txt",
     "sinks": "The extra `sinks`, for the tests of sinks: what it needs beside base.txt",
+    "docs": "The extra `docs`, for `make docs`: what it needs beside base.txt",
+    "examples": "The extra `examples`, for the notebook: what it needs beside base.txt",
     "build": "What builds this project and its dependencies that come as sources",
     "uv": "The installer",
 }
@@ -66,7 +68,7 @@ def main() -> None:
     for extra in ("data", "train", "cluster"):
         found = resolve(["pyproject.toml", "--extra", extra], whole)
         _write(extra, found, lambda name: not _OF_CUDA.fullmatch(name))
-    for extra in ("manifests", "sinks"):
+    for extra in ("manifests", "sinks", "docs", "examples"):
         found = resolve(["pyproject.toml", "--extra", extra], {**read_pins(extra), **whole})
         _write(extra, found, lambda name: name not in whole)
     needs = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
@@ -95,7 +97,10 @@ def resolve(what: list[str], known: Pins, *more: str) -> Pins:
         uv += ["--generate-hashes", "--no-header", "--no-annotate", "--only-binary", ":all:", *built, *more]
         if subprocess.run([*uv, *what, "-o", str(out)], cwd=ROOT).returncode:
             sys.exit(f"uv could not resolve {' '.join(what)}: see above")
-        return _pins_in(out.read_text(encoding="utf-8"))
+        pins = _pins_in(text := out.read_text(encoding="utf-8"))
+        if twice := [name for name in pins if len(re.findall(f"^{name}==", text, re.MULTILINE)) > 1]:
+            sys.exit(f"{', '.join(twice)}: no version fits all machines; pin one that does in pyproject.toml")
+        return pins
 
 
 def _pins_in(text: str) -> Pins:

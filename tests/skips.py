@@ -24,11 +24,12 @@ _PIP = {
     "could not import 'duckdb'": "duckdb",
     "could not import 'transformers'": "transformers",
     "could not import 'huggingface_hub'": "transformers",
-    "could not import 'compressed_tensors'": "compressed-tensors",
     "datasets is not one of": "datasets",
     "tensorboard is not installed": "-e '.[sinks]'",
     "mlflow is not installed": "-e '.[sinks]'",
     "wandb is not installed": "-e '.[sinks]'",
+    "mkdocs-material is not installed": "-e '.[docs]'",
+    "nbclient is not installed": "-e '.[examples]'",
 }
 """Beginning of a reason -> Python packages that end it."""
 _MACHINE = ("needs a CUDA device", "needs a cluster", "needs root", "needs Linux", "needs a control group")

@@ -15,7 +15,7 @@ from yanmo.curate.config import STAGE as CURATE
 from yanmo.evaluate.config import STAGE as EVALUATE
 from yanmo.options.command_line import load
 from yanmo.options.fields import Options, names_of
-from yanmo.options.guide_names import GUIDE_NAMES, VALUES
+from yanmo.options.nearest import GUIDE_NAMES, VALUES
 from yanmo.tools.generate.options import GenerateOptions
 from yanmo.train.config import STAGE as TRAIN
 from yanmo.train.config import TrainConfig

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+TOP = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
 FOLDERS = [ROOT / folder / "README.md" for folder in ("images", "manifests")]
 PAGES = sorted(
-    p
-    for p in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *FOLDERS, *(ROOT / "docs").glob("[!di]*/*.md")]
-    if not p.name.endswith(".zh.md")
+    p for p in [*TOP, *FOLDERS, *(ROOT / "docs").glob("[!di]*/*.md")] if not p.name.endswith(".zh.md")
 )
 ALL = [p for page in PAGES for p in (page, page.with_suffix(".zh.md"))]
 

@@ -102,7 +102,7 @@ def _rolling(loaded: LoadedModel, texts: list[str], threads: int, stride: int = 
     from yanmo.model.scoring import token_bits
 
     reads = [np.array(ids[:-1]) for ids in loaded.encode(texts)]
-    return float(sum(b.sum() for b in token_bits(loaded.reader, reads, stride=stride, threads=threads)))
+    return float(sum(b.sum() for b in token_bits(loaded.model, reads, stride=stride, threads=threads)))
 
 
 def _answers(loaded: LoadedModel, pairs: Pairs, threads: int) -> float:

@@ -11,17 +11,13 @@ import signal
 import sys
 from types import FrameType
 
+from yanmo.common.names import STAGES
+
 COMMANDS = {
-    "curate": ("yanmo.curate", "raw text -> clean documents, split into train, valid, test and confirm"),
-    "balance": ("yanmo.balance", "documents -> documents with exact quotas per class, augmented on request"),
-    "tokenize": ("yanmo.tokenize", "documents -> tokenizer and token cache"),
-    "train": ("yanmo.train", "token cache -> model"),
-    "evaluate": ("yanmo.evaluate", "model -> bits per character by genre, baselines, generated samples"),
-    "promote": ("yanmo.promote", "new model and champion -> verdict, HTML page, promotion"),
+    **{stage: (f"yanmo.{stage}", about) for stage, about in STAGES.items()},
     "resolve": ("yanmo.resolve", "print what a channel's pointers name now (the first task of a pipeline)"),
     "runs": ("yanmo.tools.runs", "compare runs: what differs in their options, bits by genre, cost"),
     "store": ("yanmo.tools.store", "list, check, compare, copy and remove outputs in a store"),
-    "channel": ("yanmo.tools.channel", "what a channel has begun and not finished"),
     "tokenizer": ("yanmo.tools.tokenizer", "compare tokenizers on your text, import an existing one"),
     "documents": ("yanmo.tools.documents", "show what curate dropped and changed, and why"),
     "cache": ("yanmo.tools.cache", "show a token cache, and plan a training's rows from it"),

@@ -75,7 +75,7 @@ def pictures(window: Browser, ui: str, pipeline: str) -> None:
     window.open(f"{ui}/#/runs/new?{of_it}", width=1000, height=2200)
     found(window, "document.getElementById('train_steps')")
     picture(window, "form")
-    window.open(f"{ui}/#/runs/details/{runs[0]}", width=1900, height=900)
+    window.open(f"{ui}/#/runs/details/{runs[0]}", width=1500, height=1440)
     found(window, _NODE.format(name="'promote'"))
     picture(window, "graph")
     click(window, _NODE.format(name="'report'") + ".querySelector('button')")

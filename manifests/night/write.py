@@ -139,8 +139,6 @@ def _placed(arg: str, files: dict[str, str], executor_input: str) -> str:
         kind, name = match[1], match[2]
         if kind == "artifacts":
             return f"{FILES}/{files[name]}"
-        if name == "options":
-            return f"@{FILES}/resolve/options"
         return _GIVEN.get(name, "$(YANMO_CHANNEL)" if name == "channel" else "")
 
     return _INPUT.sub(value, arg.replace("{{$}}", executor_input))

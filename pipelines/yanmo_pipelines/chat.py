@@ -11,7 +11,7 @@ from typing import Any
 
 from kfp import dsl
 
-from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, with_form
+from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, described, with_form
 from yanmo_pipelines.language_model import form_of, graph, train_here
 from yanmo_pipelines.resources import Column
 from yanmo_pipelines.stages import CHAT, RESOLVE
@@ -37,15 +37,16 @@ OPTIONS = {
 }
 """Option off the form -> what it is here."""
 
+_ABOUT = "Tune a language model on chats and promote it if it beats the champion."
+
 
 def build(column: Column, store_secret: str) -> Any:
-    """The pipeline, with a column of the table of resources and the Secret that names the store."""
+    """Return the pipeline, with a column of the table of resources and the Secret that names the store."""
     fields = form_of(column, CHAT, FIELDS)
 
-    @dsl.pipeline(name="chat")  # type: ignore[untyped-decorator]
+    @dsl.pipeline(name="chat", description=described(_ABOUT, fields))  # type: ignore[untyped-decorator]
     @with_form(RESOLVE, fields, channel="chat")
     def chat(form: Form) -> None:
-        """Tune a language model on chats and promote it if it beats the champion."""
         graph(Tasks(form, column, store_secret), CHAT, train_here, tunes=OPTIONS)
 
     return add_drop_downs(chat, fields)

@@ -32,14 +32,26 @@ PIPELINES = {
 """Name of a pipeline of stages -> module with `build`."""
 
 
-COMPILED = Path(__file__).resolve().parents[1] / "compiled"
-"""Where the committed YAML lies in a checkout."""
+COMPONENTS: dict[str, tuple[str, ...]] = {
+    "curate": (),
+    "balance": ("documents",),
+    "tokenize": ("documents",),
+    "train": ("token_cache",),
+    "evaluate": ("model", "evaluation_set", "documents"),
+    "promote": ("challenger",),
+}
+"""Stage -> the inputs that its component takes as artifacts; the others are the channel's, or options."""
+
+COMPILED = Path(__file__).resolve().with_name("compiled")
+"""Where the committed YAML lies: in the package, or beside it in a checkout."""
+if not COMPILED.is_dir():
+    COMPILED = COMPILED.parents[1] / "compiled"
 
 
 def load_pipeline(
     name: str, column: resources.Column = resources.SMALL, store_secret: str = resources.STORE_SECRET
 ) -> Any:
-    """The pipeline called `name`, built with a column of the table of resources.
+    """Return the pipeline called `name`, built with a column of the table of resources.
 
     In a thread of its own, whose stack is short: KFP 2.17 calls `inspect.stack()` for each option of a task,
     and that looks through all loaded modules for each frame that belongs to none of them.
@@ -49,8 +61,23 @@ def load_pipeline(
         return short_stack.submit(build, column, store_secret).result()
 
 
+def load_component(name: str) -> Any:
+    """The component of the stage called `name`, for a pipeline of somebody else's."""
+    from kfp import dsl
+
+    from yanmo_pipelines.kfp_adapter import component
+
+    stage = importlib.import_module(f"yanmo.{name}.config").STAGE
+    classes = {each: dsl.Model if each == "model" else dsl.Dataset for each in COMPONENTS[name]}
+    return component(stage, classes)
+
+
 def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
-    """Write `pipeline` to `path`, whole or not at all; `image_prefix` goes before each image's name."""
+    """Write a pipeline or component to `path`, whole or not at all.
+
+    Args:
+        image_prefix: put before each image's name.
+    """
     from kfp import compiler  # 1 s; the names of the pipelines are read without, and so is --help
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +92,7 @@ def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
 
 
 def version_name(path: Path, column: str) -> str:
-    """A name for the version that a compiled pipeline is: `4d00e56c0a12-gpu-1f3ab86e`.
+    """Return a name for the version that a compiled pipeline is: `4d00e56c0a12-gpu-1f3ab86e`.
 
     It names the commit, the column of the table of resources, and the bytes of the YAML, so equal names stand
     for equal pipelines and none has to be overwritten.
@@ -76,21 +103,27 @@ def version_name(path: Path, column: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions(PodOptions, group="compile"):
-    """Compile the pipelines to YAML for KFP."""
+    """Compile the pipelines, and a component of each stage, to YAML for KFP."""
 
-    out: str = opt(str(COMPILED), "folder to write to", metavar="FOLDER")
+    out: str = opt("pipelines/compiled", "folder to write to", metavar="FOLDER")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compile every pipeline; returns the exit code."""
+    """Compile every pipeline, and the component of each stage; returns the exit code."""
 
     def serve() -> int:
         options = load(CompileOptions, default_argv(argv), "yanmo compile")
-        for name in PIPELINES:
-            path = Path(options.out) / f"{name}.yaml"
+        folder = Path(options.out)
+        for path in (
+            *(folder / f"{n}.yaml" for n in PIPELINES),
+            *(folder / f"components/{n}.yaml" for n in COMPONENTS),
+        ):
             with only_answers():
-                pipeline = load_pipeline(name, options.resources, options.store_secret)
-                compile_pipeline(pipeline, path, options.image_prefix)
+                if path.parent == folder:
+                    made = load_pipeline(path.stem, options.resources, options.store_secret)
+                else:
+                    made = load_component(path.stem)
+                compile_pipeline(made, path, options.image_prefix)
             answer(str(path))
         return ExitCode.DONE
 

@@ -5,10 +5,11 @@ docstring of the function it is given and then calls it positionally, so a gener
 real container components with typed, described parameters. Alternative not taken: lightweight
 components, which put code into strings and kfp into every image.
 
-What a component takes: the artifacts wired to it (bodies are references of a few hundred bytes), store and
-channel, and `options`, one line with the options of all stages, of which each takes its own. The first task
-alone takes the fields of the form: it makes that line of them, so that a field is read, checked and given
-its default in one place.
+What a component takes: the artifacts wired to it (bodies are references of a few hundred bytes), store,
+channel, and one line with the options of all stages, of which each takes its own. In a pipeline the first
+task alone takes the fields of the form: it makes that line of them, so that a field is read, checked and
+given its default in one place, and leaves it in the store with what the channel's pointers named
+(yanmo.stage.pinned), so that the graph's arrows are those of the data.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kfp import dsl
 from yanmo.options.fields import AUTO, NONE, flag, option_fields, spelled
 from yanmo.options.one_line import as_line
 from yanmo.stage.declaration import Stage
+from yanmo.stage.pinned import PINNED
 from yanmo_pipelines import resources
 from yanmo_pipelines.run_form import OWN_FIELDS, FormField
 
@@ -31,51 +33,81 @@ _COMMON = {"store": "where bytes live", "run_id": "id of the pipeline run"}
 """What every task takes."""
 
 
-def component(
-    stage: Stage, inputs: dict[str, type], *, name: str = "", pointer: str = "", flags: Sequence[str] = ()
-) -> Any:
-    """The KFP container component that runs `stage`.
+def component(stage: Stage, inputs: Mapping[str, type]) -> Any:
+    """Return the KFP container component that runs `stage` in anybody's pipeline.
 
     Args:
-        inputs: the inputs that are wired -> artifact class; all others are given as `none`, so that
-            no task follows a pointer.
-        name: name of the component and its task; the stage's own by default.
-        pointer: pointer of the channel that success moves; the stage's name by default.
-        flags: options of the stage that another task's results give.
+        inputs: the inputs that are wired -> artifact class; the others come with one of these, or are the
+            channel's as in a shell.
 
     Raises:
         TypeError: an input that the stage does not have, or a required one that is not wired.
     """
     _check_wiring(stage, inputs)
     parameters = [
-        _parameter("store"),
-        _parameter("channel"),
-        _parameter("run_id"),
         *(_artifact(input_name(stage, n), dsl.Input[cls]) for n, cls in inputs.items()),
         *_outputs(stage),
-        _parameter("options"),
+        *(_parameter(n, default) for n, default in (("store", ""), ("channel", "main"), ("options", ""))),
+    ]
+
+    def arguments(values: dict[str, Any]) -> list[str]:
+        own = {"channel": values["channel"], "options": values["options"]}
+        return _arguments(stage, values, inputs, own, unwired="")
+
+    described = {
+        "store": _COMMON["store"],
+        "channel": "series of runs whose latest outputs this becomes",
+        "options": f"options of {stage.name}, in one line: {stage.name}.NAME=VALUE with blanks between",
+    }
+    return _container(stage, parameters, described, arguments)
+
+
+def task_component(
+    stage: Stage,
+    inputs: Mapping[str, type],
+    pinned: Mapping[str, str],
+    channel: str,
+    flags: Sequence[str] = (),
+) -> Any:
+    """The component that runs `stage` in a pipeline of Yanmo's, after its first task.
+
+    Args:
+        inputs: the inputs that are wired -> artifact class.
+        pinned: input -> what the first task has looked up for it, "" for the line of options; all other
+            inputs are `none`, so that no task follows a pointer.
+        channel: that of an empty field of the form.
+        flags: options of the stage that another task's results give.
+
+    Raises:
+        TypeError: as `component`.
+    """
+    _check_wiring(stage, inputs)
+    parameters = [
+        *map(_parameter, _COMMON),
+        _parameter("channel"),
+        *(_artifact(input_name(stage, n), dsl.Input[cls]) for n, cls in inputs.items()),
+        *_outputs(stage),
         *map(_parameter, flags),
     ]
 
     def arguments(values: dict[str, Any]) -> list[str]:
-        return [
-            *_arguments(stage, values, inputs, pointer),
-            *(f"{flag(each)}={values[each]}" for each in flags),
-            f"--channel={values['channel']}",
-            f"--options={values['options']}",
-        ]
+        own = {n: f"{PINNED}:{name}" if name else PINNED for n, name in pinned.items()}
+        own |= {"run_id": values["run_id"], "options": PINNED}
+        own |= {each: values[each] for each in flags}
+        # KFP hands on an emptied field as it is; the last channel that is not empty counts.
+        channels = [f"--channel={channel}", f"--channel={values['channel']}"]
+        return [*_arguments(stage, values, inputs, own), *channels]
 
     described = {
         **_COMMON,
-        "channel": "whose pointers are moved",
-        "options": "those of all stages, in one line",
+        "channel": OWN_FIELDS["channel"],
         **{f.name: str(f.metadata["help"]) for f in option_fields(stage.config) if f.name in flags},
     }
-    return _container(stage, name or stage.name, parameters, described, arguments)
+    return _container(stage, parameters, described, arguments)
 
 
 def first_component(stage: Stage, fields: Sequence[FormField], defaults: str, others: Sequence[Stage]) -> Any:
-    """The component that reads the form; its parameters are the form's fields.
+    """Return the component that reads the form; its parameters are the form's fields.
 
     Args:
         defaults: what an empty field stands for, and what the pipeline sets besides, in one line.
@@ -83,8 +115,7 @@ def first_component(stage: Stage, fields: Sequence[FormField], defaults: str, ot
     """
     taken = {field: first_input(stage, field.name) for field in fields}
     parameters = [
-        _parameter("store"),
-        _parameter("run_id"),
+        *map(_parameter, _COMMON),
         *_outputs(stage),
         *(_artifact(name, field.type) for field, name in taken.items()),
         _parameter(first_input(stage, "options")),
@@ -92,7 +123,7 @@ def first_component(stage: Stage, fields: Sequence[FormField], defaults: str, ot
 
     def arguments(values: dict[str, Any]) -> list[str]:
         return [
-            *_arguments(stage, values, {}, ""),
+            *_arguments(stage, values, {}, {"run_id": values["run_id"]}),
             *(f"--stages={each.declared_in}" for each in others),
             f"--defaults={defaults}",
             *(f"--form={field.stage}.{field.option}={values[name]}" for field, name in taken.items()),
@@ -101,17 +132,16 @@ def first_component(stage: Stage, fields: Sequence[FormField], defaults: str, ot
 
     described = {**_COMMON, "given_options": OWN_FIELDS["options"]}
     described |= {name: field.help for field, name in taken.items()}
-    return _container(stage, stage.name, parameters, described, arguments)
+    return _container(stage, parameters, described, arguments)
 
 
 def first_input(stage: Stage, name: str) -> str:
-    """What KFP calls a field that the first task takes; in a signature no output may have the same name."""
+    """Return KFP's name of a field that the first task takes; in a signature no output may have the same."""
     return f"given_{name}" if name in stage.parameters else name
 
 
 def _container(
     stage: Stage,
-    name: str,
     parameters: Sequence[Parameter],
     described: dict[str, str],
     arguments: Callable[[dict[str, Any]], list[str]],
@@ -124,7 +154,7 @@ def _container(
             args=arguments(values),
         )
 
-    build.__name__ = name
+    build.__name__ = stage.name
     build.__doc__ = _docstring(inspect.getdoc(stage.config) or "", described)
     build.__signature__ = Signature(list(parameters))  # type: ignore[attr-defined]
     return dsl.container_component(build)
@@ -163,16 +193,21 @@ def _parameter(name: str, default: Any = Parameter.empty) -> Parameter:
     return Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=str, default=default)
 
 
-def _arguments(stage: Stage, values: dict[str, Any], inputs: Iterable[str], pointer: str) -> list[str]:
-    """The command line. `--OPTION=value` in one string, so that a value may begin with a dash."""
-    unwired = [f.name for f in option_fields(stage.config, "input") if f.name not in inputs]
+def _arguments(
+    stage: Stage,
+    values: Mapping[str, Any],
+    inputs: Iterable[str],
+    own: Mapping[str, Any],
+    unwired: str = NONE,
+) -> list[str]:
+    """Return the command line. `--OPTION=value` in one string, so that a value may begin with a dash."""
+    others = [f for f in option_fields(stage.config, "input") if f.name not in {*inputs, *own}]
     pairs = {
         "store": values["store"],
-        "run_id": values["run_id"],
         "metrics_port": resources.METRICS_PORT,
-        **({"pointer": pointer} if pointer else {}),
+        **own,
         **{name: values[input_name(stage, name)].path for name in inputs},
-        **dict.fromkeys(unwired, NONE),
+        **{f.name: unwired for f in others if unwired and f.metadata["inside"] not in inputs},
         "executor_input": dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
     }
     return [f"{flag(name)}={value}" for name, value in pairs.items()]
@@ -218,12 +253,19 @@ def with_form(
 
         pipeline.__name__ = function.__name__
         described = {field.name: field.help for field in fields} | OWN_FIELDS
-        summary, _, own_args = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+        about = inspect.getdoc(function) or function.__name__  # KFP reads no parameters without a first line
+        summary, _, own_args = about.partition("\n\nArgs:\n")
         pipeline.__doc__ = _docstring(summary, described) + own_args
         pipeline.__signature__ = signature  # type: ignore[attr-defined]
         return pipeline
 
     return decorate
+
+
+def described(summary: str, fields: Iterable[FormField]) -> str:
+    """The description of a pipeline, which KFP's UI shows where it is opened: its form shows names alone."""
+    lines = {field.name: field.help for field in fields} | OWN_FIELDS
+    return "\n".join([summary, "", *(f"{name}: {text}" for name, text in sorted(lines.items()))])
 
 
 def add_drop_downs(pipeline: Any, fields: Iterable[FormField]) -> Any:
@@ -246,12 +288,9 @@ class Tasks:
     column: resources.Column
     """Of the table of resources."""
     store_secret: str = resources.STORE_SECRET
-    channel: Any = None
-    options: Any = None
-    """Both as the first task has read them."""
 
     def first(self, stage: Stage, others: Iterable[Stage], defaults: Mapping[str, str] | None = None) -> Any:
-        """The task that reads the form for all `others` before any of them begins.
+        """Return the task that reads the form for all `others` before any of them begins.
 
         Args:
             defaults: option (`resolve.training_pod_nodes`) -> what the pipeline sets where nobody else does.
@@ -266,15 +305,13 @@ class Tasks:
         values = self.form.values
         given = {first_input(stage, f.name): values[f.name] for f in self.form.fields}
         task = make(**self._common(), given_options=values["options"], **given)
-        self.channel, self.options = task.outputs["channel"], task.outputs["options"]
         return resources.apply(task, stage.name, self.column, store_secret=self.store_secret)
 
     def __call__(
         self,
         stage: Stage,
         *,
-        name: str = "",
-        pointer: str = "",
+        pinned: Mapping[str, str] | None = None,
         pod: Mapping[str, Any] | None = None,
         flags: Mapping[str, Any] | None = None,
         **inputs: Any,
@@ -282,24 +319,27 @@ class Tasks:
         """One task of `stage`; keyword arguments wire its inputs to outputs of other tasks.
 
         Args:
+            pinned: input -> what the first task has looked up for it.
             pod: what the form sets of its pod: see `resources.apply`.
             flags: option of the stage -> result of another task.
         """
         flags = flags or {}
         classes = {n: _artifact_class(channel) for n, channel in inputs.items()}
-        make = component(stage, classes, name=name, pointer=pointer, flags=tuple(flags))
+        channel = next(str(f.default) for f in self.form.fields if f.name == "channel")
+        make = task_component(stage, classes, pinned or {}, channel, tuple(flags))
         wired = {input_name(stage, n): channel for n, channel in inputs.items()}
-        task = make(**self._common(), channel=self.channel, options=self.options, **wired, **flags)
-        own = {**(pod or {}), "store_secret": self.store_secret}
-        return resources.apply(task, stage.name, self.column, **own)
+        task = make(**self._common(), channel=self.form.values["channel"], **wired, **flags)
+        return resources.apply(
+            task, stage.name, self.column, **{**(pod or {}), "store_secret": self.store_secret}
+        )
 
     def _common(self) -> dict[str, Any]:
-        """What every task gets. KFP fills the placeholder as a task's input alone, never in its arguments."""
+        """Return the arguments of every task. KFP fills the placeholder as a task's input alone."""
         return {"store": self.form.values["store"], "run_id": dsl.PIPELINE_JOB_ID_PLACEHOLDER}
 
 
 def _artifact_class(channel: Any) -> type:
-    """The artifact class of what is wired, so that a consumer's type is its producer's."""
+    """Return the artifact class of what is wired, so that a consumer's type is its producer's."""
     schema = str(channel.channel_type).partition("@")[0]
     return _CLASSES[schema]
 

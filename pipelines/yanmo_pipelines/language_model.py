@@ -1,10 +1,10 @@
 """The language-model pipeline: raw text -> evaluated, promoted model.
 
-    resolve -> curate -> balance -> tokenize -> train -> evaluate and evaluate-champion -> promote
+    resolve -> curate -> balance -> tokenize -> train -> evaluate -> promote
 
 The graph is flat: in a cluster a nested pipeline or a condition costs pods of its own (20 s each on KFP 2.17)
-and hides the outcome two clicks deep. What has nothing to do (a paused training, no champion yet) says so and
-ends well; promote comes last, and its report says how the run ended.
+and hides the outcome two clicks deep. What has nothing to do (a paused training) says so and ends well;
+promote comes last, and its report says how the run ended.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from kfp import dsl
 
 from yanmo.stage.declaration import Stage
-from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, with_form
+from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, described, with_form
 from yanmo_pipelines.resources import Column, off_the_form, on_the_form, row_of
 from yanmo_pipelines.run_form import FormField, fields_of
 from yanmo_pipelines.stages import (
@@ -39,18 +39,19 @@ _OF_THE_POD = {
 """Argument of `resources.apply` -> output of the first task, after `training_pod_`."""
 
 
-Train = Callable[[Tasks, Mapping[str, Any], Mapping[str, Any]], tuple[Any, Any]]
-"""Makes the task that trains, of what training's pods are and its inputs; that task and its model."""
+Train = Callable[[Tasks, Mapping[str, Any], Mapping[str, Any]], Any]
+"""Makes the task that trains, of what training's pods are and its inputs; gives its model."""
+
+_ABOUT = "Train a Chinese language model from raw text and promote it if it beats the champion."
 
 
 def build(column: Column, store_secret: str) -> Any:
-    """The pipeline, with a column of the table of resources and the Secret that names the store."""
+    """Return the pipeline, with a column of the table of resources and the Secret that names the store."""
     fields = form_of(column, LANGUAGE_MODEL)
 
-    @dsl.pipeline(name="language-model")  # type: ignore[untyped-decorator]
+    @dsl.pipeline(name="language-model", description=described(_ABOUT, fields))  # type: ignore[untyped-decorator]
     @with_form(RESOLVE, fields)
     def language_model(form: Form) -> None:
-        """Train a Chinese language model from raw text and promote it if it beats the champion."""
         graph(Tasks(form, column, store_secret), LANGUAGE_MODEL, train_here)
 
     return add_drop_downs(language_model, fields)
@@ -59,7 +60,7 @@ def build(column: Column, store_secret: str) -> Any:
 def form_of(
     column: Column, stages: Sequence[Stage], defaults: Mapping[str, Any] | None = None
 ) -> list[FormField]:
-    """The fields of the form of these stages.
+    """Return the fields of the form of these stages.
 
     Args:
         defaults: name of a field -> its default, where it is not that of the language model's form.
@@ -80,49 +81,26 @@ def graph(
     """
     resolved = run.first(RESOLVE, stages, off_the_form(row_of(run.column, TRAIN.name)) | dict(tunes or {}))
     pod = {limit: resolved.outputs[f"training_pod_{name}"] for limit, name in _OF_THE_POD.items()}
-    curated = run(CURATE, evaluation_set=resolved.outputs["evaluation_set"])
+    curated = run(CURATE, pinned={"evaluation_set": "evaluation_set"}).after(resolved)
     balanced = run(BALANCE, documents=curated.outputs["documents"])
-    tokenized = run(
-        TOKENIZE, documents=balanced.outputs["documents"], tokenizer=resolved.outputs["tokenizer"]
-    )
-    inputs = {"token_cache": tokenized.outputs["token_cache"], "model": resolved.outputs["start_model"]}
-    trained, model = train(run, pod, inputs)
-    measured_on = {
-        "evaluation_set": curated.outputs["evaluation_set"],
-        "documents": curated.outputs["documents"],
-    }
-    challenged = run(EVALUATE, pod=pod, model=model, **measured_on)
-    defended = run(
+    tokenized = run(TOKENIZE, pinned={"tokenizer": "tokenizer"}, documents=balanced.outputs["documents"])
+    model = train(run, pod, {"token_cache": tokenized.outputs["token_cache"]})
+    beside = {"champion": "champion"} | ({} if tunes is None else {"base": "start_model"})
+    measured = run(
         EVALUATE,
-        name="evaluate-champion",
-        pointer="champion_evaluation",
         pod=pod,
-        model=resolved.outputs["champion"],
-        **measured_on,
-    ).after(trained)
-    before = {}
-    if tunes is not None:
-        based = run(
-            EVALUATE,
-            name="evaluate-base",
-            pointer="base_evaluation",
-            pod=pod,
-            model=resolved.outputs["start_model"],
-            evaluation_set=curated.outputs["evaluation_set"],
-        ).after(trained)
-        before = {"base": based.outputs["evaluation"]}
-    run(
-        PROMOTE,
-        **before,
-        challenger=challenged.outputs["evaluation"],
-        champion=defended.outputs["evaluation"],
-        baselines=challenged.outputs["baselines"],
-        writing=challenged.outputs["writing"],
-        champion_writing=defended.outputs["writing"],
+        pinned=beside,
+        model=model,
+        evaluation_set=curated.outputs["evaluation_set"],
+        documents=curated.outputs["documents"],
     )
+    run(PROMOTE, challenger=measured.outputs["evaluation"])
 
 
-def train_here(run: Tasks, pod: Mapping[str, Any], inputs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The task that trains in a pod of its own, and its model."""
-    task = run(TRAIN, pod=pod, **inputs)
-    return task, task.outputs["model"]
+START = {"model": "start_model"}
+"""What a training starts from."""
+
+
+def train_here(run: Tasks, pod: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
+    """Return the model of the task that trains in a pod of its own."""
+    return run(TRAIN, pod=pod, pinned=START, **inputs).outputs["model"]

@@ -10,29 +10,29 @@ from typing import Any
 
 from kfp import dsl
 
-from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, with_form
-from yanmo_pipelines.language_model import form_of, graph
+from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, described, with_form
+from yanmo_pipelines.language_model import START, form_of, graph
 from yanmo_pipelines.resources import Column
 from yanmo_pipelines.stages import LAUNCH, ON_NODES, RESOLVE
 
 _OF_EACH_NODE = ("cpu", "memory", "gpus")
 """What the form says of training's pods and each node has; labels and taints are the TrainingRuntime's."""
 
+_ABOUT = "Train a Chinese language model on several nodes and promote it if it beats the champion."
+
 
 def build(column: Column, store_secret: str) -> Any:
-    """The pipeline, with a column of the table of resources and the Secret that names the store."""
+    """Return the pipeline, with a column of the table of resources and the Secret that names the store."""
     fields = form_of(column, ON_NODES)
 
-    @dsl.pipeline(name="language-model-on-nodes")  # type: ignore[untyped-decorator]
+    @dsl.pipeline(name="language-model-on-nodes", description=described(_ABOUT, fields))  # type: ignore[untyped-decorator]
     @with_form(RESOLVE, fields)
     def language_model_on_nodes(form: Form) -> None:
-        """Train a Chinese language model on several nodes and promote it if it beats the champion."""
         graph(Tasks(form, column, store_secret), ON_NODES, _launch)
 
     return add_drop_downs(language_model_on_nodes, fields)
 
 
-def _launch(run: Tasks, pod: Mapping[str, Any], inputs: Mapping[str, Any]) -> tuple[Any, Any]:
-    flags = {"training": run.options, **{name: pod[name] for name in _OF_EACH_NODE}}
-    task = run(LAUNCH, flags=flags, **inputs)
-    return task, task.outputs["train"]
+def _launch(run: Tasks, pod: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
+    flags = {name: pod[name] for name in _OF_EACH_NODE}
+    return run(LAUNCH, pinned={**START, "training": ""}, flags=flags, **inputs).outputs["train"]

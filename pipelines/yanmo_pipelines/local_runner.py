@@ -87,12 +87,12 @@ class ProcessHandler(sth.SubprocessTaskHandler):  # type: ignore[misc]
 
 
 def _without_pods_own(variables: Mapping[str, str]) -> dict[str, str]:
-    """A pod's variables as a person's own processes get them: who sits here waits for nothing, and alone."""
+    """Return a pod's variables for processes here: who sits here waits for nothing, and alone."""
     return {name: value for name, value in variables.items() if name not in IN_PODS}
 
 
 def _local_command(command: list[str]) -> list[str]:
-    """This environment's Python for the image's, and a free port for the pod's: two runs may meet here."""
+    """Return the command with this Python for the image's, and a free port for the pod's."""
     program = sys.executable if command[0] in ("python", "python3") else command[0]
     pod_port = f"--metrics-port={METRICS_PORT}"
     has_store = any(arg.startswith("--store=") for arg in command)
@@ -101,7 +101,7 @@ def _local_command(command: list[str]) -> list[str]:
 
 
 def _task_name(command: list[str]) -> str:
-    """The folder that KFP made for the task's outputs is named after the task."""
+    """Return the folder that KFP made for the task's outputs is named after the task."""
     outputs = ExecutorOutputs.parse(value_of(command, "--executor-input"))
     return Path(outputs.file).parent.name if outputs else " ".join(command[:3])
 

@@ -10,9 +10,9 @@ from yanmo.common.errors import UsageError
 from yanmo.common.given_file import MIB, given_text
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import MOST_EXACT, Bounds, Values, WrongValue, brief
-from yanmo.options.whole_run import read_run
 from yanmo.options.yaml_file import yaml_problem
 from yanmo.stage.declaration import Stage
+from yanmo.stage.form import read_run
 from yanmo.stage.options_line import options_line, with_settings
 from yanmo_pipelines.run_form import fields_of
 
@@ -43,7 +43,7 @@ def read_settings(settings: Iterable[str]) -> dict[str, str]:
 
 
 def pipeline_parameters(path: Path, settings: dict[str, str]) -> dict[str, Any]:
-    """The settings with the types that the compiled pipeline at `path` declares.
+    """Return the settings with the types that the compiled pipeline at `path` declares.
 
     A field that is set to nothing has its default, as on the form, so it is not among them.
 
@@ -81,7 +81,7 @@ def pipeline_parameters(path: Path, settings: dict[str, str]) -> dict[str, Any]:
 
 
 def documents_of(text: str) -> list[Any]:
-    """The YAML's documents: the pipeline, and what is Kubernetes' own of it.
+    """Return the YAML's documents: the pipeline, and what is Kubernetes' own of it.
 
     Raises:
         yaml.YAMLError: it is not YAML.
@@ -92,7 +92,7 @@ def documents_of(text: str) -> list[Any]:
 
 
 def form_of(path: Path) -> dict[str, dict[str, Any]]:
-    """The run form of a compiled pipeline: parameter name -> its declaration in the YAML."""
+    """Return the run form of a compiled pipeline: parameter name -> its declaration in the YAML."""
     from yaml import YAMLError
 
     what, shown = "a pipeline as `yanmo compile` writes it", f"--pipeline {path}"
@@ -107,7 +107,7 @@ def form_of(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _typed(name: str, text: str, declared: dict[str, Any]) -> Any:
-    """The stage checks the bounds itself (`check_stage_options`)."""
+    """Return the value of a text; the stage checks its bounds (`check_stage_options`)."""
     values = Values(
         type=_TYPES[declared["parameterType"]],
         choices=declared.get("literals", []),

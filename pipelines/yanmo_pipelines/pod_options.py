@@ -39,7 +39,7 @@ class PodOptions(Options, group="pods"):
     )
 
     def contradictions(self) -> list[str]:
-        """A name that no Secret can have."""
+        """Return a name that no Secret can have."""
         if _SECRET.fullmatch(self.store_secret):
             return []
         found = brief(self.store_secret)

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-IMAGES = {"data": "yanmo-data:0.1.0", "train": "yanmo-train:0.1.0", "cluster": "yanmo-cluster:0.1.0"}
+from yanmo.common.names import DATA_STAGES
+
+IMAGES = {"data": "yanmo-data:0.2.0", "train": "yanmo-train:0.2.0", "cluster": "yanmo-cluster:0.2.0"}
 """Image name of `Stage.image`; `yanmo compile --image-prefix` puts a registry before it."""
 
 METRICS_PORT = 9464
@@ -84,9 +86,7 @@ COLUMNS: dict[str, dict[str, Resources]] = {
     SMALL: {
         "resolve": _LITTLE,
         "launch": _WATCHES,
-        "curate": Resources(cpu="1", memory="2Gi", gpus=""),
-        "balance": Resources(cpu="1", memory="2Gi", gpus=""),
-        "tokenize": Resources(cpu="1", memory="2Gi", gpus=""),
+        **dict.fromkeys(DATA_STAGES, Resources(cpu="1", memory="2Gi", gpus="")),
         "train": Resources(cpu="1", memory="3Gi", shared_memory="1Gi"),
         "evaluate": Resources(cpu="1", memory="3Gi"),
         "promote": Resources(cpu="500m", memory="1Gi", gpus=""),
@@ -94,9 +94,7 @@ COLUMNS: dict[str, dict[str, Resources]] = {
     "standard": {
         "resolve": _LITTLE,
         "launch": _WATCHES,
-        "curate": Resources(cpu="4", memory="8Gi", gpus=""),
-        "balance": Resources(cpu="4", memory="8Gi", gpus=""),
-        "tokenize": Resources(cpu="4", memory="8Gi", gpus=""),
+        **dict.fromkeys(DATA_STAGES, Resources(cpu="4", memory="8Gi", gpus="")),
         "train": Resources(cpu="4", memory="16Gi", shared_memory="2Gi"),
         "evaluate": Resources(cpu="4", memory="16Gi", shared_memory="2Gi"),
         "promote": Resources(cpu="1", memory="2Gi", gpus=""),
@@ -104,9 +102,7 @@ COLUMNS: dict[str, dict[str, Resources]] = {
     "gpu": {
         "resolve": _LITTLE,
         "launch": _WATCHES,
-        "curate": Resources(cpu="8", memory="16Gi", gpus=""),
-        "balance": Resources(cpu="8", memory="16Gi", gpus=""),
-        "tokenize": Resources(cpu="8", memory="16Gi", gpus=""),
+        **dict.fromkeys(DATA_STAGES, Resources(cpu="8", memory="16Gi", gpus="")),
         "train": Resources(cpu="8", memory="32Gi", shared_memory="8Gi", gpus="1", tolerations=TAINTED),
         "evaluate": Resources(cpu="8", memory="32Gi", shared_memory="8Gi", gpus="1", tolerations=TAINTED),
         "promote": Resources(cpu="1", memory="2Gi", gpus=""),
@@ -131,9 +127,9 @@ def secrets_of(store_secret: str) -> dict[str, str]:
 
 
 def row_of(column: Column, stage: str) -> Resources:
-    """The row of `stage`; one that the column does not know has that of balance."""
+    """Return the row of `stage`; one that the column does not know has that of the data stages."""
     rows = COLUMNS[column] if isinstance(column, str) else column
-    return rows.get(stage, rows["balance"])
+    return rows.get(stage, rows[DATA_STAGES[0]])
 
 
 def on_the_form(row: Resources) -> dict[str, str]:

@@ -102,8 +102,8 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
             return code if code > 0 else 128 - code
         except Stopped as stopped:
             log.warning(
-                "%s; finished stages are kept: run the same command again to go on; a training that was "
-                "begun is finished first, unless you give --set train_unfinished=leave",
+                "%s; finished stages are kept: run the same command again to go on with them, and with a "
+                "training that was begun",
                 stopped,
             )
             return 128 + stopped.signum
@@ -112,13 +112,13 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
 
 
 def _channel_here(defaults: Mapping[str, Any]) -> str:
-    """The channel of a run that names none: that of the form, `dev` in place of a cluster's."""
+    """Return the channel of a run that names none: that of the form, `dev` in place of a cluster's."""
     of_form = str(defaults.get("channel", _OF_CLUSTERS))
     return "dev" if of_form == _OF_CLUSTERS else of_form
 
 
 def _advice(code: int) -> str:
-    """What to do after a task that ended with `code`: the same command helps after 75 or a kill only."""
+    """Return what to do after `code`: the same command helps after 75 or a kill only."""
     if code in (ExitCode.USAGE, ExitCode.DATA, ExitCode.ENVIRONMENT):
         return "Change what it names; stages that are finished are kept and not run again"
     if code == ExitCode.BUG:
@@ -127,7 +127,7 @@ def _advice(code: int) -> str:
 
 
 def _find(pipeline: str) -> tuple[Path, Any]:
-    """The compiled YAML of a pipeline and, where its name is known, its stages."""
+    """Return the compiled YAML of a pipeline and, where its name is known, its stages."""
     if pipeline in PIPELINES:
         from yanmo_pipelines.stages import STAGES  # 0.1 s: the options of all stages; `--help` needs none
 
@@ -136,13 +136,10 @@ def _find(pipeline: str) -> tuple[Path, Any]:
         path, stages = Path(pipeline), ()
     if not path.is_file():
         raise UsageError(
-            f"--pipeline {pipeline}: no file {path}; expected {', '.join(PIPELINES)} (after `yanmo compile`) "
-            f"or the path of a compiled YAML{did_you_mean(pipeline, PIPELINES)}"
+            f"--pipeline {pipeline}: no file {path}; expected {', '.join(PIPELINES)} or "
+            f"the path of a compiled YAML{did_you_mean(pipeline, PIPELINES)}"
         )
     return path, stages
-
-
-_OR_LEAVE = "(to train something else instead: --set train_unfinished=leave)\n"
 
 
 def _shown_here(stages: Any) -> dict[str, str]:
@@ -177,7 +174,7 @@ def _show(store: Any, tasks: list[TaskRun], seconds: float) -> None:
     """Print what a person wants to see at the end: the verdict, the page, times, size."""
     paused, promoted = _paused(tasks), next((t for t in tasks if t.name == "promote"), None)
     if paused:
-        print(f"\n{paused}; run the same command again to go on\n{_OR_LEAVE}")
+        print(f"\n{paused}; run the same command again to go on\n")
     elif promoted is not None:
         _show_verdict(store, promoted)
     _show_cost(tasks, seconds)
@@ -197,7 +194,7 @@ def _show_cost(tasks: list[TaskRun], seconds: float) -> None:
 
 
 def _paused(tasks: Sequence[TaskRun]) -> PausedOutput | None:
-    """The first pause that a task handed on."""
+    """Return the first pause that a task handed on."""
     names = [(task, name) for task in tasks if task.outputs for name in task.outputs.artifacts]
     found = (PausedOutput.from_json(task.artifact(name)) for task, name in names)
     return next(filter(None, found), None)
@@ -221,7 +218,7 @@ def _show_verdict(store: Any, promoted: TaskRun) -> None:
 
 
 def _shown(path: Path) -> str:
-    """The path as a person in this folder would type it."""
+    """Return the path as a person in this folder would type it."""
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 

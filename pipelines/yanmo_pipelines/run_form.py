@@ -40,13 +40,13 @@ class FormField:
 
 
 def form_fields(stage: Stage) -> list[FormField]:
-    """The options of `stage` that are fields of the run form."""
+    """Return the options of `stage` that are fields of the run form."""
     hints = get_type_hints(stage.config)
     return [_field_of(stage, f, hints[f.name]) for f in option_fields(stage.config) if f.metadata["form"]]
 
 
 def _field_of(stage: Stage, option: dataclasses.Field[Any], kind: type) -> FormField:
-    """The form's field of an option; one that takes `auto` is a text, whatever it becomes."""
+    """Return the form's field of an option; one that takes `auto` is a text, whatever it becomes."""
     meta, help = option.metadata, str(option.metadata["help"])
     choices = tuple(meta["choices"] or meta["suggested"])
     default = option.default
@@ -61,7 +61,7 @@ def _field_of(stage: Stage, option: dataclasses.Field[Any], kind: type) -> FormF
 def fields_of(
     *stages: Stage, defaults: Mapping[str, Any] | None = None, leave_out: Collection[str] = ()
 ) -> list[FormField]:
-    """The fields of a form for `stages`.
+    """Return the fields of a form for `stages`.
 
     Args:
         defaults: name of a field -> its default, where it is not the option's own.

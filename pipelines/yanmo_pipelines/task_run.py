@@ -9,7 +9,7 @@ from yanmo.stage.kfp_outputs import ExecutorOutputs
 
 
 def value_of(command: list[str], name: str) -> str:
-    """The value of a flag in a command line; empty without it."""
+    """Return the value of a flag in a command line; empty without it."""
     return next((a.partition("=")[2] for a in command if a.startswith(f"{name}=")), "")
 
 
@@ -31,7 +31,7 @@ class TaskRun:
         return value_of(self.command, "--run-id")
 
     def artifact(self, name: str) -> str:
-        """The body of its output artifact `name`: a reference, or `none`."""
+        """Return the body of its output artifact `name`: a reference, or `none`."""
         if not self.outputs or name not in self.outputs.artifacts:
             return ""
         path = Path(self.outputs.artifacts[name]["uri"])

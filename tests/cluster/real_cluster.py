@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-TASKS = ("resolve", "curate", "balance", "tokenize", "train", "evaluate", "evaluate-champion", "promote")
+TASKS = ("resolve", "curate", "balance", "tokenize", "train", "evaluate", "promote")
 OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 WAIT_SECONDS = 3600
 """Until a run that stands still is given up; no test measures time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import uuid
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from real_cluster import RealCluster
+from test_readme import CLUSTER
+from test_readme import commands as blocks_of_readme
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/tutorials/kubeflow.md"
@@ -111,3 +114,24 @@ def test_every_command_of_the_page_prints_what_the_page_says(cluster: RealCluste
             problems.append(f"$ {command}\nexit code {code}, missing: {gone}\n{said}")
     assert not problems, "\n\n".join(problems)
     assert len(printed) // 2 == len(commands)
+
+
+@pytest.mark.road
+def test_every_command_of_the_readme_ends_well(cluster: RealCluster, tmp_path: Path) -> None:
+    (tmp_path / "manifests").symlink_to(ROOT / "manifests")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    clean = "kubectl -n kubeflow delete job rerun-1; yanmo schedule delete schedules.yaml"
+    script = f"trap {shlex.quote(clean)} EXIT\n" + "\n".join(blocks_of_readme(CLUSTER))
+    done = subprocess.run(
+        ["bash", "-e", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert (
+        "promote  " in done.stdout
+        and "nightly: made" in done.stdout
+        and "job.batch/rerun-1 created" in done.stdout
+    )

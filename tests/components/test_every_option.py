@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from selection import few
 
+from yanmo.common import names
 from yanmo.common.errors import DataError, ExitCode, UsageError, report
 from yanmo.curate.sources.entries import read_entries
 from yanmo.curate.text.record_rules import check_record_rules
@@ -20,7 +21,7 @@ from yanmo.options.help import groups_of
 from yanmo.options.values import WrongValue
 from yanmo.options.yaml_file import dump_yaml
 
-STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote", "resolve")
+STAGES = (*names.STAGES, "resolve")
 BASE = {"curate": {"sources": "corpus.jsonl"}}
 NASTY = (
     "", " ", "-1", "0", "1", "010", "08", "1e3", "1e300", "-1e300", "1e9999", "inf", "-inf",

@@ -46,7 +46,7 @@ def test_an_image_installs_its_own_extra_and_nothing_without_a_hash(image: str) 
     assert len(installs) == (4 if image == "train" else 3)
     for words in installs:
         assert "--no-deps" in words
-        assert "--require-hashes" in words or words.endswith(" --target /opt/yanmo-code .")
+        assert "--require-hashes" in words or words.rstrip().endswith(" --target /opt/yanmo-code .")
         wheels_alone = "constraints/build.txt" in words or "constraints/${TORCH}.txt" in words
         assert "--no-build-isolation" in words or wheels_alone
 
@@ -97,6 +97,20 @@ def test_dependencies_come_before_code_so_that_an_edit_reuses_their_layer(image:
     copied = [line.split()[1:3] for line in lines if line.startswith("COPY --from")]
     torch = [["--from=dependencies", "/opt/torch"]] if image == "train" else []
     assert copied == [*torch, ["--from=dependencies", "/opt/yanmo"], ["--from=code", "/opt/yanmo-code"]]
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_writes_its_table_of_licences_when_all_is_in_it(image: str) -> None:
+    lines = instructions(image)
+    [written] = [
+        number
+        for number, line in enumerate(lines)
+        if line.endswith("> /usr/share/licenses/yanmo/packages.tsv")
+    ]
+    folders = lines[written].split(" > ")[0].split()[3:]
+    copied = {line.split()[-1] for line in lines[:written] if line.startswith("COPY --from")}
+    assert {folder.partition("/lib/")[0] for folder in folders} == copied
+    assert not [line for line in lines[written:] if line.startswith(("COPY", "RUN"))][1:]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
-"""The installer is no package: `python3 install` runs before there is an environment."""
+"""The installer is no package: `python3 install` runs before there is an environment. A release goes the tiny
+road of tests/pipelines."""
 
 import sys
 from pathlib import Path
 
-sys.path += [str(Path(__file__).parents[2] / "install"), str(Path(__file__).parent)]
+_TESTS = Path(__file__).parents[1]
+sys.path += map(str, [_TESTS.parent / "install", Path(__file__).parent, _TESTS / "pipelines"])

@@ -35,7 +35,7 @@ TRAINING = Training(
     },
     annotations={"yanmo.dev/run-id": "r-1"},
     runtime="yanmo-train",
-    image="registry.example/yanmo-train:0.1.0",
+    image="registry.example/yanmo-train:0.2.0",
     owners=(OWNER,),
 )
 

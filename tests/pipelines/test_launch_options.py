@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from yanmo.common.errors import UsageError
-from yanmo.options.whole_run import read_run
+from yanmo.stage.form import read_run
 from yanmo_pipelines.stages import LANGUAGE_MODEL, ON_NODES
 
 CONFIGS = {stage.name: stage.config for stage in ON_NODES}

@@ -91,7 +91,7 @@ class TrainFiles:
                 start += table.num_rows
 
     def chosen(self, rows: Rows, positions: Ints, columns: Sequence[str]) -> Iterator[tuple[Ints, pa.Table]]:
-        """The documents at `positions`, in the order of files: their indexes in `positions`, their rows."""
+        """Yield the documents at `positions`, file by file: their indexes in `positions`, their rows."""
         for number, places, row in by_file(rows.starts, positions):
             start = 0
             for batch in document_batches(self.paths[number], columns, _BATCH):
@@ -107,7 +107,7 @@ class TrainFiles:
         return sorted({name for row in table["labels"].to_pylist() for name, _ in row})
 
     def read(self, by: str, counting: TokenCount) -> Rows:
-        """The table of all documents.
+        """Return the table of all documents.
 
         Raises:
             DataError: there are no documents, or an id is not a sha256.

@@ -63,7 +63,7 @@ def _changed(
 
 
 def page(report: Mapping[str, Any], shown: Sequence[Example]) -> str:
-    """The page, below 1 MB whatever the corpus.
+    """Return the page, below 1 MB whatever the corpus.
 
     Args:
         shown: documents and what augmentation made of them.
@@ -80,7 +80,7 @@ def page(report: Mapping[str, Any], shown: Sequence[Example]) -> str:
 
 
 def _pieces(example: Example) -> Iterator[tuple[str, str]]:
-    """The text piece by piece, before and after augmentation; both are the same where nothing changed."""
+    """Yield the text piece by piece, before and after augmentation; equal where nothing changed."""
     before, after = (text[:_MOST_DIFFERED] for text in (example.before, example.after))
     length = 0
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)

@@ -36,7 +36,7 @@ from yanmo.balance.report import (
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.disk_arrays import taken
 from yanmo.common.errors import UsageError
-from yanmo.common.freed_memory import hand_back
+from yanmo.common.freed_memory import trim_heap
 from yanmo.formats.documents import shard_bounds, text_form, write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.nights.observer import NightObserver
@@ -124,7 +124,7 @@ def work(run: BalanceRun) -> Result:
     options: BalanceOptions = run.options
     documents, task = run.input("documents"), Task.read(run)
     plan = plan_of_classes(options.quotas, task.rows.groups, options.by)
-    hand_back()
+    trim_heap()
     picked, wanted = _choose(options, task, plan)
     genres = _in_noted_order(documents, task.rows.genres)
     by_genre = class_metrics(task.rows, picked, task.rows.genre, task.rows.genres)
@@ -132,7 +132,7 @@ def work(run: BalanceRun) -> Result:
     report = _report(options, task, plan, picked, wanted, by_genre)
     arranged = _arranged(task, picked, options.shard_characters)
     del picked
-    hand_back()
+    trim_heap()
     made = _write_train(run, task, arranged)
     for path in documents.paths("valid-*.parquet"):
         shutil.copyfile(path, run.attempt.path(path.name))
@@ -186,7 +186,7 @@ def _report(
 
 
 def _in_noted_order(documents: Output, names: list[str]) -> list[str]:
-    """The genres in train: first those that curate listed, in its order, then the others by name."""
+    """Return the genres in train: first those that curate listed, in its order, then the others by name."""
     noted = [name for name in documents.manifest.metadata.get("genres", []) if name in names]
     return noted + sorted(set(names).difference(noted))
 
@@ -251,7 +251,7 @@ def _write_train(run: BalanceRun, task: Task, arranged: Arranged) -> dict[str, i
 
 
 def whole_ids(task: Task, picked: Picked, places: Ints) -> Ids:
-    """The ids of the documents and copies at `places` of `picked`."""
+    """Return the ids of the documents and copies at `places` of `picked`."""
     position, copy = picked.position[places], picked.copy[places]
     found = task.rows.id[position]
     at = np.flatnonzero(copy)
@@ -264,7 +264,7 @@ def whole_ids(task: Task, picked: Picked, places: Ints) -> Ids:
 
 
 def _copied(task: Task, table: pa.Table, copies: npt.NDArray[np.unsignedinteger[Any]]) -> dict[str, Any]:
-    """The columns id, parent_id, rule and text, in which copies differ from their originals."""
+    """Return the columns id, parent_id, rule and text, in which copies differ from their originals."""
     at = np.flatnonzero(copies)
     names = ("id", "parent_id", "rule", "text") if task.augmenter else ("id", "parent_id", "rule")
     if not len(at):

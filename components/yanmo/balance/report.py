@@ -69,7 +69,7 @@ def find_warnings(
     unit: str,
     max_repeats: int,
 ) -> list[str]:
-    """What a user should know about the quotas, a sentence each."""
+    """Return what a user should know about the quotas, a sentence each."""
     found = [
         text
         for name, target in targets.items()
@@ -103,7 +103,7 @@ def _about(
 
 
 def _about_shares(classes: Mapping[str, Any]) -> list[str]:
-    """A warning where quotas in documents raise the largest class's share of all characters."""
+    """Return a warning where quotas in documents raise the largest class's share of all characters."""
     name = max(classes, key=lambda name: classes[name]["before"]["characters"])
     before, after = (classes[name][side]["shares"]["characters"] for side in ("before", "after"))
     if after <= before:
@@ -115,7 +115,7 @@ def _about_shares(classes: Mapping[str, Any]) -> list[str]:
 
 
 def warn_unused_others(plan: QuotaPlan, quotas: Mapping[str, Any]) -> list[str]:
-    """A warning where `*` stands for no class."""
+    """Return a warning where `*` stands for no class."""
     if OTHERS not in plan.quotas or len(quotas) >= len(plan.quotas):
         return []
     return [f"*={plan.quotas[OTHERS]} is not used: every class has a quota of its own"]

@@ -30,7 +30,7 @@ class TokenCount:
 
     @property
     def is_estimate(self) -> bool:
-        """Whether there is no tokenizer."""
+        """Return whether there is no tokenizer."""
         return self._tokenizer is None
 
     def of(self, texts: pa.ChunkedArray | Sequence[str]) -> npt.NDArray[np.int32]:

@@ -41,7 +41,7 @@ class Address:
 
     @property
     def has_secrets(self) -> bool:
-        """Whether its text is not all that was given."""
+        """Return whether its text is not all that was given."""
         return self._shown != self.whole
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Address:
 
 
 def _parted(given: str, bare: bool) -> tuple[str, tuple[str, ...]]:
-    """What may be shown, and what not: of each address in it, up to one whose query may go on to the end."""
+    """Return what may be shown, and what not: each address, up to one whose query may have no end."""
     starts = [(found.end(), _is_web(found[0])) for found in _SCHEME.finditer(given)]
     if bare and not starts:
         starts = [(0, True)]
@@ -102,7 +102,7 @@ def _shown_word(word: re.Match[str]) -> str:
 
 
 def _of_environment() -> Iterator[str]:
-    """The secrets that variables hold, in the forms in which messages show them."""
+    """Yield the secrets that variables hold, in the forms in which messages show them."""
     for name, value in os.environ.items():
         if _VARIABLE.search(name):
             secrets: tuple[str, ...] = (value,)

@@ -16,7 +16,7 @@ def width(text: str) -> int:
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table: first column flush left, the others flush right, two spaces apart.
+    """Return lines of a table: first column flush left, the others flush right, two spaces apart.
 
     Args:
         rows: the heading first; all of one length.

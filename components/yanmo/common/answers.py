@@ -72,7 +72,7 @@ def take_stdout() -> None:
 
 
 def stdout_for_children() -> int | None:
-    """What a child that answers in our place gets as its stdout; None for file descriptor 1 as it is."""
+    """Return the stdout of a child that answers in our place; None for file descriptor 1 as it is."""
     return _taken[0] if _taken else None
 
 

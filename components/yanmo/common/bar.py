@@ -72,7 +72,7 @@ class Bar:
 
     @property
     def is_due(self) -> bool:
-        """Whether somebody would see it now if it were shown."""
+        """Return whether somebody would see it now if it were shown."""
         now = time.monotonic()
         is_seen = _screen.is_persons and not self._is_over and _screen.newest in (self, None)
         return is_seen and now - self._began >= _FIRST_SECONDS and now - _screen.drawn_at >= _SECONDS

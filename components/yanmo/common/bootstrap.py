@@ -19,7 +19,7 @@ _CELLS = 1_000_000
 
 
 def generator_for(seed: int, name: str) -> np.random.Generator:
-    """A generator of its own for `name`, so that one genre's draws do not move another's."""
+    """Return a generator of its own for `name`, so that one genre's draws do not move another's."""
     salt = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
     return np.random.default_rng([seed, salt])
 
@@ -59,6 +59,6 @@ def resampled_sums(values: Floats, draws: int, generator: np.random.Generator) -
 
 
 def interval(values: Sequence[float] | Floats, level: float = 0.95) -> tuple[float, float]:
-    """The percentile interval that holds the share `level` of `values`."""
+    """Return the percentile interval that holds the share `level` of `values`."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

@@ -54,7 +54,7 @@ def _stop_on_sigterm() -> None:
 
     def stop(signum: int, frame: FrameType | None) -> None:
         heard.set()
-        waiting.hurry()
+        waiting.end_waits()
         raise SystemExit(128 + signum)
 
     signal.signal(signal.SIGTERM, stop)
@@ -73,7 +73,7 @@ def _stop_on_sigterm() -> None:
 
 
 def ended(name: str, serve: Callable[[], int], interrupted: str = "the same command starts it again") -> int:
-    """What `serve` returns, or the exit code for what ended it, after a word about it in the log.
+    """Return what `serve` returns, or the exit code for what ended it, after a word about it in the log.
 
     Args:
         name: the command, as the lines of its log begin.

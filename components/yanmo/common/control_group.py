@@ -33,14 +33,14 @@ class ControlGroup:
         self._folder = inside if (inside / (v1 if self.is_v1 else v2)).is_file() else base
 
     def read(self, name: str) -> str:
-        """What a file of it says; "" where there is none."""
+        """Return the text of one of its files; "" where there is none."""
         with contextlib.suppress(OSError):
             return (self._folder / name).read_text(encoding="ascii")
         return ""
 
 
 def _path_of(own: Path, controller: str) -> str:
-    """Where the group is below its hierarchy: a line `4:memory:/a/b`, or `0::/a/b` of the second version."""
+    """Return the group's place below its hierarchy: a line `4:memory:/a/b`, or `0::/a/b` of version 2."""
     with contextlib.suppress(OSError):
         for line in own.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)

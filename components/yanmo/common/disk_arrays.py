@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.common.errors import naming
-from yanmo.common.freed_memory import let_go
+from yanmo.common.freed_memory import drop_pages
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 Ints32 = npt.NDArray[np.int32]
@@ -36,7 +36,7 @@ _PAGES: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
 
 def new_array(count: int, dtype: npt.DTypeLike, in_memory: int = IN_MEMORY) -> npt.NDArray[Any]:
-    """An array of zeros.
+    """Return an array of zeros.
 
     Args:
         in_memory: bytes up to which it stays in memory.
@@ -60,7 +60,7 @@ def new_array(count: int, dtype: npt.DTypeLike, in_memory: int = IN_MEMORY) -> n
 def release_pages() -> None:
     """Let go the pages of all large arrays: nothing is lost, but they are not counted as memory any more."""
     for pages in list(_PAGES):
-        let_go(pages)
+        drop_pages(pages)
 
 
 def slices(count: int, at_a_time: int = AT_A_TIME // 4) -> Iterator[slice]:
@@ -72,7 +72,7 @@ def slices(count: int, at_a_time: int = AT_A_TIME // 4) -> Iterator[slice]:
 
 
 def numbers_where(holds: Callable[[slice], Bools], count: int) -> Ints32:
-    """The numbers of the rows for which something holds, rising.
+    """Return the numbers of the rows for which something holds, rising.
 
     Args:
         holds: says it of some rows. It is asked twice, so that nothing is kept until the number is known.
@@ -100,7 +100,7 @@ def picked(values: npt.NDArray[Any], is_picked: Bools) -> npt.NDArray[Any]:
 
 
 def joined_arrays(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """All of `arrays`, which it empties, one after another."""
+    """Return all of `arrays`, which it empties, one after another."""
     found, start = new_array(sum(map(len, arrays)), arrays[0].dtype), 0
     while arrays:
         one = arrays.pop(0)
@@ -116,12 +116,12 @@ def without(values: npt.NDArray[Any], is_dropped: Bools) -> npt.NDArray[Any]:
 
 
 def rows_of(some: slice) -> Ints32:
-    """The numbers of some rows."""
+    """Return the numbers of some rows."""
     return np.arange(some.start, some.stop, dtype=np.int32)
 
 
 def all_rows(count: int) -> Ints32:
-    """The numbers of all rows."""
+    """Return the numbers of all rows."""
     found = new_array(count, np.int32)
     for some in slices(count):
         found[some] = rows_of(some)
@@ -139,7 +139,7 @@ def group_starts(keys: Keys, order: Ints) -> Bools:
 
 
 def tied(is_new: Bools) -> Ints32:
-    """The places in an order whose keys are those of the place before or behind.
+    """Return the places in an order whose keys are those of the place before or behind.
 
     Args:
         is_new: `group_starts` of the order.
@@ -163,7 +163,7 @@ def groups_of(order: Ints, is_new: Bools) -> Ints32:
 
 
 def sorted_order(keys: Keys, count: int, at_a_time: int = AT_A_TIME) -> Ints32:
-    """The numbers of `count` rows in the order of their keys, as `numpy.lexsort` gives them.
+    """Return the numbers of `count` rows in the order of their keys, as `numpy.lexsort` gives them.
 
     Rows with equal keys stay in their order. Of more rows than are sorted together, parts are: first
     rows are put into parts by the keys of a sample, then each part is sorted by itself.

@@ -88,7 +88,7 @@ ERROR_OF: Mapping[int, type[Exception]] = {
 
 
 def exit_code(error: BaseException) -> ExitCode:
-    """The documented exit code for `error`."""
+    """Return the documented exit code for `error`."""
     if isinstance(error, UsageError):
         return ExitCode.USAGE
     if isinstance(error, (StorageError, TimeoutError, ConnectionError)):
@@ -101,7 +101,7 @@ def exit_code(error: BaseException) -> ExitCode:
 
 
 def _of_the_system(error: OSError) -> ExitCode:
-    """An error of the operating system is not a bug of ours: a path, this machine, or bad luck."""
+    """Return the code of an error of the system, which is no bug of ours: a path, this machine, bad luck."""
     if error.errno in _BAD_PATH:
         return ExitCode.DATA
     return ExitCode.ENVIRONMENT if error.errno in _MACHINE | _OUT_OF_SPACE else ExitCode.RETRY
@@ -119,7 +119,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def is_out_of_space(error: BaseException) -> TypeGuard[OSError]:
-    """Whether a disk or a quota is full. That passes when somebody frees space, not by waiting."""
+    """Return whether a disk or a quota is full. That passes when somebody frees space, not by waiting."""
     return isinstance(error, OSError) and error.errno in _OUT_OF_SPACE
 
 
@@ -189,7 +189,7 @@ def _what_to_do(error: OSError) -> str:
 
 
 def in_words(error: BaseException) -> str:
-    """What `error` says, in one line to go on from: without number, file name and full stop around it."""
+    """Return the reason of `error` in one line to go on from, without number, file name and full stop."""
     reason = error.strerror if isinstance(error, OSError) else None
     words = _INNER.sub("", " ".join((reason or str(error)).split()))
     return (words if words.endswith("..") else words.removesuffix(".")) or type(error).__name__
@@ -200,7 +200,7 @@ _INNER = re.compile(r"\[errno \d+\] |\b\w+Exception: ", re.IGNORECASE)
 
 
 def wrong_in(error: Exception) -> str:
-    """What is wrong with a document whose reading raised `error`, without Python's names for it."""
+    """Return what is wrong with a document whose reading raised `error`, without Python's names for it."""
     if isinstance(error, KeyError):
         return f"it lacks {error.args[0]!r}" if error.args else "it lacks a field"
     if isinstance(error, (TypeError, AttributeError, IndexError)):

@@ -52,12 +52,12 @@ def cpu_seconds() -> float:
 
 
 def count() -> int:
-    """How many workers are alive; one that was killed counts until somebody waits for it."""
+    """Return how many workers are alive; one that was killed counts until somebody waits for it."""
     return len(ALIVE)
 
 
 def _pids() -> list[int]:
-    """The fork server's process id, if it runs; the standard library has no public name for it."""
+    """Return the fork server's process id, if it runs; the standard library has no public name for it."""
     pid = getattr(forkserver._forkserver, "_forkserver_pid", None)  # type: ignore[attr-defined]
     return [pid] if isinstance(pid, int) else []
 

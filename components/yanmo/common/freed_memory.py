@@ -38,7 +38,7 @@ def keep_freed_memory() -> bool:
     return all(done)
 
 
-def hand_back() -> None:
+def trim_heap() -> None:
     """Hand freed memory back to the system, as far as the C library can (glibc; nothing elsewhere).
 
     The allocators of C and of Arrow keep what was freed for the next request. A phase that needed much, in
@@ -53,7 +53,7 @@ def hand_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def let_go(pages: mmap.mmap) -> None:
+def drop_pages(pages: mmap.mmap) -> None:
     """Let go what was read of a mapped file: until then it counts as this process's memory.
 
     Where there is no such call the system decides by itself how much stays.

@@ -39,7 +39,7 @@ def read_given(
     wrong: type[ValueError] = DataError,
     pipe_seconds: float = PIPE_SECONDS,
 ) -> bytes:
-    """The bytes of a file.
+    """Return the bytes of a file.
 
     Args:
         expected: what it should be, for the message: "a YAML file of options".
@@ -64,7 +64,7 @@ def read_given(
 
 
 def given_text(path: Path | str, expected: str, **how: Any) -> str:
-    """The text of a file in UTF-8, with or without a byte order mark; else as `read_given`."""
+    """Return the text of a file in UTF-8, with or without a byte order mark; else as `read_given`."""
     data = read_given(path, expected, **how)
     try:
         return data.decode("utf-8-sig")
@@ -74,7 +74,7 @@ def given_text(path: Path | str, expected: str, **how: Any) -> str:
 
 
 def given_json(path: Path | str, expected: str, **how: Any) -> Any:
-    """The value in a JSON file; else as `read_given`."""
+    """Return the value in a JSON file; else as `read_given`."""
     text = given_text(path, expected, **how)
     try:
         return json.loads(text)
@@ -84,13 +84,13 @@ def given_json(path: Path | str, expected: str, **how: Any) -> Any:
 
 
 def kind_of_json(value: Any) -> str:
-    """A JSON value's kind, as a person calls it."""
+    """Return a JSON value's kind, as a person calls it."""
     kinds = {dict: "an object", list: "an array", str: "a text", bool: "true or false", type(None): "null"}
     return kinds.get(type(value), "a number")
 
 
 def read_bounded(path: Path | str, most: int, pipe_seconds: float = PIPE_SECONDS) -> bytes:
-    """The first `most` bytes of a file.
+    """Return the first `most` bytes of a file.
 
     Raises:
         OSError: there is none, it is a folder, or it cannot be read.
@@ -111,7 +111,7 @@ def read_bounded(path: Path | str, most: int, pipe_seconds: float = PIPE_SECONDS
 
 
 def _what(path: Path | str, error: OSError | ValueError) -> str:
-    """What lies there, and what to do."""
+    """Return what lies there, and what to do."""
     try:
         kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode), "")
     except (OSError, ValueError):
@@ -122,7 +122,7 @@ def _what(path: Path | str, error: OSError | ValueError) -> str:
 
 
 def _no_utf8(data: bytes, error: UnicodeDecodeError) -> str:
-    """What the bytes are instead, as far as one can see, and how to mend it."""
+    """Return what the bytes are instead, as far as one can see, and how to mend it."""
     wide = next((name for mark, name in _WIDE if data.startswith(mark)), "")
     if wide:
         return f"{wide}; convert it by iconv -f {wide} -t UTF-8 OLD > NEW"

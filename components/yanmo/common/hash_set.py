@@ -39,7 +39,7 @@ class HashSet:
         return len(self.values)
 
     def find(self, others: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """The positions in `others` of what is in the set, rising.
+        """Return the positions in `others` of what is in the set, rising.
 
         Args:
             others: of the type of the set's own values.

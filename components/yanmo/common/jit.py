@@ -57,7 +57,7 @@ def compiled_after(items: int) -> Callable[[Callable[P, T]], Compiled[P, T]]:
 
 @functools.cache
 def has_numba() -> bool:
-    """Whether loops are compiled in this process."""
+    """Return whether loops are compiled in this process."""
     if os.environ.get(NO_NUMBA):
         return False
     try:

@@ -12,7 +12,7 @@ MOST_BYTES = 16 * MIB
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
+    """Return the JSON object in a file.
 
     Raises:
         DataError: it holds none.

@@ -73,7 +73,7 @@ class ValueLines(logging.Formatter):
 
 
 def formatter(form: str, stage: str, rank: int | None = None) -> logging.Formatter:
-    """What makes the lines of a process.
+    """Return the formatter of a process's lines.
 
     Args:
         form: one of `FORMS`; "" for what the environment says, else plain.
@@ -90,7 +90,7 @@ def form_of(form: str) -> str:
 
 
 def _is_one(figure: Any) -> bool:
-    """Whether it says something: there is one, and JSON can hold it."""
+    """Return whether it says something: there is one, and JSON can hold it."""
     return figure is not None and not (isinstance(figure, float) and not math.isfinite(figure))
 
 
@@ -114,7 +114,7 @@ class Line:
 
 
 def read_line(text: str) -> Line | None:
-    """The line in any of its forms; None for what another program wrote, and for lines of a traceback."""
+    """Return the line in any of its forms; None for another program's, and for a traceback's."""
     plain = _PLAIN.match(text)
     if plain:
         return Line(plain[1], plain[2], plain[3].rstrip())
@@ -148,7 +148,7 @@ class LastWords:
 
 
 def last_line(stage: str, code: int, cause: str) -> str:
-    """What ended a stage, in one line that is short and says error.
+    """Return why a stage ended, in one line that is short and says error.
 
     KFP shows the end of a log, some 80 characters of a line, and in red what says error.
     """
@@ -161,14 +161,14 @@ def last_line(stage: str, code: int, cause: str) -> str:
 
 
 def _end_of(word: str) -> str:
-    """A long address or path by its last part, so that the line has room for what is wrong with it."""
+    """Return a long address or path by its last part, so that the line has room for what is wrong with it."""
     if "/" not in word or len(word) <= _LONGEST_PATH:
         return word
     return f".../{word.rpartition('/')[2]}"[-_LONGEST_PATH:]
 
 
 def last_words_in(messages: list[str]) -> LastWords:
-    """How the stage ended whose log says this, line by line.
+    """Return how the stage ended whose log says this, line by line.
 
     Its last line may be cut for those who show only some of it; the cause stands above it in one piece, in a
     line of its own or at the end of one.
@@ -186,7 +186,7 @@ def last_words_in(messages: list[str]) -> LastWords:
 
 
 def _tails(line: str) -> Iterator[str]:
-    """The line, and what stands in it after each colon: `an earlier try of this run ended: CAUSE`."""
+    """Yield the line, and what stands in it after each colon: `an earlier try of this run ended: CAUSE`."""
     yield line
     for found in re.finditer(": ", line):
         yield line[found.end() :]

@@ -45,7 +45,7 @@ def setup(level: str, stage: str, form: str = "", rank: int | None = None) -> No
 
 
 def human_seconds(seconds: float) -> str:
-    """A duration as a person says it: `8 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Return a duration as a person says it: `8 s`, `3 min 20 s`, `2 h 05 min`."""
     seconds = round(seconds)
     if seconds < 60:
         return f"{seconds} s"
@@ -54,16 +54,8 @@ def human_seconds(seconds: float) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
 
 
-def human_seconds_zh(seconds: float) -> str:
-    """A duration in Chinese: `8 秒`, `3 分 20 秒`, `2 小时 05 分`."""
-    words = human_seconds(seconds)
-    for english, chinese in ((" h ", " 小时 "), (" min", " 分"), (" s", " 秒")):
-        words = words.replace(english, chinese)
-    return words
-
-
 def human_bytes(count: float) -> str:
-    """A size in decimal units: `6.1 MB`."""
+    """Return a size in decimal units: `6.1 MB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -75,7 +67,7 @@ _progress: dict[str, Progress] = {}
 
 
 def progress() -> list[Progress]:
-    """The latest of each kind of work that this process has counted, for its metrics."""
+    """Return the latest of each kind of work that this process has counted, for its metrics."""
     return list(_progress.values())
 
 

@@ -24,7 +24,7 @@ def made_by() -> dict[str, str]:
 
 
 def processor() -> str:
-    """The processor's model."""
+    """Return the processor's model."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

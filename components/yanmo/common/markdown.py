@@ -10,12 +10,12 @@ _IN_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|~&])")
 
 
 def plain(text: str) -> str:
-    """A text on one line of Markdown, with nothing in it that Markdown or HTML would read."""
+    """Return a text on one line of Markdown, with nothing in it that Markdown or HTML would read."""
     visible = "".join(c if c.isprintable() else " " for c in text)
     return _IN_MARKDOWN.sub(r"\\\1", " ".join(visible.split()))[:200] or "-"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table; its cells are Markdown."""
+    """Return a table; its cells are Markdown."""
     lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def json_value(data: str | bytes, **how: Any) -> Any:
-    """The value in `data`, as by `json.loads`.
+    """Return the value in `data`, as by `json.loads`.
 
     Raises:
         ValueError: it is no JSON, or nested more deeply than anything that is written here.

@@ -37,11 +37,11 @@ class Plugin:
 
     @property
     def identity(self) -> list[str]:
-        """What the key of an output has of it."""
+        """Return its part of an output's key."""
         return [self.group, self.name, self.distribution, self.version]
 
     def call(self, *args: Any) -> Any:
-        """What the plugin gives for these arguments.
+        """Return the plugin's result for these arguments.
 
         Raises:
             DataError: the plugin says that the data are wrong; other errors of ours pass, too.
@@ -61,12 +61,12 @@ class Plugin:
             raise PluginFault(f"plugin {self} failed: {_told(error)}") from error
 
     def fault(self, what: str) -> PluginFault:
-        """An error that says what is wrong with what the plugin gave."""
+        """Return an error that says what is wrong with what the plugin gave."""
         return PluginFault(f"plugin {self} {what}; tell those who made {self.distribution}")
 
 
 def find_plugin(group: str, name: str, option: str) -> Plugin:
-    """The installed plugin of that name.
+    """Return the installed plugin of that name.
 
     Args:
         option: that names it, for messages.
@@ -116,12 +116,12 @@ def _loaded(plugin: Plugin) -> Callable[..., Any]:
 
 
 def _is_of_a_signal(error: BaseException) -> bool:
-    """Whether it is SIGTERM's (common/command_end.py): any other SystemExit would end a stage half done."""
+    """Return whether it is SIGTERM's: any other SystemExit would end a stage half done."""
     return isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128
 
 
 def _told(error: BaseException) -> str:
-    """An error and the line that raised it, as the traceback stays behind in a worker."""
+    """Return an error and the line that raised it, as the traceback stays behind in a worker."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
@@ -130,5 +130,5 @@ def _told(error: BaseException) -> str:
 
 
 def identity_of(plugins: Iterable[tuple[Plugin, object]]) -> list[Any]:
-    """What a key has of plugins and of the settings that each was given, in no order of theirs."""
+    """Return the part of a key that plugins and their settings are, in no order of theirs."""
     return [[*plugin.identity, setting] for plugin, setting in sorted(plugins, key=lambda each: each[0])]

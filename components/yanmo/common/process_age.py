@@ -12,7 +12,7 @@ _START_TIME = 22 - 3
 
 
 def process_started() -> float:
-    """When this process was started, by the monotonic clock; now, where the system does not say."""
+    """Return when this process was started, by the monotonic clock; now, where the system does not say."""
     try:
         fields = _STAT.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         since_boot = int(fields[_START_TIME]) / os.sysconf("SC_CLK_TCK")

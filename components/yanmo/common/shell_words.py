@@ -17,7 +17,7 @@ BARE = ("--endpoint", "--host", "--pushgateway", "--to-endpoint", "--ui")
 
 
 def shell_line(words: Iterable[str]) -> str:
-    """The words of a command, each quoted where it must be."""
+    """Return the words of a command, each quoted where it must be."""
     shown, before = [], ""
     for word in words:
         shown.append(quoted(_without_secrets(word, before)))
@@ -44,6 +44,6 @@ def _escaped(character: str) -> str:
 
 
 def _without_secrets(word: str, before: str) -> str:
-    """The word without what an address in it keeps to itself."""
+    """Return the word without what an address in it keeps to itself."""
     name, is_given, value = word.partition("=") if word.startswith("--") else ("", "", word)
     return f"{name}{is_given}{Address(value, bare=(name or before) in BARE)}"

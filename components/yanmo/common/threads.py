@@ -14,7 +14,7 @@ _pools: weakref.WeakSet[ThreadPoolExecutor] = weakref.WeakSet()
 
 
 def thread_pool(count: int, name: str) -> ThreadPoolExecutor:
-    """A pool for one that no `with` ends."""
+    """Return a pool for one that no `with` ends."""
     pool = ThreadPoolExecutor(count, name)
     _pools.add(pool)
     return pool

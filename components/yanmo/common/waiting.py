@@ -27,7 +27,7 @@ _FIRST_LINE_SECONDS, _MOST_BETWEEN_LINES = 30.0, 600.0
 
 
 def longest_wait() -> float:
-    """Seconds that this process may wait for one thing outside; 0 where a person waits for an answer."""
+    """Return the seconds to wait for one thing outside at most; 0 where a person waits."""
     value = os.environ.get(VARIABLE, "") or "0"
     try:
         return float(value)
@@ -35,13 +35,13 @@ def longest_wait() -> float:
         raise UsageError(f"{VARIABLE}={value!r}: expected a number of seconds") from None
 
 
-def hurry() -> None:
+def end_waits() -> None:
     """This process was asked to end: what it still does must not wait."""
     _ending.set()
 
 
 def is_ending() -> bool:
-    """Whether it was."""
+    """Return whether `end_waits` was called."""
     return _ending.is_set()
 
 
@@ -73,12 +73,12 @@ class _Ledger:
             log.warning("waited %s for %s", human_seconds(waited), _WORDS[self.reason])
 
     def seconds(self) -> float:
-        """How long it has been waiting now; 0 while it does not."""
+        """Return how long it has been waiting now; 0 while it does not."""
         with self._lock:
             return self._clock() - self._since if self._waiting else 0.0
 
     def total(self) -> float:
-        """All waits of this process so far."""
+        """Return all waits of this process so far."""
         with self._lock:
             return self._before + (self._clock() - self._since if self._waiting else 0.0)
 
@@ -126,10 +126,10 @@ class Wait:
 
 
 def seconds_of(reason: Reason) -> float:
-    """How long this process has been waiting for that now; 0 while it does not."""
+    """Return how long this process has been waiting for that now; 0 while it does not."""
     return _ledgers[reason].seconds()
 
 
 def total_of(*reasons: Reason) -> float:
-    """Seconds of all waits of this process so far, for these reasons together."""
+    """Return seconds of all waits of this process so far, for these reasons together."""
     return sum(_ledgers[reason].total() for reason in reasons)

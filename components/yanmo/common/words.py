@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def plural(number: int, one: str, many: str = "") -> str:
-    """A number of things in words: `1 file`, `12 files`.
+    """Return a number of things in words: `1 file`, `12 files`.
 
     Args:
         many: the plural, where it is not the singular with an s.

@@ -69,7 +69,7 @@ class Workers:
         return self._threads.submit(function, *arguments)
 
     def call(self, function: Callable[..., R], *arguments: Any, about: str = "") -> R:
-        """What `function` gives in a worker; waits for one that is free.
+        """Return the result of `function` in a worker; waits for one that is free.
 
         Args:
             function: importable by name; its arguments and its result are pickled.
@@ -160,7 +160,7 @@ class _Worker:
         fork_server.ALIVE.add(self._pid)
 
     def ask(self, asked: bytes) -> bytes | None:
-        """The answer; None where the process has ended."""
+        """Return the answer; None where the process has ended."""
         try:
             self._pipe.send_bytes(asked)
             return self._pipe.recv_bytes()
@@ -177,7 +177,7 @@ class _Worker:
 
 
 def _serve(pipe: Connection) -> None:
-    """What a worker does: calls what it is asked, until the pipe is closed."""
+    """Call what the worker is asked, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with_parent()

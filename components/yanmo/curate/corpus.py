@@ -102,7 +102,7 @@ class Corpus:
         options: CurateOptions,
         allowed: Allowed | None = None,
     ) -> Corpus:
-        """All mapped documents, without exact copies.
+        """Return all mapped documents, without exact copies.
 
         Args:
             allowed: licences that are allowed; of several copies one under such a licence is kept.
@@ -204,7 +204,7 @@ class Corpus:
         return taken(self.copies.unique, self.kept)
 
     def genres_of(self, positions: Ints) -> set[str]:
-        """The genres of some documents."""
+        """Return the genres of some documents."""
         documents, _ = self.candidates.totals(taken(self.copies.unique, positions))
         return {name for name, number in zip(self.candidates.genres, documents, strict=True) if number}
 
@@ -217,7 +217,7 @@ class Corpus:
         return sizes
 
     def digests(self, positions: Ints) -> Digests:
-        """The digests of what is compared of some texts, read from the mapped files."""
+        """Return the digests of what is compared of some texts, read from the mapped files."""
         index = self.copies.unique[positions]
         return read_digests(self.paths, self.candidates.starts, index, "cluster")
 
@@ -228,7 +228,7 @@ class Corpus:
         return found
 
     def _among(self, few: Digests, column: str) -> tuple[Bools, Digests]:
-        """Which candidates have one of a few ids or digests, and those that one has."""
+        """Return the candidates that have one of a few ids or digests, and those that one has."""
         is_among_few, found = new_array(len(self.candidates), np.bool_), [few[:0]]
         for start, digests in read_each(self.paths, column) if len(few) else ():
             here = is_among(digests, few)
@@ -246,17 +246,17 @@ class Corpus:
         return np.unique(np.where(group == b"", own, group), return_inverse=True)[1]
 
     def reasons(self) -> list[str]:
-        """The reasons for which documents were dropped, in the order of checking."""
+        """Return the reasons for which documents were dropped, in the order of checking."""
         return reasons_in(self.report)
 
     def rows(self, chosen: Ints, columns: Sequence[str] | None = None) -> pa.Table:
-        """The mapped rows of the candidates `chosen`, in that order."""
+        """Return the mapped rows of the candidates `chosen`, in that order."""
         if not len(chosen):
             return pq.read_schema(self.paths[0]).empty_table().select(columns or MAPPED.names)
         return take_rows(self.paths, *self.candidates.places(chosen), columns)
 
     def first_by_id(self, chosen: Ints, number: int) -> Ints:
-        """The `number` candidates of `chosen` with the smallest ids, in their order."""
+        """Return the `number` candidates of `chosen` with the smallest ids, in their order."""
         found = chosen[:0]
         for some in slices(len(chosen)):
             both = np.concatenate((found, chosen[some]))
@@ -264,7 +264,7 @@ class Corpus:
         return found
 
     def by_file(self, chosen: Ints) -> Iterator[tuple[Path, npt.NDArray[np.int32]]]:
-        """Each mapped file that holds some of the candidates `chosen`, and their rows in it, rising."""
+        """Yield each mapped file that holds some of the candidates `chosen`, and their rows in it, rising."""
         for number, _, rows in by_file(self.candidates.starts, chosen):
             yield self.paths[number], rows
 

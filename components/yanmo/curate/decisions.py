@@ -69,7 +69,7 @@ def _of_file(
     sums: Sums,
     others: Callable[[int], tuple[pa.Array, pa.Array]],
 ) -> pa.Table:
-    """The rows of a mapped file's documents."""
+    """Return the rows of a mapped file's documents."""
     names = ["path", "line", "id", "genre", "characters", "changes"]
     table = pq.read_table(path, columns=names, partitioning=None)
     _add(sums, table["path"], IN_TRAIN[reason], table["characters"].to_numpy())

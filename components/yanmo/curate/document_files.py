@@ -100,7 +100,7 @@ def write_splits(
 
 
 def files_of(corpus: Corpus, split: str, positions: Ints, shard_characters: int) -> list[_File]:
-    """The output files of a split: which documents are in which, in the order of ids."""
+    """Return the output files of a split: which documents are in which, in the order of ids."""
     chosen = taken(corpus.copies.unique, positions)
     order = sorted_order(lambda some: [corpus.candidates.ids[chosen[some]]], len(chosen))
     bounds = shard_bounds(taken(corpus.candidates.characters, taken(chosen, order)), shard_characters)
@@ -116,7 +116,7 @@ def files_of(corpus: Corpus, split: str, positions: Ints, shard_characters: int)
 
 
 def layout_of(corpus: Corpus, files: Sequence[_File], scratch: Path) -> Layout:
-    """How their documents are gathered from the mapped files."""
+    """Return how their documents are gathered from the mapped files."""
     ends = np.cumsum([len(f.positions) for f in files]).tolist()
     chosen = new_array(ends[-1], np.int32)
     for file, (start, stop) in zip(files, pairwise([0, *ends]), strict=True):
@@ -155,7 +155,7 @@ def join_pieces(task: _Join) -> int:
 
 
 def _columns(task: _Join) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of an output file, some at a time."""
+    """Yield the rows of an output file, some at a time."""
     start = 0
     for table in task.pieces.tables():
         stop = start + len(table)
@@ -174,7 +174,7 @@ def _columns(task: _Join) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def count_by_genre(corpus: Corpus, chosen: Ints) -> dict[str, dict[str, int]]:
-    """Documents and characters of the candidates `chosen`, by genre, in the order of tables."""
+    """Return documents and characters of the candidates `chosen`, by genre, in the order of tables."""
     totals = zip(corpus.candidates.genres, *corpus.candidates.totals(chosen), strict=True)
     found = {name: (number, size) for name, number, size in totals if number}
     return {

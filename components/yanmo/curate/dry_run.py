@@ -71,6 +71,6 @@ def show_plan(run: CurateRun, made: Handed, prepare: Callable[[], object]) -> No
 
 
 def benchmarks_of(options: CurateOptions, made: Handed) -> list[str]:
-    """The texts of --benchmarks, as they are compared."""
+    """Return the texts of --benchmarks, as they are compared."""
     most = max_record_bytes(options.max_characters)
     return benchmark_texts(made.benchmarks, options.overlap_characters, most, record_rules(options))

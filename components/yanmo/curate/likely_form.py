@@ -80,7 +80,7 @@ class Likely:
 
 
 def with_likely_form(run: StageRun[CurateOptions, Any]) -> CurateOptions:
-    """The options, with a text form where none was given: the pinned set's, else the one of these texts.
+    """Return the options with a text form: the one given, the pinned set's, or that of these texts.
 
     The pinned set decides, so that a channel's form never changes with its text.
     """

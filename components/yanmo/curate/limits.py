@@ -69,7 +69,7 @@ def check_malformed(report: MapReport, options: CurateOptions) -> None:
 
 
 def _first_malformed(report: MapReport) -> str:
-    """The first place of each reason, and what to do about a genre that is nowhere."""
+    """Return the first place of each reason, and what to do about a genre that is nowhere."""
     places = {malformed.why: malformed for malformed in reversed(report.first_malformed)}
     text = "; ".join(str(place) for place in list(reversed(places.values()))[:_SHOWN_REASONS])
     if any("--default-genre" in why for why in places):
@@ -128,21 +128,21 @@ def _shares(report: MapReport, reason: str, genre: str | None) -> list[tuple[int
 
 
 def _shown(example: dict[str, Any]) -> str:
-    """An example: where it is, what was measured, and how it begins."""
+    """Return an example: where it is, what was measured, and how it begins."""
     measured = [str(example[name]) for name in ("value", "note") if name in example]
     shown = f" ({', '.join(measured)})" if measured else ""
     return f"{example['path']}{shown} {example['text'][:30]!r}"
 
 
 def reasons_in(report: MapReport) -> list[str]:
-    """The reasons for which documents were dropped, in the order of checking."""
+    """Return the reasons for which documents were dropped, in the order of checking."""
     counts = report.tally.counts
     added = sorted(name for name in counts if name.startswith(PREFIX))
     return [r for r in (*REASONS, *added, *PLAN_REASONS) if r in counts]
 
 
 def genres_above(report: MapReport, reason: str, allowed: float) -> list[str | None]:
-    """The genres (None is all) of whose documents or characters `reason` dropped more than allowed."""
+    """Return the genres (None is all) of whose documents or characters `reason` dropped more than allowed."""
     tally = report.tally
     return [
         genre
@@ -153,7 +153,7 @@ def genres_above(report: MapReport, reason: str, allowed: float) -> list[str | N
 
 
 def summary(report: MapReport) -> str:
-    """Lines read, malformed and dropped, in a few words."""
+    """Return lines read, malformed and dropped, in a few words."""
     names = reasons_in(report)
     dropped = ", ".join(f"{name} {report.tally.documents(name)}" for name in names)
     return f"of {report.lines} read, malformed {report.malformed}, dropped: {dropped or 'none'}"

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from yanmo.common.freed_memory import hand_back
+from yanmo.common.freed_memory import trim_heap
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.curate import mapping
 from yanmo.curate.config import CurateOptions
@@ -66,7 +66,7 @@ CurateRun = StageRun[CurateOptions, Handed]
 
 
 def rules_input(options: CurateOptions) -> dict[str, KeyInput]:
-    """What the key has of rules that no option says: text forms and filters of other packages.
+    """Return the key's part for rules that no option says: text forms, filters of other packages.
 
     Nothing where the text form has the first rules of its name and no package's filter is asked for.
     """
@@ -82,7 +82,7 @@ def rules_input(options: CurateOptions) -> dict[str, KeyInput]:
 
 
 def of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str, Scalar], Any]:
-    """The options of these phases for a part's key, and an object in which only they can be read."""
+    """Return the options of these phases for a part's key, and an object in which only they can be read."""
     named = names_of(type(options), kind="semantic", phase=phases)
     unkeyed = names_of(type(options), kind=("execution", "environment"))
     keyed = {name: value for name, value in by_kind(options, "semantic").items() if name in named}
@@ -90,13 +90,13 @@ def of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str
 
 
 def corpus_of(run: CurateRun, made: Handed) -> Corpus:
-    """All mapped documents and which copies stay; read once per run."""
+    """Return all mapped documents and which copies stay; read once per run."""
     if made.corpus is None:
         options = run.options
         mapped = _map_all(run, bundles(_sorted(made.sources)))
         signed = [_signed(run, part) for part in mapped]
         made.read = [*mapped, *signed]
-        hand_back()
+        trim_heap()
         corpus = Corpus.read(mapped, signed, of_phases(options, _READ)[1], made.allowed)
         if options.near_duplicate_similarity:
             corpus.drop_near_duplicates(_similar(run, corpus, mapped, made.allowed))
@@ -136,13 +136,13 @@ def _map_all(run: CurateRun, chosen: Sequence[tuple[Source, ...]]) -> list[Outpu
 
 
 def _signed(run: CurateRun, mapped: Output) -> Output:
-    """The band keys of a mapped file's documents."""
+    """Return the band keys of a mapped file's documents."""
     build = functools.partial(signing.build_signed, mapped=mapped, workers=run.options.workers)
     return run.part("curate_sign", signing.REVISION, {}, {"mapped": mapped}, build)
 
 
 def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output], allowed: Allowed | None) -> Edges:
-    """The pairs of near duplicates in the corpus."""
+    """Return the pairs of near duplicates in the corpus."""
     options = run.options
     build = functools.partial(
         near_duplicates.build_edges,

@@ -18,14 +18,14 @@ from yanmo.formats.records import TEXT_FORM
 
 
 def read_texts(path: Path, rows: npt.NDArray[np.int32] | None = None) -> list[str]:
-    """What is compared of the texts of a mapped file, or of some of its rows."""
+    """Return what is compared of the texts of a mapped file, or of some of its rows."""
     column = pq.read_table(path, columns=["text"], partitioning=None)["text"]
     chosen = column if rows is None else column.take(pa.array(rows))
     return comparable(chosen.to_pylist(), form_of_file(path))
 
 
 def form_of_file(path: Path) -> str:
-    """The text form of a mapped file."""
+    """Return the text form of a mapped file."""
     metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
     return metadata.get(b"yanmo.text_form", TEXT_FORM.encode()).decode()
 
@@ -52,7 +52,7 @@ class Compared:
 
     @classmethod
     def of(cls, table: pa.Table, form: str) -> Compared:
-        """What is compared of the rows of a table with COLUMNS; without `loss_spans` where none is a chat."""
+        """Return what is compared of a table with COLUMNS; without `loss_spans` where none is a chat."""
         has_chats = "loss_spans" in table.column_names
         whole = table["text"].to_pylist()
         spans = table["loss_spans"].to_pylist() if has_chats else [None] * len(whole)
@@ -72,12 +72,12 @@ class Compared:
         return [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if is_chat]
 
     def charged(self, length: int) -> Runs:
-        """The runs of `length` units of plain texts and of the answers of chats."""
+        """Return the runs of `length` units of plain texts and of the answers of chats."""
         plain = [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if not is_chat]
         return Runs.of([*plain, *chain.from_iterable(self.answers)], length)
 
     def some(self, rows: Sequence[int]) -> Compared:
-        """The texts at `rows`."""
+        """Return the texts at `rows`."""
         return Compared(
             texts=[self.texts[i] for i in rows],
             answers=[self.answers[i] for i in rows],

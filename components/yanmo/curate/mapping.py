@@ -27,8 +27,7 @@ from yanmo.curate.sources.batches import Batch, read_batches
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import PLAIN, Malformed, RawDocument, parse, without_genre
 from yanmo.curate.tally import Tally
-from yanmo.curate.text.chat_texts import clean_and_normalize, columns_of
-from yanmo.curate.text.cleaning import Cleaned
+from yanmo.curate.text.cleaning import Cleaned, clean_and_normalize, columns_of
 from yanmo.curate.text.filters import Verdicts, judge, other_script
 from yanmo.curate.text.normalize import MARK, Normalized
 from yanmo.curate.text.record_rules import RecordRules
@@ -188,7 +187,7 @@ def batches_of(
     on_bytes: Callable[[int], None],
     report: MapReport,
 ) -> Iterator[tuple[Batch, RecordRules]]:
-    """The batches of a file, each with the rules that hold for the file."""
+    """Yield the batches of a file, each with the rules that hold for the file."""
     number = -1
     batches = read_batches(source, _columns(source, options), batch_bytes, on_bytes, options.reading)
     for number, batch in enumerate(batches):
@@ -255,7 +254,7 @@ def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table
         documents += found
         dropped += [{"path": m.file, "line": m.line, "reason": MALFORMED, "note": m.why} for m in malformed]
     genres = [d.genre for d in documents]
-    cleaned, normalized = clean_and_normalize(documents, options)
+    cleaned, normalized = clean_and_normalize(documents, options.cleaning, options.steps)
     verdicts = judge(cleaned, normalized, genres, options.rules)
     ids = [document_id(d.source, d.title, t) for d, t in zip(documents, normalized.texts, strict=True)]
     happened = _happened(documents, cleaned, normalized, verdicts)
@@ -323,7 +322,7 @@ def _changes(number: int, happened: Mapping[str, npt.NDArray[np.int64]]) -> list
 def _example(
     document: RawDocument, id: str, text: str, verdicts: Verdicts | None = None, i: int = 0
 ) -> dict[str, Any]:
-    """A document in the report; one that a filter dropped with what that measured."""
+    """Return a document in the report; one that a filter dropped with what that measured."""
     example: dict[str, Any] = {
         "id": id,
         "genre": document.genre,
@@ -343,7 +342,7 @@ def _digest(text: str) -> bytes:
 
 
 def cluster_digest(compared: str, text: str) -> bytes:
-    """The digest of what is compared of a document, which is the same for all exact copies."""
+    """Return the digest of what is compared of a document, which is the same for all exact copies."""
     return _digest(compared if len(compared) >= _FEW else text)
 
 

@@ -44,13 +44,13 @@ log = logging.getLogger(__name__)
 
 
 def settle(run: CurateRun) -> CurateOptions:
-    """The options, with the text form and the number of workers where nobody gave them."""
+    """Return the options, with the text form and the number of workers where nobody gave them."""
     options = with_likely_form(run)
     return dataclasses.replace(options, workers=workers_for(options.workers))
 
 
 def prepare(run: CurateRun) -> Prepared[Handed]:
-    """The raw files, the ids to take down and the evaluation set: what the key depends on."""
+    """Return the raw files, the ids to take down and the evaluation set: what the key depends on."""
     made = Handed([])
     if run.options.dry_run:
         show_plan(run, made, lambda: _prepare(run, made))

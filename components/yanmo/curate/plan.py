@@ -71,7 +71,7 @@ class Candidates:
         return len(self.characters)
 
     def places(self, index: Ints) -> tuple[Ints32, Ints32]:
-        """The mapped file of some documents, and their row in it."""
+        """Return the mapped file of some documents, and their row in it."""
         return places_of(self.starts, index)
 
     def totals(self, index: Ints) -> tuple[list[int], list[int]]:
@@ -121,7 +121,7 @@ def order_of_copies(
 def read_candidates(
     mapped: Sequence[Path], signed: Sequence[Path], group: str = "", forbidden: Bools | None = None
 ) -> Candidates:
-    """The table of all documents in the mapped files.
+    """Return the table of all documents in the mapped files.
 
     Args:
         group: column that must not be divided between splits, `author` or `source`; "" for none.
@@ -191,7 +191,7 @@ def places_of_ids(mapped: Sequence[Path], count: int) -> Ints32:
 
 
 def _words_of_ids(mapped: Sequence[Path], count: int, which: int) -> npt.NDArray[np.uint64]:
-    """The first or the second eight bytes of each id, as a number."""
+    """Return the first or the second eight bytes of each id, as a number."""
     words = new_array(count, np.uint64)
     for start, halves in read_each(mapped, "id"):
         words[start : start + len(halves)] = halves.view(">u8")[which::2]
@@ -199,7 +199,7 @@ def _words_of_ids(mapped: Sequence[Path], count: int, which: int) -> npt.NDArray
 
 
 def read_each(mapped: Sequence[Path], column: str) -> Iterator[tuple[int, Digests]]:
-    """The digests of a column, or the first halves of the ids, file by file: number of the first, and all."""
+    """Yield digests of a column, or first halves of ids, file by file: number of the first, and all."""
     start = 0
     for path in mapped:
         digests = _values(column, pq.read_table(path, columns=[column], partitioning=None)[column], {})
@@ -208,13 +208,13 @@ def read_each(mapped: Sequence[Path], column: str) -> Iterator[tuple[int, Digest
 
 
 def read_clusters(mapped: Sequence[Path], count: int) -> Digests:
-    """The digest of what is compared of each of the `count` documents."""
+    """Return the digest of what is compared of each of the `count` documents."""
     digests: Digests = _read_columns(mapped, ["cluster"], count)["cluster"]
     return digests
 
 
 def read_digests(mapped: Sequence[Path], starts: Ints, index: Ints, column: str) -> Digests:
-    """The digests of a column of some documents, by their numbers, in that order.
+    """Return the digests of a column of some documents, by their numbers, in that order.
 
     Args:
         starts: `Candidates.starts`.
@@ -259,7 +259,7 @@ def _values(name: str, column: pa.ChunkedArray, codes: dict[str, int]) -> npt.ND
 
 
 def is_among(digests: Digests, few: Digests) -> Bools:
-    """Which of many digests are among a few; `numpy.isin` takes 80 bytes of memory for each of the many."""
+    """Return which of many digests are among a few; `numpy.isin` takes 80 bytes for each of the many."""
     found = np.zeros(len(digests), np.bool_)
     for some in slices(len(digests) if len(few) else 0):
         found[some] = np.isin(digests[some], few)
@@ -267,14 +267,14 @@ def is_among(digests: Digests, few: Digests) -> Bools:
 
 
 def raw_digests(column: pa.ChunkedArray) -> Digests:
-    """A column of binary(16) as an array."""
+    """Return a column of binary(16) as an array."""
     if not len(column):
         return np.zeros(0, dtype="S16")
     return np.concatenate([_buffer(chunk.cast(pa.binary())) for chunk in column.chunks]).view("S16")
 
 
 def _halves(column: pa.ChunkedArray) -> Digests:
-    """The first 32 of 64 hexadecimal digits, as 16 bytes."""
+    """Return the first 32 of 64 hexadecimal digits, as 16 bytes."""
     if not len(column):
         return np.zeros(0, dtype="S16")
     halves = pc.utf8_slice_codeunits(column, 0, 32)
@@ -284,21 +284,21 @@ def _halves(column: pa.ChunkedArray) -> Digests:
 
 
 def hex_digits(digests: Digests) -> pa.Array:
-    """Each digest as 32 hexadecimal digits."""
+    """Return each digest as 32 hexadecimal digits."""
     digits = np.frombuffer(np.ascontiguousarray(digests).tobytes().hex().encode(), dtype=np.uint8)
     offsets = np.arange(len(digests) + 1, dtype=np.int32) * 32
     return pa.StringArray.from_buffers(len(digests), pa.py_buffer(offsets), pa.py_buffer(digits))
 
 
 def _buffer(chunk: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of all values of a binary array, one after the other."""
+    """Return the bytes of all values of a binary array, one after the other."""
     offsets = np.frombuffer(chunk.buffers()[1], dtype=np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
     data = chunk.buffers()[2]
     return np.frombuffer(data if data is not None else b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
 
 
 def name_digests(column: pa.ChunkedArray) -> Digests:
-    """A digest of each name, empty for unknown ones."""
+    """Return a digest of each name, empty for unknown ones."""
     names = pc.dictionary_encode(column.combine_chunks())
     names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
     digests = [name_digest(name) for name in names.dictionary.to_pylist()]
@@ -321,7 +321,7 @@ class ExactCopies:
 
 
 def find_exact_copies(cluster: Digests, ranks: Ints32) -> ExactCopies:
-    """Documents of which the same is compared (mapped_texts.py).
+    """Return documents of which the same is compared (mapped_texts.py).
 
     Args:
         cluster: of each document the digest of what is compared.

@@ -27,7 +27,7 @@ _DROPPED = (("duplicate", "near_duplicate"), ("overlap", "benchmark"))
 
 
 def describe(report: MapReport, options: CurateOptions) -> dict[str, Any]:
-    """The part of report.json on reading, cleaning and dropping, by genre, with examples."""
+    """Return the part of report.json on reading, cleaning and dropping, by genre, with examples."""
     value = report.to_json()
     counts = value["counts"]
     return {
@@ -47,7 +47,7 @@ def describe(report: MapReport, options: CurateOptions) -> dict[str, Any]:
 
 
 def _filters(report: MapReport, options: CurateOptions) -> dict[str, Any]:
-    """Each filter applied to a genre of this text: what it measures, its thresholds, and what it dropped."""
+    """Return each filter applied to a genre here: what it measures, its thresholds, what it dropped."""
     text, tally = record_rules(options), report.tally
     sets = {genre: text.rules.set_of(genre) for genre in tally.genres("read")}
     result = {}
@@ -107,7 +107,7 @@ Sums = Mapping[str, Sequence[int]]
 
 
 def page(report: MapReport, sums: Sums) -> str:
-    """What is kept and what is dropped, for who has only the UI."""
+    """Return a page of what is kept and what is dropped, for readers who have only the UI."""
     tables = [
         table(head, [tuple(map(plain, row)) for row in rows])
         for head, *rows in (_kept(sums), _dropped(report))

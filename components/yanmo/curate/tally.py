@@ -48,7 +48,7 @@ class Tally:
             self.show(name, examples)
 
     def documents(self, name: str, genre: str | None = None) -> int:
-        """Documents counted under `name`, of one genre or all."""
+        """Return documents counted under `name`, of one genre or all."""
         return self._sum(name, genre, 0)
 
     def characters(self, name: str, genre: str | None = None) -> int:
@@ -60,11 +60,11 @@ class Tally:
         return sum(c[index] for g, c in genres.items() if genre in (None, g))
 
     def genres(self, *names: str) -> list[str]:
-        """The genres counted under any of `names`, in the order of tables."""
+        """Return the genres counted under any of `names`, in the order of tables."""
         return sort_genres({g for name in names for g in self.counts.get(name, {})})
 
     def to_json(self) -> dict[str, Any]:
-        """The tally as JSON values, for `from_json`."""
+        """Return the tally as JSON values, for `from_json`."""
         counts = {
             name: {
                 genre: {"documents": cell[0], "characters": cell[1]} for genre, cell in sorted(genres.items())
@@ -83,6 +83,6 @@ class Tally:
 
 
 def sort_genres(genres: Iterable[str]) -> list[str]:
-    """The bundled corpus' genres first, others after them by name."""
+    """Return the bundled corpus' genres first, others after them by name."""
     order = {genre: i for i, genre in enumerate(GENRES)}
     return sorted(genres, key=lambda g: (order.get(g, len(order)), g))

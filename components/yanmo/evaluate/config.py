@@ -16,8 +16,21 @@ from yanmo.stage.metric import GENRE, Metric
 class EvaluateConfig(StageOptions, group="evaluate"):
     """Measure one model on the committed evaluation set: bits per character by genre, and how it writes."""
 
-    model: str = input_ref(
-        "model to measure; 'none' ends at once (no champion yet)", stages=("train",), optional=True
+    model: str = input_ref("model to measure", stages=("train",))
+    champion: str = input_ref(
+        "model that is measured as well, under a key and pointers of its own: the channel's champion, in a "
+        "pipeline",
+        stages=("train",),
+        optional=True,
+        default="none",
+        keyed=False,
+    )
+    base: str = input_ref(
+        "model that is measured as well: the one that the model was tuned from, in a pipeline that tunes",
+        stages=("train",),
+        optional=True,
+        default="none",
+        keyed=False,
     )
     evaluation_set: str = input_ref("documents to measure it on", stages=("evaluation_set",))
     documents: str = input_ref(
@@ -114,6 +127,6 @@ STAGE = Stage(
     image="train",
     revision=8,
     config=EvaluateConfig,
-    outputs={"evaluation": "Dataset", "baselines": "Dataset", "writing": "Dataset"},
+    outputs={"evaluation": "Dataset", "metrics": "Metrics"},
     metrics=METRICS,
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from yanmo.common.answers import RESULTS_LATER
 from yanmo.common.control_group import workers_for
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, UsageError, advice
 from yanmo.common.made_by import made_by
 from yanmo.common.words import plural
 from yanmo.evaluate.config import EvaluateConfig
@@ -20,7 +20,8 @@ from yanmo.formats.documents import text_form
 from yanmo.formats.kfp_metrics import bits_metrics
 from yanmo.nights.observer import NightObserver
 from yanmo.options.fields import NONE
-from yanmo.stage.stage_run import Finish, Prepared, Skip, Steps
+from yanmo.stage.run import beside
+from yanmo.stage.stage_run import Finish, Prepared, Steps
 from yanmo.store.commit import Result
 from yanmo.store.output import Output, read_json
 from yanmo.store.runs.in_use import work_name
@@ -40,19 +41,7 @@ def settle(run: EvaluateRun) -> EvaluateConfig:
 
 
 def prepare(run: EvaluateRun) -> Prepared[Handed]:
-    """Add plugins to the key; end a run that was given `none` for its model.
-
-    Raises:
-        Skip: there is no champion yet.
-        DataError: no model was given and the channel has none.
-    """
-    if run.inputs["model"] is None:
-        if "model" in run.left_out:
-            raise Skip("no champion yet")
-        raise DataError(
-            f"input model is missing: channel {run.options.channel!r} of {run.store.uri} has no output of "
-            "train; run `yanmo train` first, or give --model"
-        )
+    """Add plugins to the key."""
     return Prepared(Handed(), dict(plugins_input(run.options)))
 
 
@@ -169,10 +158,32 @@ def finish(run: EvaluateRun, output: Output) -> Finish:
             parts["baselines"] = committed_baselines(run, number)
         parts |= _writing(run, output)
     _log_results(summary, parts.get("baselines"))
-    return Finish(
-        references=parts,
-        metadata={"evaluation": _shown(summary)},
-    )
+    return Finish(references=parts, carried=_beside(run), metadata={"metrics": _shown(summary)})
+
+
+def _beside(run: EvaluateRun) -> dict[str, Output]:
+    """The evaluations of champion and base, for `promote`, which says what one that is missing means.
+
+    Each is found where it was measured before. A champion that cannot be measured keeps nobody from the
+    challenger's evaluation, which is committed already.
+    """
+    found: dict[str, Output] = {}
+    for name in ("champion", "base"):
+        model = run.inputs[name]
+        if model is None:
+            continue
+        changes = {"model": json.dumps(vars(model.reference)), "champion": NONE, "base": NONE}
+        changes |= {"pointer": NONE if run.options.pointer == NONE else f"{name}_evaluation"}
+        changes |= {"documents": NONE} if name == "base" else {}
+        log.info("measuring the %s %s", name, model)
+        try:
+            found[name], parts = beside(run, STEPS, **changes)
+        except (DataError, UsageError) as error:
+            log.error("the %s %s cannot be measured: %s", name, model, advice(error))
+            continue
+        if "writing" in parts:
+            found[f"{name}_writing"] = parts["writing"]
+    return found
 
 
 def _log_results(summary: dict[str, Any], baselines: Output | None) -> None:

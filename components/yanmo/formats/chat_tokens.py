@@ -34,7 +34,7 @@ class Turn(NamedTuple):
 
 
 def has_marks(tokenizer: Tokenizer) -> bool:
-    """Whether a tokenizer knows the marks around turns."""
+    """Return whether a tokenizer knows the marks around turns."""
     return None not in (tokenizer.token_to_id(START), tokenizer.token_to_id(END))
 
 
@@ -70,7 +70,7 @@ def chat_ids(
 
 
 def prompt_ids(tokenizer: Tokenizer, turns: Sequence[Turn], bos: int) -> list[int]:
-    """What a model reads before it answers: the turns, and the head of its own."""
+    """Return the ids that a model reads before it answers: the turns, and the head of its own."""
     before = chat_ids(tokenizer, turns, bos)[0]
     start = tokenizer.token_to_id(START)
     assert start is not None  # or chat_ids would have raised

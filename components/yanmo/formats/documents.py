@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.common.disk_arrays import slices
-from yanmo.common.errors import DataError
 from yanmo.formats.records import TEXT_FORM, check_schema, documents_schema, write_tables
 from yanmo.store.output import Output
 
@@ -36,24 +35,21 @@ def count_characters(text: pa.ChunkedArray) -> Ints:
 
 
 def text_form(output: Output) -> str:
-    """The text form of an output, or of the text that it was made from; forms are never compared."""
+    """Return the text form of an output, or of the text that it was made from; forms are never compared."""
     return str(output.manifest.metadata.get("text_form", TEXT_FORM))
 
 
 def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """The documents of one file, of any version.
+    """Return the documents of one file, of any version.
 
     Args:
         columns: names of the columns to read; all by default.
 
     Raises:
-        DataError: the file holds no documents, or is damaged.
+        DataError: the file holds no documents, or those of another version.
     """
     check_schema(path, "documents")
-    try:
-        return pq.read_table(path, columns=None if columns is None else list(columns), partitioning=None)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path}: damaged Parquet file: {error}") from error
+    return pq.read_table(path, columns=None if columns is None else list(columns), partitioning=None)
 
 
 def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -64,14 +60,9 @@ def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[
         DataError: the file holds no documents, or is damaged.
     """
     check_schema(path, "documents")
-    try:
-        with pq.ParquetFile(path) as file:
-            names = [name for name in columns if name in file.schema_arrow.names]
-            yield from file.iter_batches(rows, columns=names, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"{path}: damaged documents file ({error}); run the stage that made it again with --force"
-        ) from error
+    with pq.ParquetFile(path) as file:
+        names = [name for name in columns if name in file.schema_arrow.names]
+        yield from file.iter_batches(rows, columns=names, use_threads=False)
 
 
 def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str] | None = None) -> pa.Table:
@@ -130,7 +121,7 @@ def write_document_file(
 
 
 def _combined(values: Any, kind: pa.DataType) -> pa.Array:
-    """The values as one array, so that the file does not depend on the chunks of a table."""
+    """Return the values as one array, so that the file does not depend on the chunks of a table."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if isinstance(values, pa.ChunkedArray):  # pyarrow gives chunks back when there are none or many

@@ -15,7 +15,7 @@ GENRE_ALIASES = {"shi": "诗", "ci": "词", "wen": "文", "fu": "赋", "qu": "�
 
 
 def genre_problem(name: str) -> str:
-    """Why `name` cannot be a genre, as the end of a sentence; "" where it can."""
+    """Return why `name` cannot be a genre, as the end of a sentence; "" where it can."""
     if name in RESERVED:
         return f"{name!r} is what tables and options call all genres together; give it another name"
     if len(name) > MAX_CHARACTERS:
@@ -31,7 +31,7 @@ _ALIAS_OF = {genre: alias for alias, genre in GENRE_ALIASES.items()}
 
 
 def ascii_name(genre: str) -> str:
-    """A name for `genre` in KFP's database: the same in every run, and no other genre's.
+    """Return a name for `genre` in KFP's database: the same in every run, and no other genre's.
 
     Its alias, or itself, or the code points of its characters: `u5c0f_u54c1` for 小品.
     """

@@ -17,7 +17,7 @@ class Allowed:
     """As somebody wrote them, sorted."""
 
     def allows(self, license: str) -> bool:
-        """Whether texts under this licence may be learned from; upper and lower case are the same."""
+        """Return whether texts under this licence may be learned from; upper and lower case are the same."""
         return folded(license) in self.folded
 
     @property
@@ -32,7 +32,7 @@ class Allowed:
 
     @classmethod
     def of(cls, text: str) -> Allowed:
-        """The names in a list with commas, each once, sorted.
+        """Return the names in a list with commas, each once, sorted.
 
         Raises:
             ValueError: there is none, or one is too long.
@@ -46,5 +46,5 @@ class Allowed:
 
 
 def folded(license: str) -> str:
-    """A licence's name as it is compared: `" mit "` is MIT, nothing is `unknown`."""
+    """Return a licence's name as it is compared: `" mit "` is MIT, nothing is `unknown`."""
     return license.strip().casefold() or UNKNOWN

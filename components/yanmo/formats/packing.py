@@ -81,7 +81,7 @@ class PackingPlan:
 
 
 def plan_epoch(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: int) -> PackingPlan:
-    """The plan of one epoch.
+    """Return the plan of one epoch.
 
     It takes 0.4 CPU-seconds per million documents, 50 times as long without numba (benchmarks/cache.py at
     816394a).
@@ -182,7 +182,7 @@ def _pack_block(
 
 
 def _windows(positions: Array, how: Packing) -> Pieces:
-    """The windows over each document, in the order of documents.
+    """Return the windows over each document, in the order of documents.
 
     All windows of a document but its last (or last two, where that would be shorter than `min_piece`) fill a
     row.
@@ -200,13 +200,13 @@ def _windows(positions: Array, how: Packing) -> Pieces:
 
 
 def _skipped(begin: Array, how: Packing) -> Array:
-    """How many of the first tokens each piece predicts were predicted by the window before."""
+    """Return how many of the first tokens each piece predicts were predicted by the window before."""
     overlap = how.context - how.step if how.overlap_loss == "once" else 0
     return np.where(begin > 0, overlap, 0).astype(np.int32)
 
 
 def id_numbers(ids: Array) -> Array:
-    """The first 16 hexadecimal digits of each document id, as a number: uint64 (documents)."""
+    """Return the first 16 hexadecimal digits of each document id, as a number: uint64 (documents)."""
     digits = np.array(ids, dtype="S16").view(np.uint8).reshape(-1, 16).astype(np.uint64)
     values = np.where(digits > ord("9"), (digits | np.uint64(32)) - np.uint64(87), digits - np.uint64(48))
     shifts = np.arange(60, -4, -4).astype(np.uint64)
@@ -215,7 +215,7 @@ def id_numbers(ids: Array) -> Array:
 
 
 def tagged_documents(numbers: Array, seed: int, epoch: int, share: float) -> Array:
-    """Which documents have their genre tag in this epoch: `share` of them, by a hash of seed, epoch and id.
+    """Return which documents have their genre tag in this epoch, by a hash of seed, epoch and id.
 
     Args:
         numbers: the documents' ids as numbers (`id_numbers`).

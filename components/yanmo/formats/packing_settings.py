@@ -83,12 +83,12 @@ class Packing:
 
     @property
     def overlaps(self) -> bool:
-        """Whether windows share tokens."""
+        """Return whether windows share tokens."""
         return self.step < self.context
 
     @property
     def is_plain(self) -> bool:
-        """Whether all settings but the context are defaults; such plans keep their earlier digests."""
+        """Return whether all settings but the context are defaults; such plans keep their earlier digests."""
         return self == Packing(context=self.context)
 
     @property

@@ -106,17 +106,17 @@ evaluate/writing/degeneration.py; docs/reference/evaluate.md says what each rule
 
 
 def document_id(source: str, title: str, text: str) -> str:
-    """The id of a document: sha256 of source, title and normalized text, 64 hexadecimal digits."""
+    """Return the id of a document: sha256 of source, title and normalized text, 64 hexadecimal digits."""
     return hashlib.sha256("\0".join((source, title, text)).encode()).hexdigest()
 
 
 def num_characters(text: str) -> int:
-    """How many characters of `text` are not white space: the divisor of bits per character."""
+    """Return the characters of `text` that are not white space: the divisor of bits per character."""
     return len("".join(text.split()))
 
 
 def documents_schema(form: str, has_chats: bool) -> pa.Schema:
-    """The schema of a file of documents: v2 where one of them is a chat, else v1.
+    """Return the schema of a file of documents: v2 where one of them is a chat, else v1.
 
     Args:
         form: text form of the documents.

@@ -73,7 +73,7 @@ def _is_stable(character: str) -> bool:
 
 
 def in_lines(characters: Iterable[str], name: str) -> Iterator[tuple[str, str]]:
-    """The characters as texts of 64 each, all with the same name."""
+    """Yield the characters as texts of 64 each, all with the same name."""
     for line in _batched(characters, _LINE):
         yield name, "".join(line)
 
@@ -85,7 +85,7 @@ def _batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a tokenizer.json; where a text holds `<|eos|>` or the like, it is encoded as text.
+    """Return the tokenizer of a tokenizer.json; it encodes a `<|eos|>` written in a text as text.
 
     Its methods raise DataError where the tokenizer gives up on a text, as a regex may that backtracks.
 
@@ -131,7 +131,7 @@ def check_given_back(
 
 
 def difference(text: str, back: str) -> str:
-    """The first difference between a text and what was decoded, in words."""
+    """Return the first difference between a text and what was decoded, in words."""
     pairs = itertools.zip_longest(text, back)
     place, (wanted, found) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
     shown = slice(max(place - _CONTEXT, 0), place + _CONTEXT)

@@ -16,7 +16,7 @@ Ints32 = npt.NDArray[np.int32]
 
 
 def places_of(starts: Ints, index: Ints) -> tuple[Ints32, Ints32]:
-    """The file of some rows, and their row in it.
+    """Return the file of some rows, and their row in it.
 
     Args:
         starts: the number of the first row of each file, and the number of all rows.
@@ -30,7 +30,7 @@ def places_of(starts: Ints, index: Ints) -> tuple[Ints32, Ints32]:
 
 
 def by_file(starts: Ints, index: Ints) -> Iterator[tuple[int, Ints32, Ints32]]:
-    """Some rows, file by file: the file's number, where in `index` its rows are, and these rows, rising.
+    """Yield some rows file by file: the file's number, their places in `index`, the rows, rising.
 
     Args:
         starts: as for `places_of`.

@@ -55,7 +55,7 @@ class Layout:
     columns: tuple[str, ...] = ()
 
     def cuts(self) -> Iterator[Cut]:
-        """The work of the first pass: a `cut_file` for each."""
+        """Yield the work of the first pass: a `cut_file` for each."""
         ends = [stop for _, stop in self.bounds]
         for number, here, rows in by_file(self.starts, self.index):
             part = np.searchsorted(ends, here, side="right")
@@ -70,7 +70,7 @@ class Layout:
             )
 
     def pieces(self, part: int) -> Pieces:
-        """A part, once all files are cut."""
+        """Return a part, once all files are cut."""
         start, stop = self.bounds[part]
         place, paths, known = np.empty(stop - start, np.int64), [], 0
         for number, here, _ in by_file(self.starts, self.index[start:stop]):
@@ -118,7 +118,7 @@ class Pieces:
     """For each of its rows, where it is among its pieces one after another."""
 
     def tables(self, at_a_time: int = ROW_GROUP) -> Iterator[pa.Table]:
-        """The rows in order, so many together, each column as one chunk; no table for a part without rows."""
+        """Yield the rows in order, so many together, each column one chunk; no table without rows."""
         batches = self._batches()
         ends = np.cumsum([len(batch) for batch in batches])
         for start in range(0, len(self.place), at_a_time):
@@ -136,7 +136,7 @@ class Pieces:
             yield table.take(pa.array(inverse)).combine_chunks()
 
     def has(self, column: str) -> bool:
-        """Whether a row has a value in this column."""
+        """Return whether a row has a value in this column."""
         return any(
             column in batch.schema.names and batch[column].null_count < len(batch)
             for batch in self._batches()

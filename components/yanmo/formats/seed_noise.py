@@ -11,21 +11,17 @@ whose variances are pooled.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from yanmo.common.errors import DataError, wrong_in
-from yanmo.common.plain_json import json_value
 from yanmo.store.output import Output
+from yanmo.store.record import Record
 
 PART = "seed_noise"
 """Name of this part of a model, of its stage in the store, and of its pointer."""
-SCHEMA = "yanmo.seed_noise/2"
 FILE = "noise.json"
 
 
@@ -58,50 +54,21 @@ class SeedNoise:
             groups.setdefault((twin.text, twin.start), []).append(twin.bits_per_character)
         return spread_of(list(groups.values()))
 
-    def to_json(self) -> str:
-        """The file."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"a share of the steps of {self.share}")
 
     @classmethod
     def of(cls, output: Output) -> SeedNoise:
         """Read the part.
 
         Raises:
-            DataError: it is damaged, or of another version.
+            DataError: it is of another version.
         """
-        path = output.path(FILE)
-        try:
-            value = json_value(path.read_text(encoding="utf-8"))
-            schema = value["schema"]
-            found = cls._parsed(value) if schema == SCHEMA else None
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"{path}: expected the twins of a recipe ({SCHEMA}), found another file ({wrong_in(error)}); "
-                "run `yanmo train` with --twins and --force again"
-            ) from error
-        if found is None:
-            raise DataError(
-                f"{output}: expected {SCHEMA}, found {schema!r}, of another version of Yanmo; use that "
-                "version here, or run `yanmo train` again"
-            )
-        return found
+        return NOISE.parse(output.path(FILE).read_bytes(), f"{output}: {FILE}")
 
-    @classmethod
-    def _parsed(cls, value: dict[str, Any]) -> SeedNoise:
-        """The twins in a parsed file.
 
-        Raises:
-            KeyError, TypeError, ValueError: it holds no twins, or some that cannot be.
-        """
-        twins = tuple(Twin(**twin) for twin in value["twins"])
-        found = cls(share=float(value["share"]), twins=twins)
-        if not all(math.isfinite(t.bits_per_character) and t.bits_per_character > 0 for t in twins):
-            raise ValueError("bits per character that are no positive number")
-        if not 0 < found.share <= 1:
-            raise ValueError(f"a share of the steps of {found.share}")
-        if len({(twin.seed, twin.text) for twin in twins}) < len(twins):
-            raise ValueError("one seed on one text twice")
-        return found
+NOISE = Record("yanmo.seed_noise/2", SeedNoise, "run `yanmo train` with --twins and --force again")
 
 
 def spread_of(groups: Sequence[Sequence[float]]) -> tuple[float, int]:

@@ -35,7 +35,7 @@ class StageCost:
 
 
 def stage_cost(output: Output) -> StageCost:
-    """What `output` cost; what is damaged or absent of its records is not known, and a warning says so."""
+    """Return the cost of `output`; damaged or absent records are not known, and a warning says so."""
     manifest, found = output.manifest, _metrics(output)
     name = manifest.stage
     seconds = found.get(f"yanmo_{name}_duration_seconds")
@@ -63,14 +63,14 @@ class Span:
 
 
 def stage_span(output: Output) -> Span | None:
-    """When the process that made `output` ran, from its start to the end of its work; None where unknown."""
+    """Return begin and end of the process that made `output`, to the end of its work; None where unknown."""
     found, name = _metrics(output), output.manifest.stage
     began, seconds = (found.get(f"yanmo_{name}_{what}_seconds") for what in ("start_time", "duration"))
     return None if began is None or seconds is None else Span(began, seconds)
 
 
 def training_lines(model: Output) -> list[dict[str, Any]]:
-    """The lines of a training's record that have a step; none where it cannot be read."""
+    """Return the lines of a training's record that have a step; none where it cannot be read."""
     try:
         text = model.path("metrics.jsonl").read_text(encoding="utf-8")
     except (DataError, UnicodeDecodeError) as error:
@@ -80,7 +80,7 @@ def training_lines(model: Output) -> list[dict[str, Any]]:
 
 
 def _lines_in(text: str) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl that have a step; what a kill or a power cut damaged is left out."""
+    """Return the lines of a metrics.jsonl that have a step, without what a kill has damaged."""
     found = []
     for line in filter(str.strip, text.splitlines()):
         try:
@@ -99,7 +99,7 @@ def steps_cpu_seconds(lines: Iterable[Mapping[str, Any]]) -> float | None:
 
 
 def finite(value: Any) -> float | None:
-    """A number that was read from JSON, or None for anything else."""
+    """Return a number that was read from JSON, or None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

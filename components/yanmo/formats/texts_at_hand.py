@@ -42,7 +42,7 @@ def texts_at_hand(store: ObjectStore, channel: str) -> Iterator[tuple[str, str]]
 
 
 def evaluated_texts(evaluation_set: Output) -> Iterator[tuple[str, str]]:
-    """The documents of an evaluation set; from 2,000,000 characters on, each character once."""
+    """Yield the documents of an evaluation set; from 2,000,000 characters on, each character once."""
     left, more = _WHOLE, set[str]()
     for entry in evaluation_set.entries("*.parquet"):
         for identifier, text in _texts(evaluation_set, entry.path):
@@ -55,7 +55,7 @@ def evaluated_texts(evaluation_set: Output) -> Iterator[tuple[str, str]]:
 
 
 def training_sample(documents: Output) -> Iterator[tuple[str, str]]:
-    """The first training documents of some files, evenly spread."""
+    """Yield the first training documents of some files, evenly spread."""
     entries = documents.entries("train-*.parquet")
     chosen = entries[:: -(-len(entries) // _FILES) or 1]
     for entry in chosen:

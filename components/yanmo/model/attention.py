@@ -32,7 +32,9 @@ from yanmo.model.flash_limits import Capability, misfit, prefers_cudnn
 
 log = logging.getLogger(__name__)
 
-_NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""What `--precision` is in torch."""
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MASKED = -1e4
 """Added to a forbidden score: exp underflows to 0 in every dtype, and a sum with it stays finite."""
 
@@ -41,7 +43,7 @@ _MASKED = -1e4
 class Documents:
     """Where the documents in a batch of rows lie; made once per batch, used by every layer."""
 
-    positions_BT: Tensor
+    positions: Tensor
     """Position inside the document, from 0 (int64)."""
     mask_B1TT: Tensor | None = None
     """What to add to the scores, in the model's dtype; only on the masked path."""
@@ -52,6 +54,10 @@ class Documents:
     """Whether query heads share keys and values in SDPA, as flash kernels let them; else they are copied."""
     varlen: Callable[..., Any] | None = None
     """What computes that path: compiled layers would look it up at each call, and torch warn of it."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Return `attend` of this layout."""
+        return attend(q, k, v, self)
 
 
 def document_bounds(segments_BT: NDArray[Any]) -> NDArray[np.int32]:
@@ -75,7 +81,7 @@ def documents(
     bounds: Tensor | None = None,
     head_width: int = 64,
 ) -> Documents:
-    """Where the documents in packed rows lie.
+    """Return where the documents in packed rows lie.
 
     Args:
         segments_BT: a number for each position, any integers: a run of equal ones is a document. Padding is
@@ -94,21 +100,21 @@ def documents(
     starts_BT[:, 1:] = segments_BT[:, 1:] != segments_BT[:, :-1]
     index_T = torch.arange(T, device=segments_BT.device)
     first_BT = torch.where(starts_BT, index_T, 0).cummax(dim=1).values
-    positions_BT = index_T - first_BT
+    positions = index_T - first_BT
     if path == "flash":
         unfit = misfit(segments_BT.device.type, _NAMES.get(dtype, ""), head_width, lowest_capability())
-        return Documents(positions_BT, shares=not unfit)
+        return Documents(positions, shares=not unfit)
     if path == "varlen":
         if bounds is None:
             begins = starts_BT.flatten().nonzero().flatten().to(torch.int32)
             missing = (1 << len(begins).bit_length()) - len(begins)
             bounds = torch.cat([begins, begins.new_full((missing,), B * T)])
         kernel = varlen_kernel(segments_BT.device.type, dtype)
-        return Documents(positions_BT, bounds=bounds, varlen=kernel)
+        return Documents(positions, bounds=bounds, varlen=kernel)
     # Equal first positions, not equal numbers: a number may come again later in the row.
     allowed_BTT = (first_BT[:, :, None] == first_BT[:, None, :]) & (index_T[:, None] >= index_T)
     mask = torch.zeros(allowed_BTT.shape, dtype=dtype, device=segments_BT.device)
-    return Documents(positions_BT, mask.masked_fill_(~allowed_BTT, _MASKED)[:, None])
+    return Documents(positions, mask.masked_fill_(~allowed_BTT, _MASKED)[:, None])
 
 
 def whole_rows(ids_BT: Tensor, dtype: torch.dtype, path: str, head_width: int) -> tuple[str, Tensor | None]:
@@ -195,7 +201,7 @@ def lowest_capability() -> Capability | None:
 
 
 def varlen_problem(device: str, dtype: torch.dtype, head_width: int, capability: Capability | None) -> str:
-    """Why the varlen path cannot run here, in words; "" if it can."""
+    """Return why the varlen path cannot run here, in words; "" if it can."""
     found = misfit(device, _NAMES.get(dtype, str(dtype)), head_width, capability)
     if not found and varlen_kernel(device, dtype) is None:
         found = f"it needs torch.nn.attention.varlen, which torch {torch.__version__} has not"
@@ -203,7 +209,7 @@ def varlen_problem(device: str, dtype: torch.dtype, head_width: int, capability:
 
 
 def best_path(device: str, dtype: torch.dtype, head_width: int, capability: Capability | None) -> str:
-    """The faster of the two paths that keep documents apart."""
+    """Return the faster of the two paths that keep documents apart."""
     return "masked" if varlen_problem(device, dtype, head_width, capability) else "varlen"
 
 
@@ -215,7 +221,8 @@ def choose_path(
     head_width: int,
     capability: Capability | None,
 ) -> str:
-    """The attention path of a training: varlen, flash or masked; the log says why a GPU does not get varlen.
+    """Return the attention path of a training: varlen, flash or masked; the log says why a GPU does not get
+    varlen.
 
     Args:
         asked: varlen, flash, masked or auto.
@@ -262,6 +269,6 @@ def activate_best_flash() -> str:
 
 
 def path_name(path: str, kernel: str = "") -> str:
-    """What a path is called in logs and metrics."""
+    """Return what a path is called in logs and metrics."""
     names = {"varlen": "varlen-flash", "flash": "sdpa-flash", "masked": "sdpa-block-causal"}
     return names[path] + (f"-{kernel.lower()}" if kernel else "")

@@ -141,7 +141,7 @@ def set_bigram_start(
 
 
 def _nearest_rotation(matrix: Tensor) -> Tensor:
-    """The orthogonal factor of the polar decomposition: unlike Q or U it is unique."""
+    """Return the orthogonal factor of the polar decomposition: unlike Q or U it is unique."""
     left, _, right = torch.linalg.svd(matrix)
     rotation: Tensor = left @ right
     return rotation

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from typing import Protocol, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from yanmo.model.attention import Documents, attend, documents, whole_rows
-from yanmo.model.cpu_kernels import RMSNorm
+from yanmo.model.attention import documents, whole_rows
+from yanmo.model.cpu_kernels import HeadNorms, RMSNorm
 from yanmo.model.lora_shape import Lora
 
 ARCHITECTURES = {"qwen3": "Qwen3ForCausalLM", "qwen2": "Qwen2ForCausalLM", "llama": "LlamaForCausalLM"}
@@ -56,20 +57,42 @@ class DecoderConfig:
 
     @property
     def has_head_norms(self) -> bool:
-        """Whether queries and keys are normalized."""
+        """Return whether queries and keys are normalized."""
         return self.model_type == "qwen3"
 
     @property
     def has_biases(self) -> bool:
-        """Whether queries, keys and values have biases."""
+        """Return whether queries, keys and values have biases."""
         return self.model_type == "qwen2"
 
     def shape(self) -> dict[str, int | float | bool | str]:
-        """All fields; without the kind of a Qwen3, so that digests of it are what they were before others."""
+        """Return all fields; without the kind of a Qwen3, so that digests of it are what they were before
+        others."""
         found = asdict(self)
         if self.model_type == "qwen3":
             del found["model_type"]
         return found
+
+
+class Layout(Protocol):
+    """Where the tokens of a batch stand, and what each of them sees.
+
+    Packed documents (attention.py), rows without padding (rows.py), or tokens behind those whose keys and
+    values are kept (generation/kept_keys.py): in nothing else do training, scoring and writing differ.
+    Leading dimensions `...` are the batch's own, such as (B, T).
+    """
+
+    @property
+    def positions(self) -> Tensor:
+        """Position of each token inside its document, from 0; its shape broadcasts to that of the ids."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Return the mixed values, (..., H, E); called once a layer, first layer first.
+
+        Args:
+            q: (..., H, E), normalized and rotated, as `k` is.
+            k, v: (..., K, E).
+        """
 
 
 class Attention(nn.Module):
@@ -79,36 +102,48 @@ class Attention(nn.Module):
         super().__init__()
         D, E = config.hidden_size, config.head_dim
         self.head_dim = E
+        self.head_counts = config.num_attention_heads, config.num_key_value_heads
         self.q_proj = nn.Linear(D, config.num_attention_heads * E, bias=config.has_biases)
         self.k_proj = nn.Linear(D, config.num_key_value_heads * E, bias=config.has_biases)
         self.v_proj = nn.Linear(D, config.num_key_value_heads * E, bias=config.has_biases)
         self.o_proj = nn.Linear(config.num_attention_heads * E, D, bias=False)
         self.q_norm = RMSNorm(E, config.rms_norm_eps) if config.has_head_norms else nn.Identity()
         self.k_norm = RMSNorm(E, config.rms_norm_eps) if config.has_head_norms else nn.Identity()
+        # See `Decoder.fuse`.
+        self.register_buffer("qkv", None, persistent=False)
+        self.register_buffer("qkv_bias", None, persistent=False)
+        self.qk_norm: nn.Module = nn.Identity()
 
-    def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], layout: Documents) -> Tensor:
-        shape = (*x_BTD.shape[:2], -1, self.head_dim)
-        q_BTHE = rotate(self.q_norm(self.q_proj(x_BTD).view(shape)), rotary)
-        k_BTKE = rotate(self.k_norm(self.k_proj(x_BTD).view(shape)), rotary)
-        v_BTKE = self.v_proj(x_BTD).view(shape)
-        mixed: Tensor = self.o_proj(attend(q_BTHE, k_BTKE, v_BTKE, layout).flatten(2))
-        return mixed
+    def forward(
+        self, x: Tensor, rotary: tuple[Tensor, Tensor], layout: Layout, only: Tensor | None = None
+    ) -> Tensor:
+        mixed = layout.attend(*self.heads(x, rotary)).flatten(-2)
+        out: Tensor = self.o_proj(mixed if only is None else mixed[only])
+        return out
 
-    def joined(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Weights of one product for queries, keys and values, its biases, and the norms of the heads.
+    def heads(self, x: Tensor, rotary: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries (..., H, E), keys and values (..., K, E) of `x` (..., D)."""
+        shape = (*x.shape[:-1], -1, self.head_dim)
+        if self.qkv is None:
+            q = rotate(self.q_norm(self.q_proj(x).view(shape)), rotary)
+            k = rotate(self.k_norm(self.k_proj(x).view(shape)), rotary)
+            return q, k, self.v_proj(x).view(shape)
+        H, K = self.head_counts
+        qk, v = torch.split(F.linear(x, self.qkv, self.qkv_bias).view(shape), [H + K, K], -2)
+        q, k = torch.split(rotate(self.qk_norm(qk), rotary), [H, K], -2)
+        return q, k, v
 
-        Returns:
-            ((H + 2K) E, D); ((H + 2K) E,) or None; (H + K, E) or None.
-        """
-        parts, E = (self.q_proj, self.k_proj, self.v_proj), self.head_dim
-        weight = torch.cat([part.weight for part in parts])
+    def fuse(self) -> None:
+        """See `Decoder.fuse`."""
+        parts = (self.q_proj, self.k_proj, self.v_proj)
+        self.qkv = torch.cat([part.weight for part in parts])
         biases: list[Tensor] = [part.bias for part in parts if part.bias is not None]
-        norms = [
-            norm.weight.expand(len(part.weight) // E, E)
-            for part, norm in zip(parts, (self.q_norm, self.k_norm), strict=False)
-            if isinstance(norm, RMSNorm)
-        ]
-        return weight, torch.cat(biases) if biases else None, torch.cat(norms) if norms else None
+        self.qkv_bias = torch.cat(biases) if biases else None
+        if isinstance(self.q_norm, RMSNorm) and isinstance(self.k_norm, RMSNorm):
+            norms = zip((self.q_norm, self.k_norm), self.head_counts, strict=True)
+            self.qk_norm = HeadNorms(
+                torch.cat([n.weight.expand(heads, -1) for n, heads in norms]), self.q_norm.eps
+            )
 
 
 class FeedForward(nn.Module):
@@ -120,10 +155,21 @@ class FeedForward(nn.Module):
         self.gate_proj = nn.Linear(D, inner, bias=False)
         self.up_proj = nn.Linear(D, inner, bias=False)
         self.down_proj = nn.Linear(inner, D, bias=False)
+        self.register_buffer("gate_up", None, persistent=False)
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        out: Tensor = self.down_proj(F.silu(self.gate_proj(x_BTD)) * self.up_proj(x_BTD))
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self._products(x)
+        out: Tensor = self.down_proj(F.silu(gate) * up)
         return out
+
+    def _products(self, x: Tensor) -> tuple[Tensor, ...]:
+        if self.gate_up is not None:
+            return F.linear(x, self.gate_up).chunk(2, -1)
+        return self.gate_proj(x), self.up_proj(x)
+
+    def fuse(self) -> None:
+        """See `Decoder.fuse`."""
+        self.gate_up = torch.cat([self.gate_proj.weight, self.up_proj.weight])
 
 
 class Block(nn.Module):
@@ -139,12 +185,16 @@ class Block(nn.Module):
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = FeedForward(config)
 
-    def forward(self, x_BTD: Tensor, rotary: tuple[Tensor, Tensor], layout: Documents) -> Tensor:
-        x_BTD = x_BTD + self._with_dropout(self.self_attn(self.input_layernorm(x_BTD), rotary, layout))
-        return x_BTD + self._with_dropout(self.mlp(self.post_attention_layernorm(x_BTD)))
+    def forward(
+        self, x: Tensor, rotary: tuple[Tensor, Tensor], layout: Layout, only: Tensor | None = None
+    ) -> Tensor:
+        """Return the residual stream after this layer, (..., D); with `only` (bool) at these positions."""
+        mixed = self.self_attn(self.input_layernorm(x), rotary, layout, only)
+        x = (x if only is None else x[only]) + self._with_dropout(mixed)
+        return x + self._with_dropout(self.mlp(self.post_attention_layernorm(x)))
 
-    def _with_dropout(self, x_BTD: Tensor) -> Tensor:
-        return F.dropout(x_BTD, self.dropout, self.training) if self.dropout else x_BTD
+    def _with_dropout(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
 
 class Trunk(nn.Module):
@@ -176,9 +226,10 @@ class Decoder(nn.Module):
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
+        self.register_buffer("rotary", None, persistent=False)  # see `fuse`
 
     def hidden(self, ids_BT: Tensor, segments_BT: Tensor | None, bounds: Tensor | None = None) -> Tensor:
-        """The final hidden states, (B, T, D): the input of the head.
+        """Return the final hidden states of packed rows, (B, T, D): the input of the head.
 
         Args:
             ids_BT: token ids.
@@ -186,20 +237,52 @@ class Decoder(nn.Module):
                 None: each row is one document (`whole_rows`).
             bounds: see `yanmo.model.attention.documents`.
         """
-        x_BTD, path = self.model.embed_tokens(ids_BT), self.attention
+        dtype, path = self.model.embed_tokens.weight.dtype, self.attention
         if segments_BT is None:
             segments_BT = torch.zeros_like(ids_BT)
             if ids_BT.device.type == "cuda":
-                path, bounds = whole_rows(ids_BT, x_BTD.dtype, path, self.config.head_dim)
-        layout = documents(segments_BT, x_BTD.dtype, path, bounds, self.config.head_dim)
-        rotary = rotary_tables(layout.positions_BT, self.config, x_BTD.dtype)
-        for layer in self.model.layers:
+                path, bounds = whole_rows(ids_BT, dtype, path, self.config.head_dim)
+        return self.read(ids_BT, documents(segments_BT, dtype, path, bounds, self.config.head_dim))
+
+    def read(self, ids: Tensor, layout: Layout, only: Tensor | None = None) -> Tensor:
+        """Return the final hidden states, (..., D): the one forward pass, whatever reads.
+
+        Args:
+            ids: token ids, (...).
+            only: the positions whose states are wanted (bool, the shape of `ids`): the last layer leaves out
+                the others, and (positions, D) is returned. None: all.
+        """
+        x = self.model.embed_tokens(ids)
+        if self.rotary is None or ids.shape[-1] > self.config.max_position_embeddings:
+            rotary = rotary_tables(layout.positions, self.config, x.dtype)
+        else:
+            cos, sin = self.rotary[:, layout.positions]
+            rotary = cos, sin
+        last = len(self.model.layers) - 1
+        for i, layer in enumerate(self.model.layers):
             if self.recompute and torch.is_grad_enabled():
-                x_BTD = checkpoint(layer, x_BTD, rotary, layout, use_reentrant=False)
+                x = checkpoint(layer, x, rotary, layout, use_reentrant=False)
+            elif i == last and only is not None:
+                x = layer(x, rotary, layout, only)
             else:
-                x_BTD = layer(x_BTD, rotary, layout)
-        out: Tensor = self.model.norm(x_BTD)
+                x = layer(x, rotary, layout)
+        out: Tensor = self.model.norm(x)
         return out
+
+    @torch.no_grad()
+    def fuse(self) -> None:
+        """Join the matrices that multiply the same, and keep all angles: for weights that no longer change.
+
+        The sums stay what they are; a token that is written alone takes 0.7 of the time, as its calls cost
+        more than its products. The joined ones are copies.
+        """
+        for layer in self.model.layers:
+            block = cast(Block, layer)
+            block.self_attn.fuse()
+            block.mlp.fuse()
+        weight = self.model.embed_tokens.weight
+        every = torch.arange(self.config.max_position_embeddings, device=weight.device)
+        self.rotary = torch.stack(rotary_tables(every, self.config, weight.dtype))
 
     def forward(self, ids_BT: Tensor, segments_BT: Tensor | None = None) -> Tensor:
         """Logits (B, T, vocabulary); without segments each row is one document."""
@@ -239,19 +322,19 @@ def _draw(parameter: Tensor, std: float, generator: torch.Generator) -> None:
     parameter.copy_(torch.randn(parameter.shape, dtype=torch.float64, generator=generator) * std)
 
 
-def rotary_tables(positions_BT: Tensor, config: DecoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of the rotary angles, (B, T, 1, E/2) each.
+def rotary_tables(positions: Tensor, config: DecoderConfig, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines of the rotary angles, (..., 1, E/2) each.
 
     Computed for each batch (a few thousand numbers) and not kept as buffers, as an engine would cast those
     to bf16 together with the weights.
     """
-    exponents = torch.arange(0, config.head_dim, 2, device=positions_BT.device).float() / config.head_dim
-    angles = positions_BT[..., None, None] * config.rope_theta**-exponents
+    exponents = torch.arange(0, config.head_dim, 2, device=positions.device).float() / config.head_dim
+    angles = positions[..., None, None] * config.rope_theta**-exponents
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
-def rotate(x_BTHE: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotate the two halves of each head by the angles of its position (transformers' layout)."""
+def rotate(x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
+    """Return `x` (..., H, E), the halves of each head rotated by its position's angles."""
     cos, sin = rotary
-    first, second = x_BTHE.chunk(2, dim=-1)
+    first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)

@@ -1,9 +1,13 @@
-"""What variable-length flash attention requires of a GPU and of a model; without torch, so that the memory
-estimate can ask too.
+"""What variable-length flash attention requires of a GPU and of a model, and how many rows of logits the loss
+holds; without torch, so that the memory estimate can ask too.
 
 From torch's aten/src/ATen/native/transformers/cuda/sdp_utils.cpp and FlashAttention 2: an Ampere GPU or a
 later one, 16 bits, a head width that is a multiple of 8, up to 256. The backward pass for heads wider than
 192 needs more shared memory than GPUs of compute capability 8.6 to 8.9 and 12.x have.
+
+Logits on a CPU are few at a time: they stay in its cache. On CUDA 256 rows of 8,192 take less time than it
+takes to launch the kernels that make loss and gradient of them: a step of `small` on an H200 spent 4.3 ms of
+the host's time on 8 times 4,096 rows (docs/reference/measurements.md).
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ _WIDEST, _WIDEST_OF_SMALL = 256, 192
 
 
 def half_precision(capability: Capability | None) -> str:
-    """The precision of 16 bits in which a GPU's tensor cores multiply; fp32 where it has none.
+    """Return the precision of 16 bits in which a GPU's tensor cores multiply; fp32 where it has none.
 
     bf16 from Ampere on. Before that (T4, RTX 20, V100) torch emulates bf16, and fp16 is what the card is for.
 
@@ -31,7 +35,7 @@ def half_precision(capability: Capability | None) -> str:
 
 
 def prefers_cudnn(precision: str, head_width: int, capability: Capability | None) -> bool:
-    """Whether SDPA has a faster kernel than FlashAttention 2 for rows of one document each: cuDNN's.
+    """Return whether SDPA has a faster kernel than FlashAttention 2 for rows of one document each: cuDNN's.
 
     A step of `medium` took 61.9 ms with it on an H200, 67.7 without (benchmarks/results/gpu.json). It takes
     head widths of 8, 16 ... 128, and makes a plan for each shape of a batch, so it is for training alone,
@@ -42,7 +46,7 @@ def prefers_cudnn(precision: str, head_width: int, capability: Capability | None
 
 
 def misfit(device: str, precision: str, head_width: int, capability: Capability | None) -> str:
-    """Why flash attention cannot run here, in words; "" if it can.
+    """Return why flash attention cannot run here, in words; "" if it can.
 
     Args:
         device: cpu, cuda or mps.
@@ -68,3 +72,22 @@ def misfit(device: str, precision: str, head_width: int, capability: Capability 
             f"model's (--head-width) is {head_width}"
         )
     return ""
+
+
+_FEWEST_ROWS = 256
+_LOGITS = 1 << 25
+"""128 MiB in fp32, of which the loss holds up to three: 4,096 rows of 8,192."""
+_COMPILED = 1 << 27
+"""256 MiB in 16 bits, of which a compiled loss holds two, the logits and their gradient."""
+
+
+def rows_at_once(width: int, device: str, elsewhere: int = 0, compiled: bool = False) -> int:
+    """Rows of `width` logits.
+
+    Args:
+        device: cpu, cuda or mps.
+        elsewhere: most logits on another device than CUDA; 256 rows are always held.
+        compiled: whether the loss is compiled, as it is on CUDA alone.
+    """
+    most = (_COMPILED if compiled else _LOGITS) if device == "cuda" else elsewhere
+    return max(_FEWEST_ROWS, most // width)

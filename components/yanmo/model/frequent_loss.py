@@ -10,7 +10,7 @@ positions, each of which counts 1 / s times there. So loss and gradient have tho
 as their expected value (Horvitz and Thompson, 1952), whichever way the share is drawn that does not look at
 the logits. Positions whose target is not in A compute all logits, once.
 
-    N = target positions, D = model width, V = vocabulary
+    N = target positions, D = model width, V = vocabulary; A comes first in it where `order_V` was applied
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from yanmo.model.logits_at_once import rows_at_once
+from yanmo.model.flash_limits import rows_at_once
 from yanmo.model.loss import SMALL, add_to_weight, nats
 
 _CHUNK_LOGITS = 1 << 22
@@ -66,6 +66,8 @@ class _FrequentCrossEntropy(torch.autograd.Function):
             total += nats(gradient.gather(1, target), logits, target)
             total -= ((counts - 1) * of_frequent.log()).sum()
             if d_hidden is not None:
+                # A drawn position costs -log p(y) - (c - 1) log p(A), with c = 1 / share. Of -log p(A) the
+                # gradient is p_k - p_k / p(A) for k in A, and p_k elsewhere: so all p_k get a factor.
                 gradient[:, : apart.frequent] *= counts - (counts - 1) / of_frequent
                 gradient[:, apart.frequent :] *= counts
                 _spread(gradient, target, hidden, weight, rows, d_hidden, d_weight, scale)

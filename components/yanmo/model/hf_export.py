@@ -39,7 +39,7 @@ class Symbols:
     """The tag of each genre."""
 
     def tag(self, genre: str) -> int | None:
-        """The id of a genre's tag, or None for a genre the model has never seen."""
+        """Return the id of a genre's tag, or None for a genre the model has never seen."""
         return dict(zip(self.genres, self.tag_ids, strict=True)).get(genre)
 
 
@@ -51,7 +51,7 @@ class Loaded(NamedTuple):
 
 
 def hf_config(config: DecoderConfig, symbols: Symbols, dtype: str = "float32") -> dict[str, Any]:
-    """The contents of `config.json`, readable by transformers 4.51 and later.
+    """Return the contents of `config.json`, readable by transformers 4.51 and later.
 
     Args:
         dtype: of the weights in the files, as torch names it.
@@ -121,7 +121,7 @@ def describe(
 
 
 def load(folder: Path) -> Loaded:
-    """The model in `folder` (this project's, or any of ARCHITECTURES in safetensors files), in fp32.
+    """Return the model in `folder` (this project's, or any of ARCHITECTURES in safetensors files), in fp32.
 
     Raises:
         DataError: a file is missing, does not hold what config.json says, or holds weights that are not
@@ -140,7 +140,8 @@ def load(folder: Path) -> Loaded:
 
 
 def load_frozen(folder: Path, dtype: torch.dtype) -> Decoder:
-    """As `load`, in another type, without the memory for weights in fp32, and with each weight frozen."""
+    """Return what `load` does in another type, without the memory for weights in fp32, and with each weight
+    frozen."""
     config, _ = read_config(folder)
     check_weights(folder, shapes_of(folder, config))
     with torch.device("meta"):
@@ -156,7 +157,7 @@ def load_frozen(folder: Path, dtype: torch.dtype) -> Decoder:
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file.
+    """Return the tensors of a safetensors file.
 
     Raises:
         DataError: it is none, or damaged.
@@ -166,7 +167,7 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def shapes_of(folder: Path, config: DecoderConfig) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of each tensor that the files of a decoder hold; a tied head only where a file has it."""
+    """Return the shapes of a decoder's stored tensors by name; a tied head only where a file has it."""
     head, wide = config.head_dim, config.hidden_size
     queries, keys = config.num_attention_heads * head, config.num_key_value_heads * head
     block = {
@@ -242,7 +243,7 @@ _MOST_LAYERS = 10_000
 
 
 def read_config(folder: Path) -> tuple[DecoderConfig, Symbols]:
-    """The shape and the special ids of the model in a folder, from its config.json and genres.json.
+    """Return the shape and the special ids of the model in a folder, from its config.json and genres.json.
 
     Raises:
         DataError: one is missing or damaged, or describes a decoder that is not supported.

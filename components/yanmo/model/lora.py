@@ -2,7 +2,7 @@
 
 Our own and not peft's: its layers are these few lines, importing it takes transformers and accelerate into
 every rank, and its names (`q_proj.base_layer.weight`) would not be those of the decoder's files. Adapters are
-written and read in peft's layout (adapter_files.py), and a test compares them with peft's sums.
+written in peft's layout (adapter_files.py), and a test compares them with peft's sums.
 
     y = W x + b + (alpha / rank) B A dropout(x);  A is drawn, B begins as zeros, W and b are frozen
 """
@@ -67,7 +67,7 @@ def _targets(decoder: Decoder, lora: Lora) -> Iterator[tuple[nn.Module, str, nn.
 
 @torch.no_grad()
 def merged(name: str, weight: Tensor, adapter: Mapping[str, Tensor], scale: float) -> Tensor:
-    """A weight in fp32 with what an adapter adds to it, if anything.
+    """Return a weight in fp32 with what an adapter adds to it, if anything.
 
     Args:
         name: of the weight in a decoder that is not adapted.

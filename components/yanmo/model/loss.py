@@ -1,7 +1,7 @@
 """Cross-entropy of a linear head without storing all logits.
 
 The logits, (positions x vocabulary), are the largest tensor of a small language model. Here they are computed
-256 rows at a time (on CUDA more: logits_at_once.py), and the gradient with them in the forward pass, so that
+256 rows at a time (on CUDA more: flash_limits.py), and the gradient with them in the forward pass, so that
 they are never stored as a whole: 1.2 times as many tokens per CPU-second as F.cross_entropy in fp32. Losses
 and sums are fp32 whatever the dtype of the weights. The loss cannot be differentiated twice.
 
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from yanmo.model.logits_at_once import rows_at_once
+from yanmo.model.flash_limits import rows_at_once
 
 SMALL = 1e-30
 """Below this, a probability in fp32 has lost digits."""
@@ -62,7 +62,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _of_rows(hidden_RD: Tensor, weight_VD: Tensor, target_R1: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows' summed loss in nats (fp32), and the gradient of their logits, (R, V) like `hidden_RD`."""
+    """Return the rows' summed loss in nats (fp32), and the gradient of their logits, (R, V) like
+    `hidden_RD`."""
     logits = (hidden_RD @ weight_VD.T).float()
     # One fused pass instead of max, subtract, exp and sum; a row stays in the cache.
     gradient = torch.softmax(logits, 1)
@@ -107,7 +108,7 @@ def nats(probability: Tensor, logits: Tensor, target: Tensor) -> Tensor:
 def linear_cross_entropy(
     hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, scale: float, compiled: bool = False
 ) -> Tensor:
-    """The sum of the targets' negative log-probabilities in nats, times `scale` (fp32 scalar).
+    """Return the sum of the targets' negative log-probabilities in nats, times `scale` (fp32 scalar).
 
     Args:
         hidden_ND: final hidden states.

@@ -72,7 +72,7 @@ def write_one_by_one(
 
 
 def read_tensor(stored: StoredTensor) -> Tensor:
-    """A tensor of a file, on the CPU, in its type.
+    """Return a tensor of a file, on the CPU, in its type.
 
     Raises:
         EOFError: the file became shorter.

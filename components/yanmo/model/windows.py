@@ -41,12 +41,12 @@ class Window:
 
     @property
     def targets(self) -> slice:
-        """Where the bits of its scored tokens stand among the document's bits."""
+        """Return where the bits of its scored tokens stand among the document's bits."""
         return slice(self.scored - 1, self.start + self.length)
 
 
 def windows_of(document: int, length: int, context: int, stride: int = 0) -> list[Window]:
-    """The windows over a document of `length` tokens; the last token is a target and never an input.
+    """Return the windows over a document of `length` tokens; the last token is a target and never an input.
 
     Raises:
         ValueError: the stride is longer than the context, so that some tokens would be left out.
@@ -70,7 +70,7 @@ def plan_batches(
     batch_tokens: int = 1024,
     counted: Sequence[Counted] | None = None,
 ) -> list[list[Window]]:
-    """Batches of the windows over documents of these lengths (tokens), sorted by length.
+    """Return batches of the windows over documents of these lengths (tokens), sorted by length.
 
     Args:
         counted: as in `token_bits`; windows without a counted token are left out.
@@ -88,9 +88,9 @@ def plan_with_heads(
     stride: int = 0,
     batch_tokens: int = 1024,
 ) -> list[list[Window]]:
-    """Batches in which documents that are scored behind the same head are neighbours, which share it.
+    """Return batches in which documents that are scored behind the same head are neighbours, which share it.
 
-    Several answers to one question begin with the question: a `Reader` reads it once for all of them.
+    Several answers to one question begin with the question, which is read once for all of them (rows.py).
 
     Args:
         batch_tokens: tokens read in a batch, a shared head once.
@@ -118,7 +118,8 @@ def plan_with_heads(
 
 
 def _batched(windows: list[Window], batch_tokens: int) -> list[list[Window]]:
-    """Batches of windows by length; padded to the longest of each, they hold at most so many tokens."""
+    """Return batches of windows by length; padded to the longest of each, they hold at most so many
+    tokens."""
     windows = sorted(windows, key=lambda w: (w.length, w.document, w.start))
     batches: list[list[Window]] = []
     for window in windows:

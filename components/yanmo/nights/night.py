@@ -3,9 +3,10 @@
     nights/<channel>/index.html, index.json    the newest runs and their verdicts
     nights/<channel>/runs/<run>.json           what is known of one run
 
-A night is one run of a pipeline in a channel. Its date is that of the evening on which it began, in the
-team's zone: what begins at 02:00 within `--night 21:00-08:00` has the date of the evening before. A run that
-begins outside of such hours, or that has none, has the date of the day on which it began.
+A night is one run in a channel: of a pipeline, or of one stage alone. Its date is that of the evening on
+which it began, in the team's zone: what begins at 02:00 within `--night 21:00-08:00` has the date of the
+evening before. A run that begins outside of such hours, or that has none, has the date of the day on which it
+began.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from datetime import datetime, timedelta, tzinfo
 from yanmo.common.answers import visible
 from yanmo.store.objects import as_part
 
-BEGUN = "begun"
+BEGUN, DONE, TERMINATED = "begun", "done", "terminated"
 STATES = (
-    *(BEGUN, "promoted", "not promoted", "not valid", "held"),
-    *("nothing new", "paused", "failed", "given up"),
+    *(BEGUN, "promoted", "not promoted", "not valid", "held", "nothing new"),
+    *(DONE, "paused", "failed", "given up", TERMINATED),
 )
-"""How a night stands."""
+"""How a night stands. done: its last stage is, and gives no verdict."""
 MOST_OF_A_TEXT, MOST_OF_A_VERSE, LINES_OF_A_VERSE = 2000, 140, 4
 MOST_LINES, MOST_OF_A_LINE = 20, 800
 VERDICT_PAGE = re.compile(r"cas/promote/[0-9a-f]{64}/[A-Za-z0-9_-]{1,100}/report\.html\Z")
@@ -79,6 +80,8 @@ class Row:
     began: str
     """UTC, ISO 8601."""
     state: str
+    time: str = ""
+    """When it began, in the team's zone, HH:MM."""
     sentence: Words = field(default_factory=Words)
     bits: float | None = None
     """Bits per character of the challenger, mean over genres."""

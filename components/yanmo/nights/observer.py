@@ -1,7 +1,8 @@
 """What is recorded of a stage that is part of a night: an `Observer` of stages (yanmo.stage.stage_run).
 
-Only a run of a pipeline is a night, that is one with an id which moves its channel's pointers: not a stage
-that is run by hand, a dry run, or one of several ranks that is not the first.
+Only a run in a cluster is a night, that is one with an id which moves its channel's pointers: not a stage
+that is run in a shell, a dry run, or one of several ranks that is not the first. Nor is one that a person
+gave a value that it cannot have: they see that at once, and no training was lost by it.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import logging
 import time
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
-from yanmo.nights.night import Words, night_date
-from yanmo.nights.overdue import report_earlier
-from yanmo.nights.record import DONE, FAILED, GIVEN_UP, PAUSED, WORKING, Run, StageEnd, Verdict
-from yanmo.nights.reporting import report_begin, report_end, report_verdict
+from yanmo.nights.index import report_begin, report_end, report_verdict
+from yanmo.nights.night import DONE, TERMINATED, Words, night_date
+from yanmo.nights.record import FAILED, GIVEN_UP, PAUSED, WORKING, Run, StageEnd, Verdict
 from yanmo.nights.settings import team_zone
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
@@ -37,12 +37,19 @@ class NightObserver:
     """Records how one process of one stage stands, on its run's record and its channel's index."""
 
     def __init__(
-        self, stage: str, options: StageOptions, started: float, hours: str = "", zone: str = ""
+        self,
+        stage: str,
+        options: StageOptions,
+        started: float,
+        hours: str = "",
+        zone: str = "",
+        last: str = "",
     ) -> None:
         """Args:
         started: when the process was, by the monotonic clock.
         hours: of the night, `21:00-08:00`; by default those of the options, if they have any.
         zone: of these; the team's where there are no hours.
+        last: the stage that ends the run; this one where it is alone.
         """
         self._stage, self._options, self._started = stage, options, started
         self._hours = hours or str(getattr(options, "night", ""))
@@ -50,6 +57,7 @@ class NightObserver:
         self._is_on = is_of_a_night(options)
         part = options.pointer.removesuffix("_evaluation") if stage == "evaluate" else ""
         self._task = f"{stage}-{part}" if part and part != stage else stage
+        self._last = last or self._task
         self._key = ""
 
     def begins(self, store: ObjectStore, key: str = "") -> None:
@@ -67,9 +75,7 @@ class NightObserver:
     def opens(self, store: ObjectStore) -> None:
         """The night itself begins: it is shown."""
         if self._is_on:
-            run = self._run(store)
-            report_end(run, self._end(DONE))
-            report_earlier(run)
+            report_end(self._run(store), self._end(DONE))
 
     def done(self, store: ObjectStore, output: Output, found: Verdict | None) -> None:
         """The output is there and handed over; `found` is what a verdict says of the run."""
@@ -91,7 +97,7 @@ class NightObserver:
 
     def failed(self, error: BaseException, again: str) -> None:
         """The stage failed for now: nothing in this process tries it again."""
-        if not self._is_on:
+        if not self._is_on or (isinstance(error, UsageError) and self._last == self._task):
             return
         card = Card.of(self._stage, error, again, self._options.run_id)
         words = Words(
@@ -109,7 +115,7 @@ class NightObserver:
         task = self._task
         words = Words(f"{task} was asked to stop, and can be run again.", f"{task} 被要求停止，可再次运行。")
         if self._is_on and (store := self._store()) is not None:
-            report_end(self._run(store), self._end(FAILED, words))
+            report_end(self._run(store), self._end(TERMINATED, words))
 
     def _store(self) -> ObjectStore | None:
         """The store of the options; None where it cannot be opened, which may be what ended the stage."""
@@ -145,4 +151,5 @@ class NightObserver:
             run_id=self._options.run_id,
             date=night_date(time.time(), zone, self._hours),
             timezone=name,
+            last=self._last,
         )

@@ -1,8 +1,9 @@
 """What is known of one night, gathered as its stages end: nights/<channel>/runs/<run>.json.
 
-Each stage of a run says when it begins its work, and how it ended: done, paused, failed. The verdict says the
-rest. How the night stands follows from that, here alone. A stage that was killed says nothing more; who sees
-the channel next finds that (overdue.py).
+Who begins the record says which stage ends the run: the last of a pipeline, or the one that runs alone. Each
+stage says when it begins its work, and how it ended: done, paused, failed. The verdict says the rest. How the
+night stands follows from that, here alone. A stage that was killed says nothing more: its night stays begun,
+the index says so of one behind a newer one, and `yanmo status` asks KFP and Kubernetes.
 """
 
 from __future__ import annotations
@@ -15,22 +16,29 @@ from typing import Any
 
 from yanmo.nights.night import (
     BEGUN,
+    DONE,
     LINES_OF_A_VERSE,
     MOST_LINES,
     MOST_OF_A_LINE,
     MOST_OF_A_VERSE,
     STATES,
+    TERMINATED,
     VERDICT_PAGE,
     Row,
     Words,
     plain,
     seconds_of,
 )
+from yanmo.options.time_zone import zone_of
 from yanmo.store.objects import ObjectStore, as_part
 from yanmo.store.record import Record
 from yanmo.store.schema import utc_now
 
-WORKING, DONE, PAUSED, FAILED, GIVEN_UP = "working", "done", "paused", "failed", "given up"
+WORKING, PAUSED, FAILED, GIVEN_UP = "working", "paused", "failed", "given up"
+_ENDED = (GIVEN_UP, TERMINATED, FAILED, PAUSED)
+"""Ends of one stage that are the run's, the gravest first."""
+RUN = "run"
+"""Task under which somebody else says how the run ended."""
 _GOES_ON = Words("It goes on.", "正在进行。")
 
 
@@ -103,6 +111,8 @@ class NightRecord:
     began: str
     changed: str
     """When its state began."""
+    last: str
+    """The task that ends the run."""
     state: str = BEGUN
     stages: dict[str, StageEnd] = field(default_factory=dict)
     verdict: Verdict = field(default_factory=Verdict)
@@ -111,26 +121,31 @@ class NightRecord:
         if self.state not in STATES:
             raise ValueError(f"no night can be {self.state[:20]!r}")
         datetime.strptime(self.date, "%Y-%m-%d")
-        seconds_of(self.began), seconds_of(self.changed)
+        seconds_of(self.began), seconds_of(self.changed), zone_of(self.timezone)
 
     def judged(self) -> NightRecord:
         """With the state that follows from what was said."""
-        states = [stage.state for stage in self.stages.values()]
-        of_stages = next((s for s in (GIVEN_UP, FAILED, PAUSED) if s in states), BEGUN)
+        states = {task: stage.state for task, stage in self.stages.items()}
+        is_last = states.get(self.last) == DONE and WORKING not in states.values()
+        is_done = is_last or states.get(RUN) == DONE
+        of_stages = next((s for s in _ENDED if s in states.values()), DONE if is_done else BEGUN)
         state = self.verdict.state or of_stages  # promote comes last, or who ended the night in its place
         return self if state == self.state else dataclasses.replace(self, state=state, changed=utc_now())
 
     @property
     def row(self) -> Row:
         """The night on the index: the verdict's words, else those of the stage that ended last so."""
-        of_state = self.state if self.state in (GIVEN_UP, FAILED, PAUSED) else WORKING
+        of_state = self.state if self.state in _ENDED else WORKING
         said = [stage for stage in self.stages.values() if stage.state == of_state]
         last = max(said, key=lambda stage: stage.at, default=None)
-        sentences = [self.verdict.sentence, *([last.sentence] if last else []), _GOES_ON]
+        done = Words(f"{self.last} is done.", f"{self.last} 已完成。") if self.state == DONE else _GOES_ON
+        sentences = [self.verdict.sentence, *([last.sentence] if last else []), done]
+        began = datetime.fromisoformat(self.began).astimezone(zone_of(self.timezone))
         shown = {name: getattr(self.verdict, name) for name in ("bits", "gain", "verse", "genre")}
         return Row(
             **{name: getattr(self, name) for name in ("date", "run_id", "began", "state", "changed")},
             **shown,
+            time=f"{began:%H:%M}",
             sentence=next(one for one in sentences if one.en),
             seconds=sum(stage.seconds for stage in self.stages.values()),
             lines=last.lines if last and self.state in (GIVEN_UP, FAILED) else (),
@@ -151,6 +166,8 @@ class Run:
     date: str
     """Of its night, where nothing was said of it before."""
     timezone: str
+    last: str
+    """The task that ends it, where nothing was said of it before."""
 
 
 def record_name(channel: str, run_id: str) -> str:
@@ -171,6 +188,8 @@ def record_end(run: Run, end: StageEnd) -> NightRecord:
     """
 
     def with_end(record: NightRecord) -> NightRecord:
+        if run.last != end.task:  # who opens the run knows; a stage of it knows of itself alone
+            record = dataclasses.replace(record, last=run.last)
         before = record.stages.get(end.task, end)
         now = dataclasses.replace(
             end,
@@ -181,7 +200,8 @@ def record_end(run: Run, end: StageEnd) -> NightRecord:
             lines=tuple(plain(line, MOST_OF_A_LINE) for line in end.lines[:MOST_LINES]),
             seconds=round(end.seconds + (0.0 if before is end else before.seconds), 1),
         )
-        return dataclasses.replace(record, stages={**record.stages, end.task: now})
+        kept = {task: stage for task, stage in record.stages.items() if task != RUN}  # one that goes on
+        return dataclasses.replace(record, stages={**kept, end.task: now})
 
     return _change(run, with_end)
 
@@ -201,6 +221,7 @@ def _change(run: Run, change: Callable[[NightRecord], NightRecord]) -> NightReco
             timezone=run.timezone,
             began=now,
             changed=now,
+            last=run.last,
         )
         return change(record or begun).judged()
 

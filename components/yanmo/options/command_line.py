@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from yanmo.common.address import Address
 from yanmo.common.errors import UsageError
-from yanmo.common.given_file import given_text
 from yanmo.options.fields import AUTO, REQUIRED, Options, called, flag, names_of, spelled, values_of
 from yanmo.options.help import show_commands, show_help
 from yanmo.options.nearest import did_you_mean
@@ -29,7 +28,7 @@ C = TypeVar("C", bound=Options)
 def load_command(
     commands: Mapping[str, type[C]], argv: Sequence[str], prog: str, about: str
 ) -> tuple[str, C]:
-    """The command of a group that the first word names, and its options; raises as `load`."""
+    """Return the command of a group that the first word names, and its options; raises as `load`."""
     name = argv[0] if argv else ""
     if name in commands:
         return name, load(commands[name], argv[1:], f"{prog} {name}")
@@ -56,12 +55,15 @@ def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozens
     """`load`, and the names of the options that a bundle, the file or a flag gave."""
     show_help(cls, argv, prog)
     texts = _texts(cls, argv, prog)
+    if "executor_input" in texts and len(texts.get("channel", ())) > 1:
+        # a pipeline's own channel, and the form's, which somebody may have emptied
+        texts["channel"] = [text for text in texts["channel"] if text.strip()][-1:]
     source = (texts.pop("config", None) or [""])[-1]
     from_file = _from_file(cls, source) if source else {}
     stage, from_line = prog.rpartition(" ")[2], dict[str, Any]()
     known = [] if "executor_input" in texts else [*STAGES, stage]  # a pipeline's first task has looked
     for line in texts.pop("options", None) or ():
-        from_line |= _from_line(cls, _held_by(line), stage, known)
+        from_line |= _from_line(cls, line, stage, known)
     if "executor_input" in texts:
         _refuse_twice("--config", from_file, texts)
         _refuse_twice("options", from_line, texts)
@@ -85,22 +87,8 @@ def load_given(cls: type[C], argv: Sequence[str], prog: str) -> tuple[C, frozens
         raise UsageError(str(error)) from error
 
 
-def _held_by(line: str) -> str:
-    """The line itself or, of `@FILE`, what the file holds: one that an earlier stage of a pod wrote.
-
-    Raises:
-        UsageError: there is no such file.
-    """
-    if not line.startswith("@"):
-        return line
-    try:
-        return given_text(line[1:], "a line of options", shown=f"--options {line}", wrong=UsageError)
-    except FileNotFoundError:
-        raise UsageError(f"--options {brief(line)}: no such file; look at its path") from None
-
-
 def _defaults(cls: type[Options]) -> dict[str, Any]:
-    """The defaults: those of the declaration, or of the environment where a variable is set.
+    """Return the defaults: those of the declaration, or of the environment where a variable is set.
 
     Raises:
         UsageError: a variable holds what its option cannot be.
@@ -201,7 +189,7 @@ def _can_read(values: Values, text: str) -> bool:
 
 
 def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "") -> dict[str, Any]:
-    """The values of texts, the last one of each option; without those that are `auto`.
+    """Return the values of texts, the last one of each option; without those that are `auto`.
 
     Args:
         see: after what is wrong with a value.
@@ -226,7 +214,7 @@ def _read(cls: type, given: Iterable[tuple[str, str]], see: str = "") -> dict[st
 
 
 def _from_file(cls: type, source: str) -> dict[str, Any]:
-    """The options of --config; its errors name the file."""
+    """Return the options of --config; its errors name the file."""
     texts = read_yaml(source)
     try:
         return _read(cls, texts.items())
@@ -235,7 +223,7 @@ def _from_file(cls: type, source: str) -> dict[str, Any]:
 
 
 def _from_line(cls: type, line: str, stage: str, known: Iterable[str]) -> dict[str, Any]:
-    """The options of `--options` that are of `stage`; its errors name them as the line does.
+    """Return the options of `--options` that are of `stage`; its errors name them as the line does.
 
     Args:
         known: the stages that the line may name; empty for any.

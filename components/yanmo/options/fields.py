@@ -3,7 +3,7 @@
 Flags, the YAML file, the KFP component's parameters, the run form, `--help` and what enters a key
 are all made from the dataclass, so adding an option is a one-line diff:
 
-    steps: int = opt(450, "optimizer steps", least=1, form=True)
+    steps: int = opt(450, "optimizer steps", least=1, form="train_steps")
 
 A stage with many options derives its config from a few small dataclasses, one a group of `--help`.
 A tool's dataclass may also have words that are given without an option: `what: str = word("an output")`.
@@ -118,6 +118,7 @@ def input_ref(
     default: str = "",
     keyed: bool = True,
     also: Sequence[str] = (),
+    inside: str = "",
 ) -> Any:
     """Declare an input: a reference to an output of one of `stages`.
 
@@ -131,8 +132,15 @@ def input_ref(
         default: `none` for an input that is used only when it is asked for.
         keyed: False where the stage's own output does not depend on it (only a part's does).
         also: stages whose outputs may be given by hand as well; no pointer to them is followed.
+        inside: the input whose reference brings this one along where a pipeline hands it on.
     """
-    meta = {"stages": tuple(stages), "optional": optional, "keyed": keyed, "also": tuple(also)}
+    meta = {
+        "stages": tuple(stages),
+        "optional": optional,
+        "keyed": keyed,
+        "also": tuple(also),
+        "inside": inside,
+    }
     declared = opt(default, help, kind="input", often=True)
     return dataclasses.field(default=default, metadata={**declared.metadata, **meta})
 
@@ -143,7 +151,7 @@ def word(help: str, default: Any = REQUIRED, *, free: bool = False) -> Any:
 
 
 def flag(name: str) -> str:
-    """The command-line flag of the option called `name`; `for_` is --for."""
+    """Return the command-line flag of the option called `name`; `for_` is --for."""
     return "--" + name.rstrip("_").replace("_", "-")
 
 
@@ -178,7 +186,7 @@ def names_of(cls: type, **wanted: Any) -> list[str]:
 
 
 def option_fields(cls: type, *kinds: Kind) -> Iterator[dataclasses.Field[Any]]:
-    """The fields of `cls` of one of `kinds` (all when none is given), in order of declaration."""
+    """Yield the fields of `cls` of one of `kinds` (all when none is given), in order of declaration."""
     for field in dataclasses.fields(cls):
         if not kinds or field.metadata["kind"] in kinds:
             yield field
@@ -205,12 +213,12 @@ def values_of(cls: type) -> dict[str, Values]:
 
 
 def shown(value: Any) -> str:
-    """A value as a person reads it, in `--help` or on a page."""
+    """Return a value as a person reads it, in `--help` or on a page."""
     return repr(value) if value == "" else spelled(value)
 
 
 def spelled(value: Any) -> str:
-    """A value as a flag takes it."""
+    """Return a value as a flag takes it."""
     if isinstance(value, tuple):
         return ",".join(map(spelled, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -53,7 +53,7 @@ class Group:
 
 
 def groups_of(cls: type) -> list[Group]:
-    """The groups of a command's options: its words or inputs, its own, and those that others have too."""
+    """Return the groups of a command's options: words or inputs, its own, those that others have too."""
     fields = {field.name: field for field in dataclasses.fields(cls)}
     words, inputs = (list(option_fields(cls, kind)) for kind in ("word", "input"))
     found = {"words": Group("words", "what is given without an option", words)} if words else {}
@@ -179,7 +179,7 @@ def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
 
 
 def _whole(cls: type, prog: str) -> Iterator[str]:
-    """All of a tool: what it does, its words and its options."""
+    """Yield all of a tool: what it does, its words and its options."""
     words = [_left(cls, each) for each in option_fields(cls, "word") if each.default is REQUIRED]
     words += [f"[{_left(cls, each)}]" for each in option_fields(cls, "word") if each.default is not REQUIRED]
     required = [f for f in dataclasses.fields(cls) if f.default is REQUIRED and f.metadata["kind"] != "word"]
@@ -193,7 +193,7 @@ def _whole(cls: type, prog: str) -> Iterator[str]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """A docstring, wrapped; what is indented stays as it is."""
+    """Yield a docstring, wrapped; what is indented stays as it is."""
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         if paragraph.startswith(" "):
             yield from [*paragraph.splitlines(), ""]
@@ -237,7 +237,7 @@ def _group(cls: type, title: str, options: Iterable[dataclasses.Field[Any]]) -> 
 
 
 def _entry(left: str, right: str) -> Iterator[str]:
-    """A name with its explanation next to it, or below where the name is long."""
+    """Yield a name with its explanation next to it, or below where the name is long."""
     lines = textwrap.wrap(right, _WIDTH - _INDENT)
     if len(left) + 4 > _INDENT:
         yield f"  {left}"

@@ -72,5 +72,5 @@ _EXPECTED = (
 
 
 def as_line(settings: Mapping[str, str]) -> str:
-    """The line of `{"train.warmup_steps": "20"}`, so that `read_line` reads it back."""
+    """Return the line of `{"train.warmup_steps": "20"}`, so that `read_line` reads it back."""
     return " ".join(shlex.quote(f"{name}={value}") for name, value in settings.items())

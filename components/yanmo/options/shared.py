@@ -48,7 +48,7 @@ class StoreOptions(Options, group="store"):
 
 
 def store_flags(options: StoreOptions) -> list[str]:
-    """The flags that tell another command where the store's server and this machine's scratch are."""
+    """Return the flags that tell another command where the store's server and this machine's scratch are."""
     defaults = {f.name: f.default for f in dataclasses.fields(StoreOptions) if f.name != "store"}
     given = {name: getattr(options, name) for name in defaults}
     return [f"{flag(name)}={spelled(value)}" for name, value in given.items() if value != defaults[name]]
@@ -65,7 +65,7 @@ class ChannelOptions(StoreOptions, group="store"):
     inputs: str = opt(
         "latest",
         "inputs that are not given by their own flag: 'latest' for the channel's latest outputs, run:ID "
-        "for what that run of the channel made or found, or a JSON file that maps input names to references",
+        "for what that run of the channel made or found",
         kind="environment",
     )
     pointer: str = opt(
@@ -85,7 +85,7 @@ class ChannelOptions(StoreOptions, group="store"):
 
 
 def address_problems(name: str, address: str) -> Iterator[str]:
-    """What is wrong with the address of an HTTP server, without what may be secret in it; "" is none."""
+    """Yield what is wrong with the address of an HTTP server, without its secrets; "" is none."""
     if not address:
         return
     shown = Address(address, bare=True)

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone called `name`.
+    """Return the time zone called `name`.
 
     Raises:
         ValueError: this machine knows no such zone.

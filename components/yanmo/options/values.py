@@ -58,14 +58,14 @@ def mistyped(text: str) -> str:
 
 
 def brief(found: Any) -> str:
-    """What was found, as a message shows it: without secrets, quoted where it is not one word, and cut."""
+    """Return a value for a message: without secrets, quoted where it is not one word, and cut."""
     text = f"{found:g}" if isinstance(found, float) else str(Address(str(found)))
     text = text if len(text) <= 60 else f"{text[:50]}... ({len(text)} characters)"
     return text if text and text.isprintable() and text == text.strip() else ascii(text)
 
 
 def number_in(text: str) -> float | None:
-    """The number in a text as KFP, YAML and people spell it (`1000`, `1e3`, `3e-4`); None if it is none."""
+    """Return the number in a text as KFP, YAML and people spell it (`1000`, `1e3`, `3e-4`); else None."""
     text = text.strip()
     if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
         return None
@@ -112,7 +112,7 @@ class Values:
     """Any text: it is kept and shown nowhere."""
 
     def read(self, text: str) -> Any:
-        """The value that a text stands for; None for `auto`.
+        """Return the value that a text stands for; None for `auto`.
 
         Raises:
             WrongValue: it is not a value that the option can have.
@@ -142,7 +142,7 @@ class Values:
 
     @property
     def has_commas(self) -> bool:
-        """Whether one text holds several values."""
+        """Return whether one text holds several values."""
         return self.several and (self.type is not str or bool(self.choices))
 
     def _read(self, text: str) -> Any:

@@ -78,7 +78,7 @@ def plain_yaml(text: str) -> Any:
 
 @functools.cache
 def _without_aliases() -> Any:
-    """A loader that refuses `*name`: nested ones make gigabytes of 480 bytes."""
+    """Return a loader that refuses `*name`: nested ones make gigabytes of 480 bytes."""
     import yaml
 
     class WithoutAliases(yaml.SafeLoader):  # type: ignore[misc]

@@ -25,25 +25,32 @@ class PromoteConfig(StageOptions, group="promote"):
         "evaluation of the champion; 'none' where the channel has no champion yet",
         stages=("champion_evaluation",),
         optional=True,
+        inside="challenger",
     )
     baselines: str = input_ref(
-        "results of xz, PPMd and the 5-grams, for the page", stages=("baselines",), optional=True
+        "results of xz, PPMd and the 5-grams, for the page",
+        stages=("baselines",),
+        optional=True,
+        inside="challenger",
     )
     writing: str = input_ref(
         "how the challenger writes; 'none' leaves it unjudged",
         stages=("writing",),
         optional=True,
+        inside="challenger",
     )
     champion_writing: str = input_ref(
         "how the champion writes, for the page",
         stages=("champion_evaluation_writing",),
         optional=True,
+        inside="challenger",
         keyed=False,
     )
     base: str = input_ref(
         "evaluation of the model that the challenger was tuned from: what it gained and forgot",
         stages=("base_evaluation",),
         optional=True,
+        inside="challenger",
     )
 
     min_gain: float = opt(
@@ -134,6 +141,6 @@ STAGE = Stage(
         "champion": "Model",
         "metrics": "Metrics",
     },
-    parameters=("promoted", "result"),
+    parameters=("promoted", "result", "status"),
     metrics=METRICS,
 )

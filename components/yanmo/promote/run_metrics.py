@@ -1,8 +1,4 @@
-"""What a verdict is in numbers: on /metrics, and the few that KFP's page "Compare runs" shows.
-
-That page has one column a run. No other stage hands KFP an artifact of the type Metrics: each would be one
-more column of every run, most of its rows empty.
-"""
+"""What a verdict is in numbers: on /metrics, and the few that KFP's page "Compare runs" shows."""
 
 from __future__ import annotations
 

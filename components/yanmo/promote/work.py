@@ -26,6 +26,7 @@ from yanmo.promote.gate.evaluation import (
     with_writing,
 )
 from yanmo.promote.gate.guards import contamination_of, guard_metrics
+from yanmo.promote.gate.headline import conditions, headline
 from yanmo.promote.gate.limits import MEASURED, parse_limits, parse_unmeasured
 from yanmo.promote.gate.nights import recipe_of, with_tonight
 from yanmo.promote.gate.noise import goes_on, noise_of
@@ -180,7 +181,7 @@ def _verdict_record(
 
 def finish(run: PromoteRun, output: Output) -> Finish:
     """Move the champion pointer if the verdict says so; the same for a verdict made now or before."""
-    from yanmo.promote.page.about_the_run import about_the_run, with_words
+    from yanmo.promote.page.about_the_run import about_the_run, judged_before, with_words
 
     verdict = read_json(output, "verdict.json")
     promoted, is_held = _promoted(run, output, verdict)
@@ -188,25 +189,27 @@ def finish(run: PromoteRun, output: Output) -> Finish:
     show_metrics(run, verdict, report, promoted)
     model = open_evaluation(run.input("challenger")).model
     _no_longer_unfinished(run, model)
-    sentence: str = verdict["sentence"]["en"]
-    page: str | Path = output.path("report.html")
+    kept = output.path("report.html")
+    page: str | Path = kept
     held = _held(run, model) if is_held else None
     about = about_the_run(run.store, run.options.channel, run.options.run_id, model)
-    for words in (held, about):
-        if words is not None:
-            text = page if isinstance(page, str) else page.read_text(encoding="utf-8")
-            sentence, page = f"{words.en} {sentence}", with_words(text, words)
+    is_old = output.manifest.run_id not in ("", run.options.run_id)
+    if is_old and about is None and run.options.run_id:
+        about = judged_before(shown_time(output.manifest.created_at))
+    said = _said(verdict, held, about, is_old)
+    if held or about:
+        page = with_words(kept.read_text(encoding="utf-8"), _together(held, about), is_old)
     if held is not None:
         log.warning("%s", held.en)
     return Finish(
-        parameters={"promoted": str(promoted).lower(), "result": sentence},
+        parameters={"promoted": str(promoted).lower(), "result": said.en},
         artifacts={
             "report": page,
-            "verdict_line": sentence + "\n",
+            "verdict_line": said.en + "\n",
             **_champion(run.store, run.options.channel),
         },
         metadata={"metrics": run_metrics(report, promoted)},
-        night=_night(run, output, report, held, about),
+        night=_night(run, output, report, said, is_held, is_old),
     )
 
 
@@ -220,28 +223,35 @@ def _held(run: PromoteRun, model: Output) -> Words:
     )
 
 
+def _said(verdict: dict[str, Any], held: Words | None, about: Words | None, is_old: bool) -> Words:
+    """The result line: the verdict in one sentence first, where this run gave it; then what it rests on."""
+    follow = conditions(Words(**verdict["sentence"]))
+    first = (about, headline(verdict), held) if is_old else (headline(verdict), held, about)
+    return _together(*first, follow)
+
+
+def _together(*said: Words | None) -> Words:
+    """Sentences one after the other."""
+    parts = [one for one in said if one is not None]
+    return Words(" ".join(one.en for one in parts), "".join(one.zh for one in parts))
+
+
 def _night(
-    run: PromoteRun, output: Output, report: dict[str, Any], held: Words | None, about: Words | None
+    run: PromoteRun, output: Output, report: dict[str, Any], said: Words, is_held: bool, is_old: bool
 ) -> NightVerdict:
     """Return what the channel's index of nights says of this verdict.
 
     Args:
-        held: that the model waits for a person.
-        about: what the run was about.
+        said: the result line.
+        is_held: whether the model won and waits for a person.
+        is_old: whether an earlier run gave the verdict.
     """
     from yanmo.promote.page.summary import chosen_verses
 
     page = f"cas/promote/{output.manifest.key}/{output.manifest.attempt}/report.html"
     found = NightVerdict.of(report, chosen_verses(report["samples"], run.options.seed), page)
-    state, before = found.state, held or about
-    if held is not None:
-        state = "held"
-    elif output.manifest.run_id not in ("", run.options.run_id):
-        state, at = "nothing new", shown_time(output.manifest.created_at)
-        before = about or Words(f"Nothing new to judge since {at}.", f"自 {at} 起没有新的可判。")
-    said = found.sentence
-    sentence = NightWords(f"{before.en} {said.en}", f"{before.zh}{said.zh}") if before else said
-    return replace(found, state=state, sentence=sentence)
+    state = "held" if is_held else "nothing new" if is_old else found.state
+    return replace(found, state=state, sentence=NightWords(said.en, said.zh))
 
 
 def _no_longer_unfinished(run: PromoteRun, model: Output) -> None:

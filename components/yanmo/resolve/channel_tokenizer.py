@@ -21,7 +21,7 @@ TOKENIZER = "tokenizer"
 
 
 def tokenizer_of(model: Output | None) -> Output | None:
-    """The tokenizer of a model's token cache, or the one it was imported with; None if it has neither."""
+    """Return the tokenizer of a model's token cache, or the one it was imported with; else None."""
     cache = model.input("token_cache") if model else None
     if model and not cache and TOKENIZER in model.manifest.references:
         return model.part(TOKENIZER)
@@ -31,7 +31,7 @@ def tokenizer_of(model: Output | None) -> Output | None:
 def channels_tokenizer(
     store: ObjectStore, options: ChannelOptions, champion: Output | None, wanted: StageOptions | None
 ) -> Output | None:
-    """The first of the channel's tokenizers that has the wanted vocabulary; None for a new one.
+    """Return the first of the channel's tokenizers that has the wanted vocabulary; None for a new one.
 
     Args:
         wanted: the options of `tokenize`; None for whatever vocabulary.
@@ -74,7 +74,7 @@ def _known(store: ObjectStore, options: ChannelOptions, champion: Output | None)
 
 
 def _difference(tokenizer: Output, wanted: StageOptions | None) -> str:
-    """What is otherwise than wanted, in words; "" for nothing. One that was imported has whatever it has."""
+    """Return in words what is not as wanted; "" for nothing, and always for an imported one."""
     if wanted is None or "imported" in tokenizer.manifest.options:
         return ""
     made, known = tokenizer.manifest.options, names_of(type(wanted), kind="semantic")

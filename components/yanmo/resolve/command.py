@@ -1,4 +1,4 @@
-"""The command line of `yanmo resolve`: write references for KFP, or print them as an --inputs file."""
+"""The command line of `yanmo resolve`: write references for KFP, or print them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.nights.observer import NightObserver
 from yanmo.options.command_line import load
-from yanmo.options.fields import default_argv
-from yanmo.options.whole_run import WholeRun
+from yanmo.options.fields import NONE, default_argv
 from yanmo.resolve.config import STAGE, ResolveOptions
-from yanmo.resolve.references import body, inputs_json, resolve
-from yanmo.resolve.unfinished import note_the_run, training_to_finish
+from yanmo.resolve.finishing import note_the_run, training_to_finish
+from yanmo.resolve.references import inputs_json, resolve
 from yanmo.stage.failing import failed
-from yanmo.stage.form import read_form
+from yanmo.stage.form import WholeRun, read_form
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.options_line import options_line
 from yanmo.stage.rerun import rerun_command
@@ -29,6 +28,10 @@ from yanmo.stage.run import tell_children, with_store
 from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
+from yanmo.store.runs.run_record import pin_for_run
+
+LAST = "promote"
+"""The stage that ends a schedule's run."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,16 +64,17 @@ def _resolve(options: ResolveOptions, started: float, number: int) -> None:
         line = options_line(options.others)
         run = read_form(STAGE, options.stages, options.form, options.defaults, line)
         options = _with_own(options, run)
-        finishing = training_to_finish(store, options, run) if outputs else None
+        finishing, left = training_to_finish(store, options, run) if outputs else (None, [])
         references = resolve(store, options, run.options.get("tokenize"), finishing)
         _begin_night(store, options, run, started)
-        if outputs:
-            note_the_run(store, options, run, finishing)
+        line = (finishing.run if finishing else run).line(but=STAGE.name)
+        if outputs and options.run_id:
+            pin_for_run(store, options.channel, options.run_id, line, references)
+            note_the_run(store, options, run, finishing, left)
     if outputs:
-        shown = finishing.run if finishing else run
-        training = f"finish train/{finishing.training.key[:12]}" if finishing else "new"
-        found = {"options": shown.line(but=STAGE.name), "channel": options.channel, "training": training}
-        outputs.write({name: body(r) for name, r in references.items()}, {}, {**found, **options.pods})
+        training = f"finish {finishing.training.name}" if finishing else "new"
+        named = ", ".join(f"{n}: {f'{r.stage}/{r.key[:12]}' if r else NONE}" for n, r in references.items())
+        outputs.write({}, {}, {"options": line, "pinned": named, "training": training, **options.pods})
     else:
         answer(inputs_json(references))
 
@@ -79,20 +83,22 @@ def _begin_night(store: ObjectStore, options: ResolveOptions, run: WholeRun, sta
     """Show that a night has begun, and what became of those before it that never said so."""
     train = run.options.get("train")
     hours = str(getattr(train, "night", ""))
-    observer = NightObserver(
-        STAGE.name, options, started, hours, str(getattr(train, "timezone", "")) if hours else ""
-    )
-    observer.opens(store)
+    zone = str(getattr(train, "timezone", "")) if hours else ""
+    last = list(run.options)[-1]
+    NightObserver(STAGE.name, options, started, hours, zone, last).opens(store)
 
 
 def _tell_failure(options: ResolveOptions, started: float, error: Exception) -> None:
     """Show that a night has failed at its begin."""
     with contextlib.suppress(UsageError):
-        NightObserver(STAGE.name, with_store(options, _outputs(options)), started).failed(error, "")
+        # a schedule's wrong value is nobody's typo of now
+        last = "" if "resolve.schedule=" not in options.others else LAST
+        observed = with_store(options, _outputs(options))
+        NightObserver(STAGE.name, observed, started, last=last).failed(error, "")
 
 
 def _with_channel(options: ResolveOptions) -> ResolveOptions:
-    """The options with the channel, which may be on the form alone: metrics and a failure name it too."""
+    """Return the options with the channel, which may be on the form alone: metrics name it too."""
     said = (each.partition("=")[2] for each in options.form if each.startswith("resolve.channel="))
     return dataclasses.replace(options, channel=next(said, "").strip() or options.channel)
 
@@ -102,6 +108,6 @@ def _outputs(options: ResolveOptions) -> ExecutorOutputs | None:
 
 
 def _with_own(options: ResolveOptions, run: WholeRun) -> ResolveOptions:
-    """The options with what the form and the line say of this task itself."""
+    """Return the options with what the form and the line say of this task itself."""
     said = {name: getattr(run.options[STAGE.name], name) for name in run.settings[STAGE.name]}
     return dataclasses.replace(options, **said)

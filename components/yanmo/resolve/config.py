@@ -46,7 +46,7 @@ class PodOptions(Options, group="pods"):
 
     @property
     def pods(self) -> dict[str, str]:
-        """What KFP makes these pods of: output of this task -> its text, JSON for an object."""
+        """Return what KFP makes these pods of: output of this task -> its text, JSON for an object."""
         return {
             "training_pod_cpu": str(self.training_pod_cpu),
             "training_pod_gpus": str(self.training_pod_gpus),
@@ -61,8 +61,8 @@ class ResolveOptions(PodOptions, StageOptions, group="resolve"):
     """Check a run's form, and pin what the channel's pointers name: no later task depends on the time."""
 
     start_from: str = opt(
-        "none",
-        "model that the training starts from: none is a new one, champion the channel's, latest the one that "
+        "new",
+        "model that the training starts from: new is a new one, champion the channel's, latest the one that "
         "the channel trained last (both a new one while there is none), CHANNEL/champion another channel's, "
         "or train/KEY",
         kind="environment",
@@ -77,12 +77,18 @@ class ResolveOptions(PodOptions, StageOptions, group="resolve"):
         form="model_tokenizer",
     )
     unfinished: str = opt(
-        "finish",
-        "a training of the channel that was paused, killed or not judged: finish it first, with the data and "
-        "options that it began with; leave it, and train what this form says; or train/KEY, to finish one "
-        "that was left or given up",
+        "finish-first",
+        "a training that was paused, killed or not judged, and that a run with these options, or of this "
+        "schedule, began: finish-first, with its data; start-new leaves it and trains what this form says; "
+        "train/KEY finishes that one, whoever began it",
         kind="environment",
         form="train_unfinished",
+    )
+    schedule: str = opt(
+        "",
+        "schedule that starts the run; it finishes what an earlier run of it began, whatever its options "
+        "were then; `yanmo schedule apply` sets it",
+        kind="environment",
     )
     stages: tuple[str, ...] = opt(
         (), "module that declares another stage of the run; may be given many times", kind="environment"
@@ -106,9 +112,9 @@ class ResolveOptions(PodOptions, StageOptions, group="resolve"):
 
     def contradictions(self) -> list[str]:
         """Return what `unfinished` cannot be."""
-        if re.fullmatch(r"finish|leave|train/[0-9a-f]{4,64}", self.unfinished):
+        if re.fullmatch(r"finish-first|start-new|train/[0-9a-f]{4,64}", self.unfinished):
             return []
-        return [f"--unfinished {brief(self.unfinished)}: expected finish, leave or train/KEY"]
+        return [f"--unfinished {brief(self.unfinished)}: expected finish-first, start-new or train/KEY"]
 
 
 STAGE = Stage(
@@ -116,10 +122,9 @@ STAGE = Stage(
     image="data",
     revision=1,
     config=ResolveOptions,
-    outputs={"champion": "Model", "evaluation_set": "Dataset", "start_model": "Model", "tokenizer": "Model"},
     parameters=(
         "options",
-        "channel",
+        "pinned",
         "training",
         "training_pod_cpu",
         "training_pod_gpus",

@@ -14,7 +14,7 @@ from yanmo.options.fields import NONE, flag
 from yanmo.options.shared import StageOptions
 from yanmo.resolve.channel_tokenizer import channels_tokenizer, tokenizer_of
 from yanmo.resolve.config import ResolveOptions
-from yanmo.resolve.unfinished import Finishing
+from yanmo.resolve.finishing import Finishing
 from yanmo.store.manifest import Reference
 from yanmo.store.named import Wanted, find_named
 from yanmo.store.objects import ObjectStore
@@ -37,7 +37,7 @@ def resolve(
     vocabulary: StageOptions | None = None,
     finishing: Finishing | None = None,
 ) -> dict[str, Reference | None]:
-    """Each output of this task -> what it refers to; None for nothing.
+    """Return each output of this task -> what it refers to; None for nothing.
 
     Args:
         vocabulary: the options of `tokenize`; None where the run's are not known.
@@ -69,11 +69,13 @@ def _pointed(store: ObjectStore, channel: str, name: str) -> Output | None:
 def _named(
     store: ObjectStore, options: ResolveOptions, field: str, stage: str, opened: Opened
 ) -> Output | None:
-    """The output of `stage` that a field of the form names.
+    """Return the output of `stage` that a field of the form names.
 
     None for none, and for the channel's champion or latest before a run has made one.
     """
     value, where = getattr(options, field), flag(field)
+    if value in (NEW, NONE, ""):
+        return None
     if value in ("champion", "latest"):
         output = opened["champion"] if value == "champion" else _pointed(store, options.channel, stage)
         missing = f"channel {options.channel} has none yet, so a new one is made"
@@ -92,7 +94,7 @@ def _tokenizer(
     opened: Opened,
     vocabulary: StageOptions | None,
 ) -> Output | None:
-    """The run's tokenizer; None for a new one.
+    """Return the run's tokenizer; None for a new one.
 
     A model that goes on needs the one it began with. Without one the channel's is kept, so that a run on more
     text can be compared, continued and cached like those before it.
@@ -109,12 +111,7 @@ def _tokenizer(
     )
 
 
-def body(reference: Reference | None) -> str:
-    """Return what is passed on as an artifact: the reference as JSON, or the word `none`."""
-    return reference.to_json() if reference else NONE + "\n"
-
-
 def inputs_json(references: dict[str, Reference | None]) -> str:
-    """The references in the format that `--inputs FILE` of every stage reads."""
+    """Return the references as JSON, for who asks by hand: each may be given to the stage's own flag."""
     values = {name: vars(r) if r else NONE for name, r in references.items() if name in POINTED}
     return json.dumps(values, indent=1)

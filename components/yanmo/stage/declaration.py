@@ -20,10 +20,12 @@ class Stage:
     config: type
     """The dataclass of options, derived from `StageOptions`."""
     outputs: dict[str, str] = field(default_factory=dict)
-    """Output name -> KFP artifact type ("Dataset", "Model", "HTML", ...). The first is the main output:
-    the stage's own key. The others are references in its manifest, or record files (HTML)."""
-    parameters: tuple[str, ...] = ()
-    """Names of small text results (`promoted`), for who looks at a run, and for tasks that follow."""
+    """Output name -> KFP artifact type ("Dataset", "Model", "HTML", ...), as a pipeline's graph shows them.
+    The first is the main output: the stage's own key. The others are references in its manifest, or record
+    files (HTML). A part that is not among them travels inside the first."""
+    parameters: tuple[str, ...] = ("status",)
+    """Names of small text results (`promoted`), for who looks at a run, and for tasks that follow; `status`
+    is made, found or paused."""
     metrics: tuple[Metric, ...] = ()
     """What it serves on /metrics, besides what every stage does."""
     objects: dict[str, type] = field(default_factory=dict)

@@ -1,21 +1,17 @@
 """/metrics: the HTTP endpoint that Prometheus scrapes.
 
 It is prometheus_client's own threaded server and application; it answers from the first second of a process
-to one scrape after its end, whatever the work does. Connections are capped in number, where the oldest makes
-room for the newest, and in how long they last: scrapers that send a byte now and then keep nobody out.
+to one scrape after its end, whatever the work does.
 
 Of its own it would ask a name server for this machine's name: a stage would begin as much later.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import logging
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 from socketserver import TCPServer
 from typing import Any
@@ -25,15 +21,8 @@ from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
 from prometheus_client.registry import CollectorRegistry
 
 log = logging.getLogger(__name__)
-_CONNECTIONS = 32
-"""At a time; one more cuts the oldest."""
-_LONGEST_SECONDS = 10.0
-"""Of a connection: Prometheus itself gives up after ten seconds."""
 _POLL_SECONDS = 0.05
 """How often the server looks whether it shall end: a stage's end waits for that."""
-_LATE, _LATE_SECONDS = 1.25, 5.0
-"""A scraper that has not come within its own interval, this part of it and these seconds, comes no more. The
-seconds are for a busy process: what it answers after a scraper's time limit was no answer."""
 
 
 class Endpoint:
@@ -71,7 +60,7 @@ class Endpoint:
         Args:
             most: seconds; 0 does not wait.
         """
-        return bool(self._server and most > 0 and self._server.scrapes.wait_for_another(most))
+        return bool(self._server and most > 0 and self._server.wait_for_another(most))
 
     def close(self) -> None:
         """Serve no more."""
@@ -82,115 +71,52 @@ class Endpoint:
             self._server = None
 
 
-class _Scrapes:
-    """When scrapes began that were answered."""
-
-    def __init__(self) -> None:
-        self._answered = threading.Condition()
-        self._began: deque[float] = deque(maxlen=2)
-        self._asked = False
-
-    def asked(self) -> None:
-        """Somebody scrapes."""
-        self._asked = True
-
-    def answered(self, began: float) -> None:
-        """Somebody has the answer to a scrape that began then."""
-        with self._answered:
-            self._began.append(began)
-            self._answered.notify_all()
-
-    def wait_for_another(self, most: float) -> bool:
-        """Whether one came that began after this call; does not wait where none can be expected in time."""
-        now = time.monotonic()
-        with self._answered:
-            if not self._asked:
-                return False
-            until = now + most
-            if len(self._began) == 2:
-                due = self._began[1] + _LATE * (self._began[1] - self._began[0]) + _LATE_SECONDS
-                if due < now:
-                    return False
-                until = min(until, due)
-            log.debug("waiting up to %.0f s for one more scrape", until - now)
-            self._answered.wait_for(lambda: self._has(now), until - now)
-            return self._has(now)
-
-    def _has(self, since: float) -> bool:
-        return bool(self._began) and self._began[-1] >= since
-
-
 class _Server(ThreadingWSGIServer):
-    """prometheus_client's server, with a cap on connections and on how long one lasts."""
-
-    request_queue_size = 128
+    """prometheus_client's server; it knows when the last scrape began that was answered."""
 
     def __init__(self, port: int, everywhere: bool, registry: CollectorRegistry) -> None:
-        self.scrapes, self._metrics = _Scrapes(), make_wsgi_app(registry)
-        self._began = dict[Any, float]()
-        """Connection -> when it began, the oldest first."""
-        self._lock = threading.Lock()
-        self._both = everywhere and socket.has_dualstack_ipv6()
-        self.address_family = socket.AF_INET6 if self._both else socket.AF_INET
-        host = "127.0.0.1" if not everywhere else "::" if self._both else "0.0.0.0"
-        super().__init__((host, port), _Handler)
+        self._metrics = make_wsgi_app(registry)
+        self._answered = threading.Condition()
+        self._asked, self._began = False, 0.0
+        both = everywhere and socket.has_dualstack_ipv6()
+        self.address_family = socket.AF_INET6 if both else socket.AF_INET
+        super().__init__(("127.0.0.1" if not everywhere else "::" if both else "0.0.0.0", port), _Handler)
         self.set_app(self._answer)
 
     def server_bind(self) -> None:
         """As above, without asking a name server for this machine's name."""
-        if self._both:
+        if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "localhost", self.server_address[1]
         self.setup_environ()
 
     def _answer(self, environ: Any, start_response: Any) -> Iterator[bytes]:
-        began, said = time.monotonic(), list[Any]()
-        self.scrapes.asked()
+        self._asked, began, said = True, time.monotonic(), list[Any]()
         body = b"".join(self._metrics(environ, lambda *given: said.extend(given)))
         status, headers = said
         start_response(status, [*headers, ("Content-Length", str(len(body)))])
         yield body
-        self.scrapes.answered(began)  # it is written
+        with self._answered:  # it is written
+            self._began = began
+            self._answered.notify_all()
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            oldest = next(iter(self._began)) if len(self._began) >= _CONNECTIONS else None
-            if oldest is not None:
-                self._cut(oldest)
-            self._began[request] = time.monotonic()
-        try:
-            super().process_request(request, client_address)
-        except RuntimeError:  # no thread can be started
-            self.shutdown_request(request)
-
-    def service_actions(self) -> None:
-        """Cut connections that last too long, however busy they look."""
-        with self._lock:
-            for one in [o for o, at in self._began.items() if time.monotonic() - at > _LONGEST_SECONDS]:
-                self._cut(one)
-
-    def _cut(self, connection: Any) -> None:
-        """The thread that reads or writes it sees its end, and closes it."""
-        del self._began[connection]
-        with contextlib.suppress(OSError):  # it has ended
-            connection.shutdown(socket.SHUT_RDWR)
-
-    def shutdown_request(self, request: Any) -> None:
-        with self._lock:
-            self._began.pop(request, None)
-        super().shutdown_request(request)
+    def wait_for_another(self, most: float) -> bool:
+        """Whether a scrape came that began after this call; does not wait where none ever came."""
+        now = time.monotonic()
+        with self._answered:
+            if not self._asked:
+                return False
+            log.debug("waiting up to %.0f s for one more scrape", most)
+            return self._answered.wait_for(lambda: self._began >= now, most)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("a scrape was not answered", exc_info=True)
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = _LONGEST_SECONDS
-
-    def get_stderr(self) -> Any:
-        """Where wsgiref tells of a scraper that left: nowhere."""
-        return io.StringIO()
+    timeout = 10.0
+    """Seconds for a part of a request: Prometheus itself gives up after ten."""
 
     def log_message(self, format: str, *args: Any) -> None:
         """A scrape is nothing to tell."""

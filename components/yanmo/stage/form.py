@@ -1,19 +1,165 @@
-"""The run form, read by the first task alone: the others are handed what it says.
+"""The run form and the options of all stages of a run, read and checked before the first stage begins.
 
-A wrong value so ends the run before a stage has worked, and a field that is empty has its default: KFP's
-"Clone run" empties every field that was not filled in.
+The first task alone reads them, and hands the others one line. A wrong value, or a contradiction in `train`'s
+options, so ends the run at once and not after an hour of tokenizing; and a field that is empty has its
+default: KFP's "Clone run" empties every field that was not filled in.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from yanmo.common.errors import UsageError
-from yanmo.options.one_line import read_line
-from yanmo.options.values import brief
-from yanmo.options.whole_run import WholeRun, read_run
+from yanmo.options.command_line import load
+from yanmo.options.fields import NONE, flag, option_fields, values_of
+from yanmo.options.one_line import as_line, read_line
+from yanmo.options.shared import Settings, StageOptions
+from yanmo.options.values import AUTO, brief
 from yanmo.stage.declaration import Stage
+
+_SET_BY_THE_PIPELINE = tuple(
+    f"{flag(name)}={value}"
+    for name, value in {
+        "store": "check",
+        "channel": "check",
+        "run_id": "check",
+        "metrics_port": 0,
+        "executor_input": "check",
+    }.items()
+)
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """What a form, its line of other options and the pipeline's defaults say together."""
+
+    settings: Settings
+    options: Mapping[str, StageOptions]
+    """Stage -> its options, read by its own reader."""
+
+    def with_stage(self, stage: str, own: Mapping[str, str]) -> WholeRun:
+        """With these settings of a stage in the place of what was said of it; raises as `read_run`."""
+        read = _read(stage, type(self.options[stage]), {}, own, ())
+        return WholeRun({**self.settings, stage: own}, {**self.options, stage: read})
+
+    def line(self, but: str) -> str:
+        """The settings of all stages but one in one line, as their `--options` takes it."""
+        handed_on = {stage: own for stage, own in self.settings.items() if stage != but}
+        return as_line({f"{s}.{name}": text for s, own in handed_on.items() for name, text in own.items()})
+
+
+def read_run(
+    stages: Mapping[str, type[StageOptions]],
+    form: Settings,
+    defaults: Settings,
+    line: str,
+    more: Sequence[str] = (),
+) -> WholeRun:
+    """Give each stage's own reader what the pipeline will give it.
+
+    Args:
+        stages: name -> options of each stage of the run.
+        form: its fields; an empty one has its default.
+        defaults: what an empty field stands for, and what the pipeline sets where `line` does not.
+        line: options off the form, of all stages: see `one_line`.
+        more: flags that every task gets as well.
+
+    Raises:
+        UsageError: as the stage itself would; begins with the name of the form's field, or of the stage.
+    """
+    others = read_line(line, stages)
+    settings, options = dict[str, Mapping[str, str]](), dict[str, StageOptions]()
+    wrong: list[str] = []
+    for stage, cls in stages.items():
+        fields, own = form.get(stage, {}), others.get(stage, {})
+        _refuse_fields(stage, cls, fields, own)
+        filled = {name: text for name, text in fields.items() if text.strip()}
+        by_pipeline = defaults.get(stage, {})
+        filled = {name: text for name, text in by_pipeline.items() if name in fields} | filled
+        own = {name: text for name, text in by_pipeline.items() if name not in fields} | own
+        try:
+            options[stage] = _read(stage, cls, filled, own, more)
+        except UsageError as error:
+            wrong += _each_wrong(stage, cls, filled, own, more) or [str(error)]
+            continue
+        settings[stage] = {**_without_auto(cls, filled), **own}
+    if not wrong:
+        wrong = [problem for each in options.values() for problem in each.problems_beside(options, settings)]
+    if wrong:
+        problems = "; ".join(dict.fromkeys(wrong))
+        raise UsageError(problems)
+    return WholeRun(settings, options)
+
+
+def _read(
+    stage: str,
+    cls: type[StageOptions],
+    fields: Mapping[str, str],
+    own: Mapping[str, str],
+    more: Sequence[str],
+) -> StageOptions:
+    flags = [f"{flag(name)}={text}" for name, text in fields.items()]
+    inputs = [f"{flag(field.name)}={NONE}" for field in option_fields(cls, "input")]
+    line = [f"--options={as_line({f'{stage}.{name}': text for name, text in own.items()})}"] if own else []
+    try:
+        return load(cls, [*_SET_BY_THE_PIPELINE, *more, *inputs, *flags, *line], f"yanmo {stage}")
+    except UsageError as error:
+        said = str(error)
+        where = "" if said.startswith(f"options of {stage}") else f"{stage}: "
+        raise UsageError(_named(cls, fields, said) or f"{where}{said}") from error
+
+
+def _each_wrong(
+    stage: str,
+    cls: type[StageOptions],
+    fields: Mapping[str, str],
+    own: Mapping[str, str],
+    more: Sequence[str],
+) -> list[str]:
+    """Return what is wrong with each value alone, so that a form is mended in one go."""
+    found = []
+    for given, alone in [(fields, True), (own, False)]:
+        for name, text in given.items():
+            one = {name: text}
+            try:
+                _read(stage, cls, one if alone else {}, {} if alone else one, more)
+            except UsageError as error:
+                found.append(str(error))
+    return found
+
+
+def _without_auto(cls: Any, fields: Mapping[str, str]) -> dict[str, str]:
+    known = values_of(cls)
+    return {n: text for n, text in fields.items() if not (known[n].takes_auto and text.strip() == AUTO)}
+
+
+def _refuse_fields(
+    stage: str, cls: type[StageOptions], fields: Iterable[str], own: Mapping[str, str]
+) -> None:
+    """Nothing is set in two places, where one would silently win."""
+    for field in option_fields(cls):
+        if field.name in own and field.name in fields:
+            named = _field(field.name, field.metadata)
+            raise UsageError(f"options: {stage}.{field.name} is the form's field {named}; set it there")
+
+
+def _named(cls: type[StageOptions], form: Iterable[str], message: str) -> str:
+    """An error that begins with an option of the form, with its field in the option's place; else empty.
+
+    KFP's log view shows some 75 characters of the line, so that no name stands there twice.
+    """
+    for field in option_fields(cls):
+        name = flag(field.name)
+        if field.name in form and message.startswith((f"{name} ", f"{name}:")):
+            return _field(field.name, field.metadata) + message.removeprefix(name)
+    return ""
+
+
+def _field(name: str, declared: Mapping[str, object]) -> str:
+    return str(declared["form"] or name)
 
 
 def read_form(first: Stage, stages: Sequence[str], form: Sequence[str], defaults: str, line: str) -> WholeRun:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
+from pathlib import Path
 
+from yanmo.common.errors import UsageError
 from yanmo.common.shell_words import shell_line
+from yanmo.options.one_line import read_line
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
+
+_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def rerun_command(stage: Stage, argv: Sequence[str], options: StageOptions | None = None) -> str:
@@ -18,22 +22,41 @@ def rerun_command(stage: Stage, argv: Sequence[str], options: StageOptions | Non
         argv: the arguments that the stage was given.
         options: what was read from them; None where they could not be read.
     """
-    is_pod = in_a_pod()
-    if any(word.partition("=")[0] == "--executor-input" for word in argv):
-        if not is_pod:
-            return ""
-        if stage.name == "resolve":  # the first task, which checks the form
-            return "yanmo submit, or Clone run in KFP's UI"
-        inputs = [f"--inputs=run:{options.run_id}"] if options and options.run_id else []
-        return shell_line(["yanmo", "rerun", stage.name, *inputs])
-    if is_pod and getattr(options, "nnodes", 1) > 1:
+    if not in_a_pod():
+        is_task = any(word.startswith("--executor-input") for word in argv)
+        return "" if is_task else shell_line(["yanmo", stage.name, *argv])
+    if stage.name == "resolve":  # the first task, which checks the form
+        return "yanmo submit, or Clone run in KFP's UI"
+    # a training on several nodes is begun again by whoever launched it
+    name = "launch" if getattr(options, "nnodes", 1) > 1 else stage.name
+    words = ["yanmo", "rerun", name]
+    if namespace := _namespace():
+        words.append(f"--namespace={namespace}")
+    if options is None:
+        return shell_line(words)
+    words.append(f"--channel={options.channel}")
+    is_task = bool(options.executor_input) or name == "launch"
+    inputs = f"run:{options.run_id}" if is_task and options.run_id else options.inputs
+    words += [f"--inputs={inputs}"] if inputs not in ("", "latest") else []
+    lines = [word.partition("=")[2] for word in argv if word.startswith("--options=")]
+    given = {n: text for line in lines for n, text in _own(line, stage.name).items() if n != "take"}
+    return shell_line([*words, *(f"--set={stage.name}.{n}={text}" for n, text in given.items())])
+
+
+def _own(line: str, stage: str) -> dict[str, str]:
+    """Return the options of `stage` in a line; none where it is no such line."""
+    try:
+        return read_line(line).get(stage, {})
+    except UsageError:
+        return {}
+
+
+def _namespace() -> str:
+    """Return the namespace of the pod that this is; "" where nothing says it."""
+    try:
+        return os.environ.get("YANMO_NAMESPACE") or _NAMESPACE.read_text(encoding="utf-8").strip()
+    except OSError:
         return ""
-    if is_pod:
-        name = (
-            f"rerun-{stage.name}-{time.strftime('%d-%H%M%S')}"  # a Job of an earlier rerun may still be there
-        )
-        return f"kubectl create job {name} --from=cronjob/stage-{stage.name}"
-    return shell_line(["yanmo", stage.name, *argv])
 
 
 def in_a_pod() -> bool:

@@ -6,19 +6,21 @@ What cannot go there is refused before the work (`check_pointers`, `check_refere
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from yanmo.common.errors import UsageError, in_words
-from yanmo.common.whole_file import write_whole
+from yanmo.common.errors import UsageError, in_words, naming
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.stage.failing import leave_message
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.stage_run import Finish, Made, Options, StageRun, Steps
-from yanmo.store.named import Wanted, find_named
+from yanmo.store.named import CARRIED, Wanted, find_named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.store.pause import PausedOutput
@@ -78,10 +80,32 @@ def hand_over(
         if options.run_id:
             add_to_run(run.store, options.channel, options.run_id, moved)
     check_present(run.store, [output, *parts.values()])  # after the pointers: see in_use.announce
-    bodies = {name: part.reference.to_json() for name, part in parts.items()}
-    shown = dataclasses.replace(shown, artifacts={**shown.artifacts, **bodies})
-    write_results(stage, options, output.reference.to_json(), shown, outputs)
+    shown = shown_of(stage, output, parts, shown)
+    write_results(stage, options, output.reference.to_json(), shown, outputs, status=run.came_by)
     return parts
+
+
+def shown_of(stage: Stage, output: Output, parts: Mapping[str, Output], shown: Finish) -> Finish:
+    """Return what KFP is handed: a reference for each artifact, and what its UI shows of it.
+
+    A part that has no artifact of its own travels inside the main output's.
+    """
+    own = {name: part for name, part in parts.items() if name in stage.outputs}
+    inside = {name: part for name, part in parts.items() if name not in own} | shown.carried
+    carried = {name: vars(part.reference) for name, part in inside.items()}
+    body = {**vars(output.reference), **({CARRIED: carried} if carried else {})}
+    bodies = {name: part.reference.to_json() for name, part in own.items()}
+    described = {name: _described(part) for name, part in {stage.main_output: output, **own}.items()}
+    metadata = {name: {**described.get(name, {}), **shown.metadata.get(name, {})} for name in stage.outputs}
+    return dataclasses.replace(
+        shown,
+        artifacts={
+            **shown.artifacts,
+            **bodies,
+            stage.main_output: json.dumps(body, indent=1) + "\n",
+        },
+        metadata=metadata,
+    )
 
 
 def hand_on(stage: Stage, options: Options, store: ObjectStore, outputs: ExecutorOutputs | None) -> None:
@@ -101,8 +125,8 @@ def hand_on(stage: Stage, options: Options, store: ObjectStore, outputs: Executo
         named = {_part_pointer(options.pointer, name): part.reference for name, part in parts.items()}
         named[options.pointer or stage.name] = output.reference
         add_to_run(store, options.channel, options.run_id, named)
-    bodies = {name: part.reference.to_json() for name, part in parts.items()}
-    write_results(stage, options, output.reference.to_json(), Finish(artifacts=bodies), outputs)
+    shown = shown_of(stage, output, parts, Finish())
+    write_results(stage, options, output.reference.to_json(), shown, outputs)
 
 
 def pass_on(
@@ -126,22 +150,44 @@ def write_results(
     shown: Finish,
     outputs: ExecutorOutputs | None,
     *,
-    status: str = "done",
+    status: str = "found",
 ) -> None:
     """Write what stands for the main output, and what else is shown, to where the caller asked for it.
 
     In a pod it is the termination message too: so a launcher of several pods, and `kubectl get pod -o yaml`,
     learn what was made.
+
+    Args:
+        status: made, found or paused, as a pipeline's page shows it.
     """
     leave_message(main_output.splitlines())
     if options.reference_out:
         path = Path(options.reference_out)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, main_output)
+        with naming(path):
+            path.write_text(main_output, encoding="utf-8")
     if outputs:
         empty = dict.fromkeys(stage.parameters, "")
-        bodies = {**shown.artifacts, stage.main_output: main_output}
+        bodies = {stage.main_output: main_output, **shown.artifacts}
         outputs.write(bodies, shown.metadata, {**empty, **shown.parameters, "status": status})
+
+
+def _described(output: Output) -> dict[str, Any]:
+    """Return what KFP's page says of an artifact, whose own bytes are a reference: scalars alone."""
+    manifest = output.manifest
+    licenses = manifest.metadata.get("licenses")
+    shown = {"licenses": ", ".join(sorted(licenses))} if isinstance(licenses, dict) else {}
+    return {
+        "bytes_at": f"{output.store.uri}/cas/{manifest.stage}/{manifest.key}/{manifest.attempt}",
+        "megabytes": round(sum(entry.bytes for entry in manifest.files) / 1e6, 3),
+        **{name: _total(value) for name, value in manifest.counts.items()},
+        **shown,
+    }
+
+
+def _total(count: Any) -> Any:
+    """A count, or the sum of one that is given by split and genre."""
+    return sum(map(_total, count.values())) if isinstance(count, dict) else count
 
 
 def _part_pointer(pointer: str, part: str) -> str:

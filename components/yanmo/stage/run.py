@@ -14,7 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from yanmo.common import waiting
 from yanmo.common.answers import only_answers
@@ -38,6 +38,7 @@ from yanmo.stage.failing import (
 )
 from yanmo.stage.inputs import resolve_inputs
 from yanmo.stage.kfp_outputs import ExecutorOutputs
+from yanmo.stage.pinned import is_pinned, load_shared, with_pinned
 from yanmo.stage.pushgateway import pushed
 from yanmo.stage.rerun import rerun_command
 from yanmo.stage.results import (
@@ -77,18 +78,27 @@ def main(
         started: when the process was started for this, by the monotonic clock; None for now.
     """
     started = time.monotonic() if started is None else started
+    words = default_argv(argv)
     try:
         options: Options
-        options, given = load_given(stage.config, default_argv(argv), f"yanmo {stage.name}")
+        options, given = _first_read(stage, words)
     except Exception as error:
         setup("info", stage.name)
-        return failed(stage, error, rerun_command(stage, default_argv(argv)))
+        return failed(stage, error, rerun_command(stage, words))
     setup(options.log_level, stage.name, options.log_format)
-    again = rerun_command(stage, default_argv(argv), options)
+    again = rerun_command(stage, words, options)
     with telemetry_of(stage, options) as telemetry, pushed(telemetry, options):
-        ending = _ended(stage, options, given, steps, started, telemetry, again)
+        ending = _ended(stage, options, given, steps, started, telemetry, again, words)
         telemetry.ended(ending)
         return ending
+
+
+def _first_read(stage: Stage, words: Sequence[str]) -> tuple[Any, frozenset[str]]:
+    """Return the options, and which were given; those that all stages share where the store has the rest."""
+    prog = f"yanmo {stage.name}"
+    return (
+        (load_shared(words, prog), frozenset()) if is_pinned(words) else load_given(stage.config, words, prog)
+    )
 
 
 def _ended(
@@ -99,6 +109,7 @@ def _ended(
     started: float,
     telemetry: Telemetry,
     again: str,
+    words: Sequence[str],
 ) -> int:
     """Do all of `main` once the options are read; return the exit code, with its last words said."""
     try:
@@ -108,8 +119,14 @@ def _ended(
         with only_answers():
 
             def one_try(number: int) -> Ended:
+                nonlocal options, given, again
                 if number > 1:
                     telemetry.begin_again()
+                if is_pinned(words):
+                    found = with_pinned(words, store_of(options), options)
+                    options, given = load_given(stage.config, found, f"yanmo {stage.name}")
+                    options = with_store(options, outputs)
+                    again = rerun_command(stage, found, options)
                 return _serve(stage, options, given, steps, started, outputs, telemetry, again)
 
             tell = functools.partial(say_details, stage=stage.name)
@@ -132,7 +149,7 @@ def _ended(
         said: Exception | None = None
         if steps.assist and options.is_helper():  # it may fail alone; who commits says how all ended
             return ending
-        if steps.failed:
+        if steps.failed and isinstance(options, stage.config):
             said = steps.failed(options, error)
         if steps.observer:
             steps.observer(stage.name, options, started).failed(said or error, again)
@@ -222,17 +239,10 @@ def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: Exe
     except Skip as reason:
         log.info("nothing to do: %s", reason)
         if not helps:
-            write_results(run.stage, run.options, NONE + "\n", Finish(), outputs)
+            write_results(run.stage, run.options, NONE + "\n", Finish(), outputs, status="skipped")
         return _DONE
     if output:
-        run.is_made = True
-        if run.has_failed_before:
-            forget_cards(run.store, run.stage.name, run.key)
-        run.telemetry.state("handing_over")
-        shown = steps.finish(run, output) if steps.finish else Finish()
-        hand_over(run, output, shown, outputs)
-        if run.observer:
-            run.observer.done(run.store, output, shown.night)
+        _hand_over(run, steps, output, outputs)
     else:
         run.telemetry.state("paused")
         if not run.pause.is_planned:  # asked to stop: whoever asked waits
@@ -245,6 +255,63 @@ def _run(run: StageRun[Options, Made], steps: Steps[Options, Made], outputs: Exe
     if output or run.pause.is_planned:
         return _DONE
     return Ended(int(ExitCode.RETRY), f"{run.pause.why}, saved at {run.pause.where}")
+
+
+def _hand_over(
+    run: StageRun[Options, Made],
+    steps: Steps[Options, Made],
+    output: Output,
+    outputs: ExecutorOutputs | None,
+) -> dict[str, Output]:
+    """Do what follows once the output is there, made now or before; return its parts."""
+    run.is_made = True
+    if run.has_failed_before:
+        forget_cards(run.store, run.stage.name, run.key)
+    run.telemetry.state("handing_over")
+    shown = steps.finish(run, output) if steps.finish else Finish()
+    parts = hand_over(run, output, shown, outputs)
+    if run.observer:
+        run.observer.done(run.store, output, shown.night)
+    return parts
+
+
+def beside(
+    run: StageRun[Options, Made], steps: Steps[Options, Made], **changes: Any
+) -> tuple[Output, dict[str, Output]]:
+    """Make or find what the stage gives with other options, under a key of its own, while `run` hands over.
+
+    Args:
+        changes: option -> its value there, the pointer among them.
+
+    Returns:
+        The output, and its parts.
+
+    Raises:
+        Exception: whatever keeps the stage from it.
+    """
+    options = dataclasses.replace(run.options, executor_input="", reference_out="", **changes)
+    inputs = resolve_inputs(run.store, options)
+    other: StageRun[Options, Made] = StageRun(
+        stage=run.stage,
+        options=options,
+        store=run.store,
+        inputs=inputs.outputs,
+        left_out=inputs.left_out,
+        telemetry=Telemetry(run.stage.name, run.stage.metrics),  # /metrics shows what `run` is about
+        given=run.given,
+        started=run.started,
+        again=run.again,
+        observer=steps.observer(run.stage.name, options, run.started) if steps.observer else None,
+    )
+    other.counted = run.counted
+    with contextlib.closing(other.session):
+        if steps.settle:
+            other.options = steps.settle(other)
+        output = _output_of(other, _recipe_of(other, steps), steps)
+        assert output is not None, "only a training pauses"
+        parts = _hand_over(other, steps, output, None)
+    run.counted = other.counted
+    return output, parts
 
 
 def _recipe_of(run: StageRun[Options, Made], steps: Steps[Options, Made]) -> Recipe:
@@ -303,6 +370,7 @@ def _output_of(run: StageRun[Options, Made], recipe: Recipe, steps: Steps[Option
         made = getattr(run, "attempt", None)  # unset where we only waited for another run
         ours = made is not None and made.id == output.manifest.attempt
         result = "made" if ours else "adopted"
+        run.came_by = "made" if ours else "found"
         run.telemetry.add("outputs", room="stage", part=run.stage.name, result=result)
         run.telemetry.recorded = None if ours else functools.partial(_record_of, output)
         what = "committed %s in %s" if ours else "adopted %s, made by another run or before, after %s"

@@ -86,6 +86,8 @@ class StageRun(Generic[Options, Made]):
     has_failed_before: bool = False
     """Whether an earlier try of this key left word of its failure."""
     key: str = ""
+    came_by: str = "found"
+    """How the output came to this run: it was made here, or found."""
     is_made: bool = False
     """Whether the output is there, so that its record of cost is closed and a part keeps one of its own."""
     pinned: dict[str, Output] = dataclasses.field(default_factory=dict)
@@ -199,6 +201,9 @@ class Finish:
     """Outputs that are not references to what was made: a file (HTML), or the text itself."""
     references: dict[str, Output] = dataclasses.field(default_factory=dict)
     """Parts made along with the output that are not in its manifest (baselines)."""
+    carried: dict[str, Output] = dataclasses.field(default_factory=dict)
+    """What the next task of a pipeline needs besides, by the name of its input: it travels inside the main
+    output's artifact, as the parts do that have none of their own."""
     metadata: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """Output name -> scalars for KFP's UI (Metrics)."""
     night: Any = None
@@ -213,7 +218,7 @@ class Steps(Generic[Options, Made]):
     """Makes the output; called only when its key is not committed."""
     settle: Callable[[StageRun[Options, Made]], Options] | None = None
     """The options with values in the place of those that nobody gave and that inputs or machine decide;
-    called before the key is made, so it must give the same for ever (store/runs/auto_record.py)."""
+    called before the key is made."""
     prepare: Callable[[StageRun[Options, Made]], Prepared[Made]] | None = None
     """What the work needs besides its inputs, and what else the key depends on."""
     alone: Callable[[StageRun[Options, Made]], AbstractContextManager[None]] | None = None

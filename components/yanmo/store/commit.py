@@ -43,7 +43,7 @@ class Attempt:
         self._files: dict[str, FileEntry] = {}
 
     def path(self, name: str) -> Path:
-        """Where to write the file `name` (folders are made); call `add` when it is whole."""
+        """Return the place to write the file `name` to (folders are made); call `add` when it is whole."""
         check_name(f"{self.prefix}/{name}")
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ def _digest_of(value: Any) -> str:
 
 
 def find_whole(store: ObjectStore, stage: str, key: str) -> Output | None:
-    """The committed output of a key, if all its files are there with their sizes."""
+    """Return the committed output of a key, if all its files are there with their sizes."""
     output = find_output(store, stage, key)
     if output is None:
         return None
@@ -166,7 +166,7 @@ def commit_once(
     wait_seconds: float = 1.0,
     taken_up: Callable[[Output], None] = lambda output: None,
 ) -> Output | None:
-    """The committed output of `recipe`, made by `build` unless it is there already.
+    """Return the committed output of `recipe`, made by `build` unless it is there already.
 
     Waits while another live run makes the same key, and adopts its result: to its end, or for
     --wait-seconds where that is set.
@@ -295,7 +295,7 @@ def _record_of(value: Any) -> Any:
 
 
 def _is_committed(store: ObjectStore, attempt: Attempt) -> bool:
-    """Whether the committed manifest names `attempt`; True when that cannot be known."""
+    """Return whether the committed manifest names `attempt`; True when that cannot be known."""
     try:
         data, _ = store.read(manifest_name(attempt.stage, attempt.key))
         return bool(json_value(data)["attempt"] == attempt.id)
@@ -317,14 +317,13 @@ def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> _Outcome:
     not made this time (its text is not here) still belongs to this content, and stays.
     """
     name, data = manifest_name(manifest.stage, manifest.key), manifest.to_json()
-    Manifest.from_json(data, "the manifest of this run")  # what no reader would take must not be committed
     try:
         store.create(name, data)
         return "ours"
     except AlreadyExists:
         old, version = store.read(name)
     outcome: _Outcome = "ours"
-    current = _whole(store, old, manifest)
+    current = _whole(store, manifest)
     if current is not None and current.attempt == manifest.attempt:
         return "ours"  # our own earlier try has won
     if current is not None and (not force or current.content_digest == manifest.content_digest):
@@ -341,10 +340,9 @@ def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> _Outcome:
     return outcome
 
 
-def _whole(store: ObjectStore, data: bytes, ours: Manifest) -> Manifest | None:
-    """The committed manifest in `data`, unless it or one of its files is damaged."""
+def _whole(store: ObjectStore, ours: Manifest) -> Manifest | None:
+    """Return the committed manifest of a key, unless it or one of its files is damaged."""
     try:
-        Manifest.from_json(data, "committed manifest")
         found = find_whole(store, ours.stage, ours.key)
     except DataError:
         return None

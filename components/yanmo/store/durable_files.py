@@ -104,7 +104,7 @@ def make_folders(path: Path) -> None:
 
 
 def _is_no_folder(path: Path) -> bool:
-    """Whether something lies at `path` that is no folder: a file, or a link that leads nowhere."""
+    """Return whether something lies at `path` that is no folder: a file, or a link that leads nowhere."""
     try:
         return not stat.S_ISDIR(path.stat().st_mode)
     except FileNotFoundError:
@@ -112,7 +112,7 @@ def _is_no_folder(path: Path) -> bool:
 
 
 def _opened_in_folder(path: Path) -> BinaryIO:
-    """The new file `path`, its folder made; again where `delete` took the empty folder in between."""
+    """Return the new file `path`, its folder made; again where `delete` took the empty folder in between."""
     for _ in range(_TRIES):
         with contextlib.suppress(FileNotFoundError):
             make_folders(path.parent)
@@ -128,7 +128,7 @@ def remove_abandoned(path: Path) -> None:
 
 
 def _is_at(file: IO[str], path: Path) -> bool:
-    """Whether the open file is the one that lies at `path`."""
+    """Return whether the open file is the one that lies at `path`."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

@@ -69,7 +69,7 @@ def _request(
 ) -> Callable[
     [Callable[Concatenate[FileStore, _Given], _Answer]], Callable[Concatenate[FileStore, _Given], _Answer]
 ]:
-    """A method that is `_explained` and counted as a request."""
+    """Return a method that is `_explained` and counted as a request."""
 
     def counted(
         method: Callable[Concatenate[FileStore, _Given], _Answer],
@@ -132,7 +132,7 @@ class FileStore:
         return data, hashlib.sha256(data).hexdigest()
 
     def _opened(self, name: str) -> io.BufferedReader:
-        """The file of an object, which is never waited for.
+        """Return the file of an object, which is never waited for.
 
         Raises:
             DataError: a pipe, a device, a socket or a link to nothing lies in its place.

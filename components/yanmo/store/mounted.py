@@ -19,7 +19,7 @@ def secret_folders() -> list[Path]:
 
 
 def mounted(*names: str) -> str:
-    """The value of the first mounted secret file of one of these names; "" where there is none."""
+    """Return the value of the first mounted secret file of one of these names; "" where there is none."""
     for folder in secret_folders():
         value = value_in(folder, names)
         if value:
@@ -28,7 +28,7 @@ def mounted(*names: str) -> str:
 
 
 def value_in(folder: Path, names: tuple[str, ...]) -> str:
-    """The value of the first file of a folder that has one of these names; "" where there is none."""
+    """Return the value of the first file of a folder that has one of these names; "" where there is none."""
     for name in names:
         try:
             with (folder / name).open(encoding="utf-8") as file:

@@ -12,9 +12,11 @@ none                       nothing
 from __future__ import annotations
 
 import errno
+import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.given_file import read_bounded
@@ -28,6 +30,8 @@ from yanmo.store.runs.run_record import read_run
 
 log = logging.getLogger(__name__)
 LATEST, CHAMPION, MODEL = "latest", "champion", "train"
+CARRIED = "carries"
+"""Field of a reference that one task of a pipeline hands to another: what the next one needs beside it."""
 _NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ENXIO}
 _SHOWN = 200
 _Found = tuple[Reference | None, str]
@@ -71,7 +75,7 @@ class Wanted:
 
 
 def find_named(store: ObjectStore, value: str, wanted: Wanted) -> Output | None:
-    """The output that `value` names, opened; None for `none`, and for `latest` where there is none yet.
+    """Return the output that `value` names, opened; None for `none`, and for `latest` of nothing yet.
 
     Raises:
         PausedInput: its stage paused and passed that on.
@@ -106,7 +110,7 @@ def _named(store: ObjectStore, value: str, wanted: Wanted) -> _Found:
 
 
 def _by_name(store: ObjectStore, value: str, wanted: Wanted) -> _Found:
-    """What a name names that is no word of the grammar, and no file."""
+    """Return the output that a name names which is no word of the grammar, and no file."""
     name = value.removeprefix("pointers/").removeprefix("cas/").removesuffix("/MANIFEST.json")
     first, slash, second = name.removesuffix(".json").partition("/")
     if not is_name(name) or "/" in second or (slash and not second):
@@ -140,7 +144,7 @@ def _check_pointer(name: str, reference: Reference, wanted: Wanted, value: str) 
 
 
 def _of_one_word(store: ObjectStore, word: str, wanted: Wanted, value: str) -> _Found:
-    """A channel, or a key alone."""
+    """Return a channel, or a key alone."""
     if wanted.pointers and not name_problems("", word):
         found = next(_pointed(store, word, _preferred(wanted)), None)
         if found and MODEL in wanted.stages and not found[1].endswith(f"/{CHAMPION}.json"):
@@ -204,7 +208,7 @@ def _some(wanted: Wanted, value: str) -> tuple[str, ...]:
 
 
 def _preferred(wanted: Wanted) -> tuple[str, ...]:
-    """What the name of a channel alone stands for."""
+    """Return the pointers that the name of a channel alone stands for, in order of preference."""
     return (CHAMPION, *wanted.pointers) if MODEL in wanted.stages else wanted.pointers
 
 
@@ -217,11 +221,42 @@ def _reference_in(text: str | bytes, where: str) -> Reference:
     paused = PausedOutput.from_json(text)
     if paused:
         raise PausedInput(where, paused)
-    return Reference.from_json(text, where)
+    return Reference.from_json(_parted(text)[0], where)
+
+
+def carried_in(value: str, where: str) -> dict[str, Reference] | None:
+    """What travels inside a reference that a task of a pipeline handed on: input -> reference.
+
+    Args:
+        value: the reference, or the file that holds it.
+
+    Returns:
+        None for a reference that carries nothing, and for anything else that names an output.
+
+    Raises:
+        DataError: what it carries is no reference.
+    """
+    carried = _parted(value if value.lstrip().startswith("{") else _file_bytes(value) or b"")[1]
+    if carried is None:
+        return None
+    try:
+        return {name: Reference.from_dict(one) for name, one in carried.items()}
+    except (ValueError, AttributeError) as error:
+        raise DataError(f"{where}: damaged: what it carries is no reference: {error}") from error
+
+
+def _parted(text: str | bytes) -> tuple[str | bytes, Any]:
+    """A reference without what it carries, and that; None where it carries nothing."""
+    try:
+        values = json.loads(text)
+        carried = values.pop(CARRIED)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return text, None
+    return json.dumps(values), carried
 
 
 def _file_bytes(value: str) -> bytes | None:
-    """What the file called `value` begins with; None where `value` names no file."""
+    """Return the beginning of the file called `value`; None where `value` names no file."""
     try:
         return read_bounded(value, MAX_REFERENCE_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name, a silent pipe

@@ -88,7 +88,7 @@ class ObjectStore(Protocol):
     uri: str
 
     def read(self, name: str) -> tuple[bytes, str]:
-        """The object's bytes and its version (ETag), for objects of at most `MAX_DOCUMENT_BYTES`.
+        """Return the object's bytes and its version (ETag), for objects of at most `MAX_DOCUMENT_BYTES`.
 
         Raises:
             FileNotFoundError: there is none.
@@ -110,16 +110,16 @@ class ObjectStore(Protocol):
         """
 
     def stat(self, name: str) -> ObjectInfo | None:
-        """The object's size and age, or None where there is none."""
+        """Return the object's size and age, or None where there is none."""
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """Bytes of each object, None where there is none; many at once."""
+        """Return bytes of each object, None where there is none; many at once."""
 
     def clock(self) -> float:
-        """Now, in Unix seconds, by the clock that stamps `ObjectInfo.modified`."""
+        """Return now, in Unix seconds, by the clock that stamps `ObjectInfo.modified`."""
 
     def writable(self, prefix: str) -> Path:
-        """A local folder whose files `publish` puts under `prefix`; made when absent."""
+        """Return a local folder whose files `publish` puts under `prefix`; made when absent."""
 
     def publish(self, prefix: str, names: Sequence[str]) -> list[Written]:
         """Make files of `writable(prefix)` durable as the objects `prefix/name`, hashed as they pass."""
@@ -145,7 +145,7 @@ class ObjectStore(Protocol):
         """
 
     def digest(self, name: str) -> Written | None:
-        """Bytes and sha256 of the object as it is stored now, past any cache; None where there is none."""
+        """Return bytes and sha256 of the object as stored now, past any cache; None where there is none."""
 
     def release(self, paths: Sequence[Path]) -> None:
         """The caller needs these fetched files no longer: a cache may drop them."""
@@ -158,7 +158,7 @@ class ObjectStore(Protocol):
         """Remove the object; no error where there is none."""
 
     def leftovers(self) -> Iterator[Leftover]:
-        """What killed writers left that `list` does not show."""
+        """Yield what killed writers left that `list` does not show."""
 
 
 def overwrite(
@@ -207,7 +207,7 @@ def amend(store: ObjectStore, name: str, change: Callable[[bytes | None], bytes 
 
 
 def is_name(name: str) -> bool:
-    """Whether `name` can be an object's: each part from the allow-list, at most 900 characters."""
+    """Return whether `name` can be an object's: each part from the allow-list, at most 900 characters."""
     return len(name) <= 900 and _NAME.match(name) is not None
 
 
@@ -228,7 +228,7 @@ def check_name(name: str) -> str:
 
 
 def as_part(text: str) -> str:
-    """A text, such as a run's id, as one part of a name: itself where it can be, and never another's."""
+    """Return a text, such as a run's id, as one part of a name: itself where that can be, or unique."""
     safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in text)[:_MOST_OF_A_PART]
     if safe == text and safe:
         return safe

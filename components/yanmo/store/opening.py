@@ -13,7 +13,7 @@ from yanmo.store.settings import StoreSettings
 
 
 def open_store(uri: str, settings: StoreSettings | None = None) -> ObjectStore:
-    """The store at `uri`: a folder, `file:///path`, `s3://bucket/prefix` or KFP's `minio://bucket/prefix`.
+    """Return the store at a folder, `file:///path`, `s3://bucket/prefix` or `minio://bucket/prefix`.
 
     Args:
         settings: where scratch and endpoint are; by default what the environment says.
@@ -44,7 +44,7 @@ def open_store(uri: str, settings: StoreSettings | None = None) -> ObjectStore:
 
 
 def local_folder(uri: str) -> Path | None:
-    """The folder of the store at `uri`; None where it is on a server."""
+    """Return the folder of the store at `uri`; None where it is on a server."""
     parts = urlsplit(uri)
     if parts.scheme not in ("", "file"):
         return None
@@ -52,12 +52,12 @@ def local_folder(uri: str) -> Path | None:
 
 
 def store_of(options: Any, uri: str | None = None) -> ObjectStore:
-    """The store that the options of a stage or a tool name, or the one at `uri`; raises as `open_store`."""
+    """Return the store that a stage's or tool's options name, or the one at `uri`; as `open_store`."""
     return open_store(options.store if uri is None else uri, StoreSettings.of(options))
 
 
 def default_store(kfp_bucket: str = "") -> str:
-    """The store of a pod whose command names none: its mounted Secret says it, else KFP's own bucket is it.
+    """Return the URI of a pod's store that no command names: its mounted Secret's, else KFP's bucket.
 
     Args:
         kfp_bucket: `minio://mlpipeline`; empty outside of KFP.

@@ -8,24 +8,19 @@ import re
 from pathlib import Path
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.names import maker_of
 from yanmo.common.plain_json import json_value
-from yanmo.store.manifest import MAKE_AGAIN, FileEntry, Manifest, Reference, content_digest
+from yanmo.store.manifest import FileEntry, Manifest, Reference
 from yanmo.store.objects import Damaged, ObjectStore, Wanted, is_name
 
 KEY = re.compile(r"[0-9a-f]{64}")
 SHORTEST_KEY = 4
 """Digits that are enough to name an output, where no other begins with them."""
 _DIGITS = re.compile(rf"[0-9a-f]{{{SHORTEST_KEY},63}}")
-MADE_BY = {
-    **{"evaluation_set": "curate", "tokenizer": "tokenize", "seed_noise": "train", "token_shard": "tokenize"},
-    **dict.fromkeys(("curate_map", "curate_sign", "curate_similar"), "curate"),
-    **dict.fromkeys(("baselines", "writing", "contamination"), "evaluate"),
-}
-"""Part -> the stage that makes it together with its own output."""
 
 
 def manifest_name(stage: str, key: str) -> str:
-    """Where the manifest of a key lies in its store."""
+    """Return the name of a key's manifest in its store."""
     return f"cas/{stage}/{key}/MANIFEST.json"
 
 
@@ -49,7 +44,7 @@ class Output:
         return f"{self.manifest.stage}/{self.manifest.key[:12]}"
 
     def entries(self, pattern: str = "*") -> list[FileEntry]:
-        """The files whose path matches the shell pattern, sorted by path."""
+        """Return the files whose path matches the shell pattern, sorted by path."""
         found = [f for f in self.manifest.files if fnmatch.fnmatchcase(f.path, pattern)]
         return sorted(found, key=lambda f: f.path)
 
@@ -73,11 +68,11 @@ class Output:
         return [self._local[entry.path] for entry in entries]
 
     def path(self, name: str) -> Path:
-        """The verified local path of the one file called `name`; raises as `paths`."""
+        """Return the verified local path of the one file called `name`; raises as `paths`."""
         return self.paths(name)[0]
 
     def missing(self) -> str | None:
-        """Which file is absent or of the wrong size, in words; None when all are there."""
+        """Return in words which file is absent or of the wrong size; None when all are there."""
         names = [self._name(entry) for entry in self.manifest.files]
         for entry, name, size in zip(self.manifest.files, names, self.store.sizes(names), strict=True):
             if size != entry.bytes:
@@ -86,7 +81,7 @@ class Output:
         return None
 
     def is_damaged(self) -> bool:
-        """Whether an object in the store, and not some cached copy of it, differs from the manifest."""
+        """Return whether an object in the store, not a cached copy of it, differs from the manifest."""
         for entry in self.manifest.files:
             found = self.store.digest(self._name(entry))
             if found is None or (found.bytes, found.sha256) != (entry.bytes, entry.sha256):
@@ -94,25 +89,25 @@ class Output:
         return False
 
     def part(self, name: str) -> Output:
-        """The part that was committed with this output as `name` (a tokenizer, say)."""
+        """Return the part that was committed with this output as `name` (a tokenizer, say)."""
         if name not in self.manifest.references:
             raise DataError(f"{self}: has no part {name!r}; run the {self.manifest.stage} stage again")
         return open_reference(self.store, Reference(**self.manifest.references[name]))
 
     def input(self, name: str) -> Output | None:
-        """The output this one was made from as input `name`; None when it had none."""
+        """Return the output this one was made from as input `name`; None when it had none."""
         value = self.manifest.inputs.get(name)
         if not value or "manifest_uri" not in value:
             return None
         return open_reference(self.store, Reference(**value))
 
     def _is_here(self, entry: FileEntry) -> bool:
-        """Whether the file was verified before and still has its size."""
+        """Return whether the file was verified before and still has its size."""
         path = self._local.get(entry.path)
         return path is not None and path.is_file() and path.stat().st_size == entry.bytes
 
     def wanted(self, entry: FileEntry) -> Wanted:
-        """The object that holds a file."""
+        """Return the object that holds a file."""
         return Wanted(self._name(entry), entry.bytes, entry.sha256)
 
     def _name(self, entry: FileEntry) -> str:
@@ -123,12 +118,12 @@ class Output:
 
 
 def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:
-    """The committed output of a key, or None."""
+    """Return the committed output of a key, or None."""
     return _read_output(store, stage, key, manifest_name(stage, key))
 
 
 def find_by_digits(store: ObjectStore, stage: str, digits: str) -> Output | None:
-    """The committed output of a stage whose key begins with `digits`, as logs show it; None if there is none.
+    """Return the committed output of a stage whose key begins with `digits`; None if there is none.
 
     With fewer than all 64 digits it lists what the stage has made.
 
@@ -148,12 +143,12 @@ def find_by_digits(store: ObjectStore, stage: str, digits: str) -> Output | None
 
 
 def superseded_name(stage: str, key: str, manifest_sha256: str) -> str:
-    """Where a manifest lies that `--force` has replaced."""
+    """Return the name of a manifest that `--force` has replaced."""
     return f"cas/{stage}/{key}/MANIFEST-{manifest_sha256[:12]}.json"
 
 
 def deletion_mark(stage: str, key: str, manifest_sha256: str) -> str:
-    """The mark by which gc says that it is about to remove a manifest of `superseded_name`."""
+    """Return the mark by which gc says that it is about to remove a manifest of `superseded_name`."""
     return f"runs/{stage}/{key}/TO_DELETE-{manifest_sha256[:12]}"
 
 
@@ -174,7 +169,7 @@ def _read_output(store: ObjectStore, stage: str, key: str, name: str) -> Output 
 
 
 def check_manifest_at(data: bytes, store_uri: str, name: str) -> Manifest:
-    """The manifest in `data`, which lies at `name` below `cas/<stage>/<key>/` and must be of that key.
+    """Return the manifest in `data`, which lies at `name` below `cas/<stage>/<key>/` and must be of that key.
 
     Raises:
         DataError: it is damaged, changed, or the manifest of another key.
@@ -182,23 +177,16 @@ def check_manifest_at(data: bytes, store_uri: str, name: str) -> Manifest:
     _, stage, key, _ = name.split("/")
     where = f"{store_uri}/{name}"
     manifest = Manifest.from_json(data, where)
-    if manifest.content_digest != content_digest(manifest.files, manifest.counts):
-        raise DataError(f"{where}: changed since it was committed; {MAKE_AGAIN}")
     if (manifest.stage, manifest.key) != (stage, key):
         raise DataError(
             f"{where}: is the manifest of {manifest.stage}/{manifest.key}: it was exchanged with another "
             f"file or restored to the wrong place; restore it, or run the {stage} stage again with --force"
         )
-    if manifest.expected_key != key:
-        raise DataError(
-            f"{where}: options, inputs or revision were changed since it was committed (they "
-            f"make the key {manifest.expected_key[:16]}...); {MAKE_AGAIN}"
-        )
     return manifest
 
 
 def open_reference(store: ObjectStore, reference: Reference) -> Output:
-    """The output that `reference` pins, also where `--force` has put other content in its place since.
+    """Return the output that `reference` pins, also where `--force` has put other content in its place since.
 
     Raises:
         DataError: its manifest is missing or no longer holds what the reference pins.
@@ -213,15 +201,15 @@ def open_reference(store: ObjectStore, reference: Reference) -> Output:
             return found
     where = f"{store.uri}/{reference.manifest_uri}"
     if found is None:
-        raise DataError(f"{where}: no such output; run the {MADE_BY.get(stage, stage)} stage again")
+        raise DataError(f"{where}: no such output; run the {maker_of(stage)} stage again")
     raise DataError(
         f"{where}: holds content {found.content_digest[:16]}..., the reference pins "
-        f"{reference.content_digest[:16]}...; run the {MADE_BY.get(stage, stage)} stage again"
+        f"{reference.content_digest[:16]}...; run the {maker_of(stage)} stage again"
     )
 
 
 def read_json(output: Output, name: str) -> dict:  # type: ignore[type-arg]
-    """The JSON object in the file `name` of `output`, verified."""
+    """Return the JSON object in the file `name` of `output`, verified."""
     value = json_value(output.path(name).read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise DataError(f"{output}: {name}: expected a JSON object")

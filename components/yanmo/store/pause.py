@@ -52,7 +52,7 @@ class PausedOutput:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> PausedOutput | None:
-        """The pause that `text` records; None where it is something else."""
+        """Return the pause that `text` records; None where it is something else."""
         try:
             values = load(text) if len(text) <= MAX_REFERENCE_BYTES else None
         except ValueError:

@@ -6,19 +6,14 @@ import contextlib
 from collections.abc import Collection
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.names import STAGES, name_problems
+from yanmo.common.names import PARTS, STAGES, maker_of, name_problems
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Reference
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, overwrite
-from yanmo.store.output import MADE_BY as MADE_BY
 from yanmo.store.output import Output, open_reference
 from yanmo.store.schema import OtherSchema, parse
 
 POINTED = {
-    **{stage: stage for stage in STAGES},
-    **{
-        part: part
-        for part in ("evaluation_set", "tokenizer", "baselines", "writing", "contamination", "seed_noise")
-    },
+    **{made: made for made in (*STAGES, *PARTS)},
     "champion": "train",
     **{
         f"{of}_evaluation{part}": made
@@ -47,21 +42,12 @@ _MEND = {
         "restore it, or delete the file: `yanmo promote rollback --why damaged`, with --store and --channel "
         "of this file, then brings back the last of the history"
     ),
-    **dict.fromkeys(
-        ("champion_evaluation", "champion_evaluation_writing", "champion_evaluation_contamination"),
-        "restore it, or delete the file: `yanmo evaluate` of the champion with --pointer champion_evaluation "
-        "sets it again",
-    ),
-    **dict.fromkeys(
-        ("base_evaluation", "base_evaluation_writing", "base_evaluation_contamination"),
-        "restore it, or delete the file: the next run of the pipeline chat sets it again",
-    ),
 }
 """What to do about a damaged pointer that is read before its stage would set it again, or by others only."""
 
 
 def pointer_name(channel: str, name: str) -> str:
-    """Where the pointer `name` of a channel lies.
+    """Return the name of the object that is the pointer `name` of a channel.
 
     Raises:
         UsageError: a channel or pointer name that cannot be part of an object's name.
@@ -73,7 +59,7 @@ def pointer_name(channel: str, name: str) -> str:
 
 
 def read_pointer(store: ObjectStore, channel: str, name: str) -> Reference | None:
-    """What the pointer names, or None when it was never set.
+    """Return the reference in the pointer, or None when it was never set.
 
     Raises:
         DataError: it holds anything but a reference, or one to an output of another stage.
@@ -87,25 +73,22 @@ def read_pointer(store: ObjectStore, channel: str, name: str) -> Reference | Non
 
 
 def parse_pointer(data: bytes, name: str, where: str) -> Reference:
-    """The reference in the pointer `name`, read from `where`; raises as `read_pointer`."""
-    try:
-        reference = Reference.from_dict(parse(data, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES))
-    except OtherSchema as error:
-        raise DataError(f"{where}: {error}") from error
-    except ValueError as error:
-        raise DataError(f"{where}: not a reference to an output: {error}; {_mend(name)}") from error
+    """Return the reference in the pointer `name`, read from `where`; raises as `read_pointer`."""
+    reference = Reference.from_json(data, where, _mend(name))
     if name in POINTED:
         check_stage(reference, (POINTED[name],), where, _mend(name))
     return reference
 
 
 def _mend(name: str) -> str:
-    """What to do where the pointer `name` is damaged or exchanged."""
+    """Return what to do where the pointer `name` is damaged or exchanged."""
     if name in _MEND:
         return _MEND[name]
-    stage = POINTED.get(name, "")
-    made_by = MADE_BY.get(stage, stage)
-    return f"restore it, or run `yanmo {made_by}` again" if made_by else "restore it, or delete the file"
+    if name not in POINTED:
+        return "restore it, or delete the file"
+    made = POINTED[name]
+    pointer = "" if name == made else f" with --pointer {name.removesuffix(f'_{made}')}"
+    return f"restore it, or run `yanmo {maker_of(made)}` again{pointer}"
 
 
 def check_stage(reference: Reference, stages: Collection[str], where: str, mend: str = "restore it") -> None:
@@ -125,7 +108,7 @@ def check_stage(reference: Reference, stages: Collection[str], where: str, mend:
 
 
 def open_named(store: ObjectStore, reference: Reference, where: str) -> Output:
-    """The output that `reference`, read from `where`, pins.
+    """Return the output that `reference`, read from `where`, pins.
 
     Raises:
         DataError: as `open_reference`; names `where` too, as it may be the one that is damaged.

@@ -39,13 +39,13 @@ class Record(Generic[T]):
     """What a person does about a damaged one, for messages."""
 
     def to_json(self, value: T) -> bytes:
-        """The bytes of the object; half a character, which JSON has and UTF-8 has not, becomes `?`."""
+        """Return the bytes of the object; half a character, which JSON has and UTF-8 has not, becomes `?`."""
         values = {"schema": self.schema, **dataclasses.asdict(value)}  # type: ignore[call-overload]
         text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False)
         return text.encode("utf-8", "replace") + b"\n"
 
     def parse(self, data: bytes, where: str) -> T:
-        """The record in `data`, which was read from `where`.
+        """Return the record in `data`, which was read from `where`.
 
         Raises:
             DataError: it is damaged, or of another version.
@@ -61,7 +61,7 @@ class Record(Generic[T]):
             raise DataError(f"{where}: damaged: {error}; {self.mend}") from error
 
     def read(self, store: ObjectStore, name: str) -> T | None:
-        """The record `name`; None where there is none. Raises as `parse`."""
+        """Return the record `name`; None where there is none. Raises as `parse`."""
         try:
             data, _ = store.read(name)
         except FileNotFoundError:
@@ -85,7 +85,7 @@ class Record(Generic[T]):
         return value
 
     def change(self, store: ObjectStore, name: str, change: Callable[[T | None], T | None]) -> T | None:
-        """What `change` makes of the record, once it is written; nothing is written for what stays as it is.
+        """Write the record that `change` makes of it, and return that; what stays as it is is not written.
 
         Args:
             change: given None where there is no record; may be called again, where another was faster.
@@ -162,6 +162,6 @@ def _object(kind: Any, value: dict[str, Any], where: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: not endless."""
+    """Return a value in a message: not endless."""
     text = repr(value)
     return text if len(text) <= 100 else text[:100] + "..."

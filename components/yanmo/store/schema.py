@@ -16,12 +16,12 @@ class OtherSchema(ValueError):
 
 
 def utc_now() -> str:
-    """This second as records write it: UTC, ISO 8601."""
+    """Return this second as records write it: UTC, ISO 8601."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def parse(data: str | bytes, schema: str, limit: int) -> dict[str, Any]:
-    """The JSON object in `data`, which is of `schema`.
+    """Return the JSON object in `data`, which is of `schema`.
 
     Args:
         limit: bytes (characters of a text) that it may have.
@@ -41,7 +41,7 @@ def parse(data: str | bytes, schema: str, limit: int) -> dict[str, Any]:
 
 
 def load(data: str | bytes) -> Any:
-    """The JSON value in `data`, which `ObjectStore.read` has capped.
+    """Return the JSON value in `data`, which `ObjectStore.read` has capped.
 
     Raises:
         ValueError: it is not JSON, or too deep.

@@ -41,7 +41,7 @@ _RESCAN_SHARE = 0.02
 
 @functools.cache
 def _stamp() -> int:
-    """The modification time (Unix seconds) that means: verified since this machine started."""
+    """Return the modification time (Unix seconds) that means: verified since this machine started."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
     except OSError:  # not Linux: every process verifies for itself
@@ -71,19 +71,19 @@ class Scratch:
             return self._process
 
     def work(self, name: str) -> Path:
-        """A folder for files being written; gone when the process ends."""
+        """Return a folder for files being written; gone when the process ends."""
         path = self.process / "writing" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def kept_work(self, name: str) -> Path:
-        """A folder for work that outlives the process."""
+        """Return a folder for work that outlives the process."""
         path = self.root / "kept" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def get(self, name: str, sha256: str, size: int, download: Callable[[Path], None]) -> Path:
-        """The file of that content, downloaded unless it is there; stays usable until the process ends.
+        """Return the file of that content, downloaded unless it is there; usable until the process ends.
 
         Args:
             name: how this process shall see it; files of one folder of the store lie in one folder.
@@ -106,7 +106,7 @@ class Scratch:
     def _pin_or_bring(
         self, path: Path, pin: Path, sha256: str, size: int, download: Callable[[Path], None]
     ) -> bool:
-        """Whether `pin` holds the file; False where it was evicted between its download and the hold."""
+        """Return whether `pin` holds the file; False where it was evicted before that."""
         if _pin(path, pin, sha256, size):
             return True
         with _locked(path.with_name(f"{sha256}.lock")):
@@ -199,7 +199,7 @@ def _friendly(root: Path) -> Iterator[None]:
 
 
 def _claim(folder: Path) -> tuple[Path, int]:
-    """A new process folder and the descriptor that holds its lock until the process ends."""
+    """Return a new process folder and the descriptor that holds its lock until the process ends."""
     while True:
         path = folder / uuid.uuid4().hex
         (path / "pins").mkdir(parents=True)
@@ -261,7 +261,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _is_whole(path: Path, sha256: str, size: int) -> bool:
-    """Whether the file is verified; one without this boot's stamp is hashed, and stamped if it is right."""
+    """Return whether the file is verified; without this boot's stamp it is hashed, and stamped if right."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -24,7 +24,7 @@ class StoreSettings:
 
     @classmethod
     def of(cls, options: Any) -> StoreSettings:
-        """The settings in a stage's options."""
+        """Return the settings in a stage's options."""
         return cls(
             endpoint=options.endpoint,
             scratch=options.scratch,
@@ -33,7 +33,7 @@ class StoreSettings:
 
     @property
     def scratch_folder(self) -> Path:
-        """Where scratch is on this machine."""
+        """Return the folder of scratch on this machine."""
         given = self.scratch or os.environ.get("YANMO_SCRATCH", "")
         if given:
             return Path(given).absolute()

@@ -58,6 +58,6 @@ def carried(kind: Kind, count: int) -> None:
 
 
 def so_far() -> dict[Kind, Traffic]:
-    """What was counted until now, by kind."""
+    """Return what was counted until now, by kind."""
     with _lock:
         return {kind: replace(counted) for kind, counted in _traffic.items()}

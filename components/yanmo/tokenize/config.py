@@ -79,6 +79,6 @@ STAGE = Stage(
     image="data",
     revision=2,
     config=TokenizeConfig,
-    outputs={"token_cache": "Dataset", "tokenizer": "Model"},
+    outputs={"token_cache": "Dataset"},
     metrics=METRICS,
 )

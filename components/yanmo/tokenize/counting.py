@@ -31,7 +31,7 @@ class CountTask:
 
 
 def count(paths: Sequence[Path], words: Segmenter, user: bytes, workers: int) -> Counts:
-    """The counts of some files of documents.
+    """Return the counts of some files of documents.
 
     Args:
         words: the segmenter of the whole dictionary, with the words of `user`.
@@ -68,7 +68,7 @@ def count_file(task: CountTask) -> Counts:
 
 @functools.lru_cache(maxsize=1)
 def _words(user: bytes) -> Segmenter:
-    """The segmenter of the whole dictionary, made once in a worker process."""
+    """Return the segmenter of the whole dictionary, made once in a worker process."""
     return dictionary_segmenter(with_user_words(read_lexicon(dictionary_path()), user))
 
 

@@ -28,7 +28,7 @@ _BYTE_VALUE = {character: byte for byte, character in enumerate(ALPHABET)}
 
 
 def no_tokenizer(path: Path, value: Any) -> DataError:
-    """The error for JSON that is not that of a tokenizer."""
+    """Return the error for JSON that is not that of a tokenizer."""
     found = (
         f"an object with {', '.join(map(str, list(value)[:5])) or 'nothing'}"
         if isinstance(value, dict)
@@ -41,7 +41,7 @@ def no_tokenizer(path: Path, value: Any) -> DataError:
 
 
 def read_segmenter(path: Path) -> Segmenter:
-    """The segmenter of any `tokenizer.json`: the kernel's where it can be, else a `ForeignSegmenter`.
+    """Return the segmenter of any `tokenizer.json`: the kernel's where it can be, else a `ForeignSegmenter`.
 
     Raises:
         DataError: it is damaged.
@@ -61,7 +61,7 @@ class ForeignSegmenter(Segmenter):
 
     @classmethod
     def read(cls, path: Path) -> ForeignSegmenter:
-        """The segmenter of a `tokenizer.json`.
+        """Return the segmenter of a `tokenizer.json`.
 
         Raises:
             DataError: `tokenizers` cannot read it, or it does not give texts back.

@@ -26,7 +26,7 @@ _HAN = re.compile(r"[\u4e00-\u9fd5]")
 
 
 def sentences_of(texts: Iterable[str], per_text: int = 2, characters: int = 1000) -> list[str]:
-    """The first sentences of each text, the punctuation that ends them included.
+    """Return the first sentences of each text, the punctuation that ends them included.
 
     Args:
         per_text: sentences of one text.
@@ -85,7 +85,7 @@ def agreement(pruned: Segmenter, sentences: Sequence[str], user: bytes = b"") ->
 
 
 def agreement_counts(pruned: Segmenter, sentences: Sequence[str], user: bytes = b"") -> Counter[str]:
-    """The counts behind `agreement`, which can be added up over files.
+    """Return the counts behind `agreement`, which can be added up over files.
 
     Returns:
         `sentences`, those `uncrossed`, jieba's `boundaries` and those `kept`.
@@ -101,7 +101,7 @@ def agreement_counts(pruned: Segmenter, sentences: Sequence[str], user: bytes = 
 
 
 def shares_of(counts: Mapping[str, int]) -> dict[str, float]:
-    """The metrics of `agreement` from its counts."""
+    """Return the metrics of `agreement` from its counts."""
     return {
         "sentences": counts["sentences"],
         "boundary_recall": round(counts["kept"] / max(counts["boundaries"], 1), 6),

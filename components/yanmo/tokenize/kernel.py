@@ -64,7 +64,7 @@ class Trie:
 
 
 def build_trie(pieces: Sequence[str], scores: Sequence[float]) -> Trie:
-    """The trie of `pieces`, whose ids are their positions; 0.5 s for 350,000 words.
+    """Return the trie of `pieces`, whose ids are their positions; 0.5 s for 350,000 words.
 
     Raises:
         DataError: the pieces are too many or too long for the kernel's packed words.
@@ -126,7 +126,7 @@ def _hash_table(edges: Array, first_child: int) -> Array:
 
 
 def _filter(edges: Array) -> Array:
-    """The bits of the first edges."""
+    """Return the bits of the first edges."""
     bits = max(10, (_FILTER_BITS_PER_EDGE * len(edges)).bit_length())
     place = (edges * _MULTIPLIER) >> np.uint64(64 - bits)
     found = np.zeros(1 << (bits - 6), np.uint64)
@@ -253,7 +253,7 @@ def _segment(
 
 @compiled
 def _decode(text: Array, at: int) -> tuple[Any, Any]:
-    """The code point at `text[at]` and where the next one begins."""
+    """Return the code point at `text[at]` and where the next one begins."""
     lead = np.int32(text[at])
     if 0xE0 <= lead < 0xF0:  # Chinese characters first
         c = (lead & 0x0F) << 12 | (np.int32(text[at + 1]) & 0x3F) << 6 | np.int32(text[at + 2]) & 0x3F
@@ -269,7 +269,7 @@ def _decode(text: Array, at: int) -> tuple[Any, Any]:
 
 @compiled
 def _is_space(c: Any) -> bool:
-    """Whether str.isspace() holds for a character."""
+    """Return whether str.isspace() holds for a character."""
     if c > 0x3000:
         return False
     if c < 0x80:
@@ -289,7 +289,7 @@ def _is_space(c: Any) -> bool:
 
 @compiled
 def _child(slots: Array, shift: np.uint64, key: np.uint64) -> np.uint64:
-    """The node that the edge `key` leads to; 0 where there is no such edge."""
+    """Return the node that the edge `key` leads to; 0 where there is no such edge."""
     mask = np.uint64(len(slots) - 1)
     slot = (key * _MULTIPLIER) >> shift
     while slots[slot] >> _NODE != key and slots[slot] != np.uint64(0):

@@ -48,7 +48,7 @@ class Learned(NamedTuple):
 def learn(
     runs: Counter[str], taken: Container[str], rivals: Sequence[float], room: int, words: int, lowest: float
 ) -> dict[str, Learned]:
-    """The pieces that save more tokens than rivals in whose place they come, and the runs' characters.
+    """Return the pieces that save more tokens than rivals in whose place they come, and the runs' characters.
 
     Args:
         runs: of the text, with their counts.

@@ -74,7 +74,7 @@ class Lexicon:
 
 
 def dictionary_path() -> Path:
-    """The dictionary file of the installed jieba.
+    """Return the dictionary file of the installed jieba.
 
     Raises:
         EnvironmentFault: jieba is not installed.
@@ -174,7 +174,7 @@ def _empty_jieba() -> Any:
 
 
 def user_lines(data: bytes, name: str) -> bytes:
-    """The lines of a user dictionary, checked: UTF-8, without empty ones, comments and byte order marks.
+    """Return the lines of a user dictionary, checked: UTF-8, without comments and byte order marks.
 
     Left out, and named in the log, are words with blanks in them (`Edu Trust`): jieba reads them, and finds
     none in a text, as a blank ends a word there.
@@ -219,12 +219,12 @@ def user_lines(data: bytes, name: str) -> bytes:
 
 
 def _is_comment(line: str) -> bool:
-    """Whether a line of a user dictionary is a remark (`# names of places`), and no word such as `#1`."""
+    """Return whether a line of a user dictionary is a remark (`# places`), and no word such as `#1`."""
     return line.startswith("#") and not (line.split(" ")[0].strip("#") and _USER_LINE.fullmatch(line))
 
 
 def with_user_words(lexicon: Lexicon, user: bytes) -> Lexicon:
-    """The lexicon after jieba has loaded user dictionaries; a frequency of 0 removes a word.
+    """Return the lexicon after jieba has loaded user dictionaries; a frequency of 0 removes a word.
 
     Args:
         user: as returned by `user_lines`.

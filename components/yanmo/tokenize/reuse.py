@@ -52,7 +52,7 @@ class Shard:
 
     @classmethod
     def of_run(cls, run: TokenizeRun, tokenizer: Output) -> list[Shard]:
-        """The shards of a run, in the order of the cache."""
+        """Return the shards of a run, in the order of the cache."""
         documents = run.input("documents")
         made = f"{documents.manifest.stage}/{documents.manifest.key}"
         return [
@@ -75,7 +75,7 @@ class Shard:
 
 
 def find_parts(run: TokenizeRun, shards: list[Shard]) -> list[Output | None]:
-    """The parts of shards that are already committed, each looked up once; they are pinned."""
+    """Return the parts of shards that are already committed, each looked up once; they are pinned."""
     if run.options.force:
         return [None] * len(shards)
     with ThreadPoolExecutor(_REQUESTS) as pool:
@@ -91,7 +91,7 @@ def find_parts(run: TokenizeRun, shards: list[Shard]) -> list[Output | None]:
 def make_part(
     run: TokenizeRun, tokenizer: Output, special: SpecialIds, shard: Shard, encode: Encode
 ) -> Output:
-    """The committed part of one shard, tokenized by `encode` where it is absent."""
+    """Return the committed part of one shard, tokenized by `encode` where it is absent."""
     recipe = shard.recipe
     build = partial(_build, run=run, tokenizer=tokenizer, special=special, shard=shard, encode=encode)
     return run.part(PART, recipe.revision, recipe.semantic, recipe.inputs, build)
@@ -128,14 +128,14 @@ def _build(
 
 
 def _sentences(run: TokenizeRun) -> int:
-    """This file's share of the sentences on which agreement with jieba is measured."""
+    """Return this file's share of the sentences on which agreement with jieba is measured."""
     wanted: int = run.options.agreement_sentences
     files = len(run.input("documents").entries("train-*.parquet"))
     return max(-(-wanted // files), min(wanted, _LEAST_SENTENCES))
 
 
 def done_of(part: Output) -> Done:
-    """The result of a shard, from the manifest of its part.
+    """Return the result of a shard, from the manifest of its part.
 
     Raises:
         DataError: the manifest lacks it.

@@ -20,14 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from yanmo.common.errors import DataError
-from yanmo.common.freed_memory import hand_back
+from yanmo.common.freed_memory import trim_heap
 from yanmo.formats.documents import document_batches
 from yanmo.formats.token_cache import INDEX, write_index
 from yanmo.formats.token_file import id_type, write_tokens
-from yanmo.tokenize.encoding import Encoded, Marks, encode
 from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.jieba_agreement import agreement_counts, sampled, thinned
-from yanmo.tokenize.segmenter import Segmenter
+from yanmo.tokenize.segmenter import Encoded, Marks, Segmenter, encode
 
 Array = np.ndarray[Any, np.dtype[Any]]
 FILE_BYTES = 1 << 28
@@ -91,7 +90,7 @@ class Done:
     last: dict[str, Any] = field(default_factory=dict)
 
     def to_metadata(self) -> dict[str, Any]:
-        """All but the files, for a manifest."""
+        """Return all but the files, for a manifest."""
         packed = base64.b64encode(zlib.compress(np.packbits(self.used).tobytes())).decode()
         kept = {name: value for name, value in vars(self).items() if name not in ("files", "used")}
         kept |= {name: dict(value) for name, value in kept.items() if isinstance(value, Counter)}
@@ -99,7 +98,7 @@ class Done:
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, Any]) -> Done:
-        """The value that `to_metadata` was called on, without the files."""
+        """Return the value that `to_metadata` was called on, without the files."""
         values = {name: metadata[name] for name in metadata.keys() & vars(cls()).keys()}
         for name in ("documents", "tokens", "characters", "jieba"):
             values[name] = Counter(values[name])
@@ -160,7 +159,7 @@ def tokenize_file(job: FileTask, segmenter: Segmenter | None = None) -> Done:
 
 @functools.lru_cache(maxsize=1)
 def _segmenter(path: Path) -> Segmenter:
-    """The segmenter of a `tokenizer.json`, read once in a worker process."""
+    """Return the segmenter of a `tokenizer.json`, read once in a worker process."""
     return read_segmenter(path)
 
 
@@ -171,7 +170,7 @@ def loss_spans(
     offsets: Array,
     chats: Mapping[int, list[list[int]]] = MappingProxyType({}),
 ) -> list[list[list[int]] | None]:
-    """The spans of each document that carry loss, in tokens; None where all do.
+    """Return the spans of each document that carry loss, in tokens; None where all do.
 
     A token carries loss when one of its characters does; `<|eos|>` when the text's last character does.
 
@@ -264,7 +263,7 @@ def _write(job: FileTask, done: Done, segmenter: Segmenter, pending: _Pending) -
     tokens, index = (job.out / f"{job.name}{kind}-{number:05d}.parquet" for kind in ("tokens", "documents"))
     table = pa.concat_tables(pending.tables) if pending.tables else INDEX.empty_table()
     size, digest = segmenter.vocab_size, job.tokenizer_digest
-    hand_back()  # what batches took: the writer needs four times the bytes of the ids
+    trim_heap()  # what batches took: the writer needs four times the bytes of the ids
     try:
         write_tokens(tokens, pending.ids, vocab_size=size, tokenizer=digest, split=job.split)
     except ValueError as error:

@@ -41,7 +41,7 @@ _BYTE_FALLBACK = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"t
 
 
 def special_ids(vocab_size: int, genres: Iterable[str]) -> SpecialIds:
-    """The special ids of a vocabulary, and a tag for each genre: Yanmo's own first, then others sorted.
+    """Return the special ids of a vocabulary, and a tag for each genre: Yanmo's own, then others.
 
     Genres beyond the 59th have no tag.
     """

@@ -98,7 +98,7 @@ class Vocabulary:
 
 
 def dictionary_segmenter(lexicon: Lexicon) -> Segmenter:
-    """A segmenter over the whole dictionary: what jieba (HMM off) would do."""
+    """Return a segmenter over the whole dictionary: what jieba (HMM off) would do."""
     words = [word for word, count in lexicon.frequency.items() if count]
     return Segmenter.of([*BYTES, *words], [*[BYTE_SCORE] * 256, *lexicon.scores(words)])
 
@@ -113,7 +113,7 @@ def choose(
     character_share: float,
     dictionary_weight: float,
 ) -> Vocabulary:
-    """The vocabulary of `size` pieces.
+    """Return the vocabulary of `size` pieces.
 
     Args:
         counts: counts of the training text.
@@ -177,7 +177,7 @@ def _warn_of_unseen(chosen: list[str], counts: Counts, words: Segmenter, size: i
 
 
 def _characters(counted: Array, room: int, least: int, share: float) -> tuple[set[str], int]:
-    """The characters that become pieces, and the least count among them."""
+    """Return the characters that become pieces, and the least count among them."""
     seen = {chr(code): int(counted[code]) for code in np.flatnonzero(counted)}
     limit = max(int(room * share), len(ALWAYS))
     while True:

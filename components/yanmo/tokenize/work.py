@@ -15,7 +15,7 @@ import numpy as np
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import DataError
 from yanmo.common.fork_server import preload
-from yanmo.common.freed_memory import hand_back
+from yanmo.common.freed_memory import trim_heap
 from yanmo.common.given_file import MIB, read_given
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.words import plural
@@ -60,7 +60,7 @@ _BYTES_PER_WORKER = 64 << 20
 
 
 def prepare(run: TokenizeRun) -> Prepared[Output]:
-    """The tokenizer, which is part of the key: the given one, else one made from the training text."""
+    """Return the tokenizer, which is part of the key: the given one, else one made from the training text."""
     given, options = run.inputs[TOKENIZER], run.options
     if given is not None:
         for name in ("tokenizer.json", GENRES_FILE):
@@ -93,7 +93,7 @@ def prepare(run: TokenizeRun) -> Prepared[Output]:
 
 
 def read_user_dictionaries(options: TokenizeConfig) -> bytes:
-    """The lines of the dictionaries that `--user-dictionary` names, one after another.
+    """Return the lines of the dictionaries that `--user-dictionary` names, one after another.
 
     Raises:
         DataError: one is missing, or a line is not in jieba's format.
@@ -187,7 +187,7 @@ def work(run: TokenizeRun) -> Result:
         texts = itertools.chain(probe_texts(), training_sample(run.input("documents")))
         check_round_trip(segmenter.reference, texts, f"{tokenizer}")
     shards = Shard.of_run(run, tokenizer)
-    hand_back()
+    trim_heap()
     parts = _parts(run, tokenizer, special, shards, segmenter)
     done = [done_of(part) for part in parts]
     if not any(sum(d.documents.values()) for s, d in zip(shards, done, strict=True) if s.split == "train"):
@@ -205,7 +205,7 @@ def work(run: TokenizeRun) -> Result:
 def _parts(
     run: TokenizeRun, tokenizer: Output, special: SpecialIds, shards: list[Shard], segmenter: Segmenter
 ) -> list[Output]:
-    """The committed part of each shard; missing ones are made now."""
+    """Return the committed part of each shard; missing ones are made now."""
     found = find_parts(run, shards)
     absent = [shard for shard, part in zip(shards, found, strict=True) if part is None]
 
@@ -247,7 +247,7 @@ def _workers(options: TokenizeConfig, files: Sequence[FileEntry]) -> int:
 
 
 def _counts(shards: list[Shard], done: list[Done]) -> dict[str, Any]:
-    """Documents, tokens and characters by split and genre."""
+    """Return documents, tokens and characters by split and genre."""
     counts: dict[str, Any] = {}
     for name in ("documents", "tokens", "characters"):
         counts[name] = {}

@@ -12,7 +12,8 @@ if __name__ == "__main__":
     from yanmo.train.nodes.follower import follow
     from yanmo.train.supervision.automatic import settle
     from yanmo.train.supervision.benchmark import prepare
-    from yanmo.train.supervision.supervisor import alone, forget, work
+    from yanmo.train.supervision.committed import forget
+    from yanmo.train.supervision.supervisor import alone, work
     from yanmo.train.supervision.unfinished import failed
 
     run(

@@ -12,14 +12,25 @@ from yanmo.options.fields import flag, input_ref
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.train.metrics.declared import METRICS
-from yanmo.train.options.data_options import DataOptions
-from yanmo.train.options.head_options import FrequentPlan, HeadOptions
-from yanmo.train.options.lora_options import LoraOptions, left_to_lora
-from yanmo.train.options.machine_options import EngineOptions, left_backend
+from yanmo.train.options.machine_options import (
+    EngineOptions,
+    NodesOptions,
+    left_backend,
+    left_to_the_launcher,
+)
 from yanmo.train.options.measuring_options import CheckpointOptions, HealthOptions, MeasuringOptions
-from yanmo.train.options.model_options import ModelOptions, StartOptions, num_parameters, shape_of
-from yanmo.train.options.nodes_options import NodesOptions, left_to_the_launcher
-from yanmo.train.options.optimizer_options import OptimizerOptions
+from yanmo.train.options.recipe_options import (
+    DataOptions,
+    FrequentPlan,
+    HeadOptions,
+    LoraOptions,
+    ModelOptions,
+    OptimizerOptions,
+    StartOptions,
+    left_to_lora,
+    num_parameters,
+    shape_of,
+)
 from yanmo.train.options.sizes import SizeOptions, left_to_size
 from yanmo.train.schedule import ContinuedOptions, ScheduleOptions
 from yanmo.train.time_window import HoursOptions
@@ -136,7 +147,7 @@ class TrainConfig(
 
     @property
     def frequent_plan(self) -> FrequentPlan | None:
-        """How many logits the head computes; None for all."""
+        """Return how many logits the head computes; None for all."""
         return FrequentPlan(self.frequent_tokens, self.frequent_share) if self.frequent_tokens else None
 
     def is_helper(self) -> bool:
@@ -159,7 +170,6 @@ STAGE = Stage(
     image="train",
     revision=2,
     config=TrainConfig,
-    outputs={"model": "Model"},
-    parameters=("status",),
+    outputs={"model": "Model", "metrics": "Metrics"},
     metrics=METRICS,
 )

@@ -29,7 +29,7 @@ from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_do
 from yanmo.formats.packing_settings import Packing
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.train.frequent_tokens import FrequentTokens
-from yanmo.train.options.head_options import FrequentPlan
+from yanmo.train.options.recipe_options import FrequentPlan
 from yanmo.train.token_noise import TokenNoise
 
 NO_TARGET = -1

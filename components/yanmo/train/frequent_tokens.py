@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from yanmo.formats.packing import keyed_random
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
-from yanmo.train.options.head_options import FrequentPlan
+from yanmo.train.options.recipe_options import FrequentPlan
 
 NEAR, WHOLE, DRAWN = 0, 1, 2
 """A position computes the logits of frequent tokens alone; all of them; all, for others of its kind too."""

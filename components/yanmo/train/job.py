@@ -253,7 +253,8 @@ def clear(folder: Path) -> None:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl, without those that are incomplete or were damaged by a power cut."""
+    """Return the lines of a metrics.jsonl, without those that are incomplete or were damaged by a power
+    cut."""
     if not path.exists():
         return []
     return parse_lines(path.read_bytes())

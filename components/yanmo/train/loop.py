@@ -24,8 +24,7 @@ from yanmo.train.metrics.interval import PendingStep
 from yanmo.train.metrics.trace import Trace
 from yanmo.train.schedule import Schedule
 from yanmo.train.time_window import Clock
-from yanmo.train.validate import Curve, Validation
-from yanmo.train.validation_policy import mean_of
+from yanmo.train.validate import Curve, Validation, mean_of
 
 log = logging.getLogger(__name__)
 Ending = Literal["done", "paused", "changed"]

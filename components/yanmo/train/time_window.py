@@ -123,7 +123,7 @@ class TimeWindows:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to train now: the hours have not begun, or are over."""
+        """Return whether there is nothing to train now: the hours have not begun, or are over."""
         window = self.current()
         return window.then == "paused" and window.ends_at <= self._clock()
 

@@ -1,9 +1,11 @@
-"""Bits per character of the validation split during training: without genre tags, with `<|eos|>`."""
+"""Validation during training: bits per character without tags, with `<|eos|>`, and what they decide."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,11 +13,13 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from yanmo.common.errors import DataError
+from yanmo.common.words import plural
 from yanmo.formats.token_cache import TokenCache
 from yanmo.model.scoring import BATCH_TOKENS, token_bits
 from yanmo.train.backends.engine import Engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import SCORED_TOKENS
+from yanmo.train.schedule import Plateau, ValidationPatience
 
 _SHARE = 0.01
 _PASSES = 3
@@ -82,7 +86,8 @@ class Validation:
         return sum(len(document) for document in self.documents)
 
     def bits_per_character(self, engine: Engine, beat: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Bits per character by genre, and their `mean`; each rank scores its share, and all get all results.
+        """Return bits per character by genre, and their `mean`; each rank scores its share, and all get all
+        results.
 
         Args:
             beat: called after each batch, so that a long validation does not look like a hang.
@@ -142,3 +147,61 @@ class Curve:
         if points < 2 or not validation.documents:
             return cls(Validation.choose(cache, 0))
         return cls(validation, frozenset(round(options.steps * i / points) for i in range(1, points + 1)))
+
+
+@dataclass
+class ValidationPolicy:
+    """Decides after every validation; all ranks see the same value and so decide alike."""
+
+    stopping: ValidationPatience | None
+    plateau: Plateau | None
+    is_over: bool = False
+    """Whether the training should end: there was no gain in --early-stopping validations."""
+
+    @classmethod
+    def of(cls, options: TrainConfig) -> ValidationPolicy:
+        """Return the policy that the options ask for."""
+        delta = options.early_min_delta
+        plateau = None
+        if options.schedule == "plateau":
+            patience = ValidationPatience(options.plateau_validations, delta)
+            plateau = Plateau(patience, options.plateau_factor, options.floor)
+        stopping = ValidationPatience(options.early_stopping, delta) if options.early_stopping else None
+        return cls(stopping, plateau)
+
+    @property
+    def multiplier(self) -> float:
+        """Factor of the learning rate."""
+        return self.plateau.multiplier if self.plateau else 1.0
+
+    def update(self, bits_per_character: float) -> list[str]:
+        """Note a validation; returns what was decided, a sentence each."""
+        found = []
+        if self.plateau and self.plateau.update(bits_per_character):
+            found.append(f"learning rate times {self.plateau.multiplier:g}")
+        if self.stopping and self.stopping.update(bits_per_character):
+            self.is_over = True
+            found.append(f"no gain in {plural(self.stopping.most, 'validation')}: the training ends")
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """State for a checkpoint, as JSON values."""
+        return {
+            "stopping": self.stopping.state_dict() if self.stopping else None,
+            "plateau": self.plateau.state_dict() if self.plateau else None,
+            "is_over": self.is_over,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        if self.stopping and state["stopping"]:
+            self.stopping.load_state_dict(state["stopping"])
+        if self.plateau and state["plateau"]:
+            self.plateau.load_state_dict(state["plateau"])
+        self.is_over = state["is_over"]
+
+
+def mean_of(found: dict[str, float]) -> float:
+    """Return the mean over genres, on which decisions rest; inf if a validation has no finite one."""
+    mean = found.get("mean", math.inf)
+    return mean if math.isfinite(mean) else math.inf

@@ -20,9 +20,16 @@ from yanmo.common.words import plural
 from yanmo.train import job
 from yanmo.train.backends.accelerator import before_torch, check_compiler, find_device, prepare
 from yanmo.train.config import TrainConfig
-from yanmo.train.health.watchdog import FIRST_WEIGHTS, IMPORTING, JOINING, OPENING, Watchdog, waits_for_others
+from yanmo.train.health.watchdog import (
+    FIRST_WEIGHTS,
+    IMPORTING,
+    JOINING,
+    OPENING,
+    RankFigures,
+    Watchdog,
+    waits_for_others,
+)
 from yanmo.train.job import PeerFailed, Place, Status, WorkerJob, failure
-from yanmo.train.metrics.rank_figures import RankFigures
 
 log = logging.getLogger("yanmo.train.worker")  # not __name__: it runs as __main__
 _LOST = (
@@ -84,7 +91,7 @@ def train_rank(
     beat(IMPORTING)
     device = _import_torch(options, rank)
     from yanmo.formats.token_cache import TokenCache
-    from yanmo.train.backends.open_engine import open_engine
+    from yanmo.train.backends.plain import open_engine
     from yanmo.train.checkpoints.resumable import identity_of
     from yanmo.train.collectives import Collectives
     from yanmo.train.loop import Loop
@@ -209,7 +216,8 @@ def samples_of(options: TrainConfig, cache: Any, is_new: bool = True) -> Any:
 
 
 def decoder_of(work: WorkerJob, cache: Any, samples: Any, rank: int) -> Any:
-    """The decoder with another model's weights, or with new ones (on rank 0, unless a checkpoint follows)."""
+    """Return the decoder with another model's weights, or with new ones (on rank 0, unless a checkpoint
+    follows)."""
     from yanmo.train.models.first_decoder import new_decoder, starting_model
 
     if work.model is not None:
@@ -295,6 +303,7 @@ def _describe(engine: Any, samples: Any, parameters: list[int], attention: str) 
 
 def _export(work: WorkerJob, loop: Any, cache: Any, config: Any) -> None:
     """Write the finished model, on rank 0; the folder `export/` appears only when it is complete."""
+    from yanmo.formats.round_trip import open_tokenizer
     from yanmo.model.hf_export import TOKENIZER_FILES
     from yanmo.model.weights_check import num_weights
     from yanmo.train.metrics.utilization import device_name
@@ -311,8 +320,10 @@ def _export(work: WorkerJob, loop: Any, cache: Any, config: Any) -> None:
         names = write_merged(*common, work.options, work.open(work.model))
     else:
         names = write_finished(*common)
+    tokenizer = open_tokenizer(cache.tokenizer.path("tokenizer.json"))
     result = {
         "files": names,
+        "marks": [tokenizer.id_to_token(one) or "" for one in (cache.bos, cache.eos)],
         "steps": loop.step,
         "tokens": loop.interval.tokens,
         "parameters": num_weights(folder),

@@ -31,14 +31,10 @@ CHECKS: dict[str, Check] = {
     "rights": servers.rights,
     "secrets": storage.secrets,
     "store": storage.store,
-    "nodes": room.nodes,
     "gpu": room.gpu,
-    "quota": room.quota,
     "images": room.images,
     "retries": settings.retries,
-    "requeue": settings.requeue,
     "timezone": settings.timezone,
-    "shm": pod.shm,
     "pod": pod.in_pod,
 }
 _MARK: dict[State, str] = {
@@ -73,9 +69,7 @@ class DoctorOptions(PlaceOptions, PodOptions, StoreOptions, group="doctor"):
         often=True,
     )
     kfp_namespace: str = opt("", "namespace of KFP itself; default: kubeflow")
-    in_pod: bool = opt(
-        False, "start a pod that tries the store, its image and /dev/shm from within", often=True
-    )
+    in_pod: bool = opt(False, "start a pod that tries the store and its image from within", often=True)
     json: bool = opt(False, "print one JSON object a line for each finding", often=True)
 
 

@@ -57,7 +57,7 @@ class KfpApi:
         """
         import urllib3
 
-        from yanmo.store.s3.strict_http import ca_bundle
+        from yanmo.common.authorities import ca_bundle
 
         self._pause_seconds = pause_seconds
         self.address, self._token, self._namespace = address, token, namespace
@@ -84,6 +84,13 @@ class KfpApi:
         if self._health is None:
             self._health = self._get("/healthz", "ask for its version")
         return self._health
+
+    def is_a_page(self) -> bool:
+        """Whether a browser gets KFP's UI at this address, and not the API alone."""
+        try:
+            return "html" in self._ask("GET", "/", "look for KFP's UI")[1]
+        except (OSError, ValueError, RuntimeError):
+            return False
 
     @property
     def namespace(self) -> str:

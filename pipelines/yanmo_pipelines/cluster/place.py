@@ -33,7 +33,7 @@ class PlaceOptions(LogOptions, group="cluster"):
     )
     ui: str = opt(
         "",
-        "address of KFP's UI, for the links that are printed; default: --host",
+        "address of KFP's UI, for the links that are printed; default: --host, where that is the UI",
         variable="KFP_UI_ENDPOINT",
         metavar="URL",
     )
@@ -73,11 +73,6 @@ def api_address(options: PlaceOptions) -> str:
     return _address("--host", host)
 
 
-def ui_address(options: PlaceOptions) -> str:
-    """Return where KFP's UI is, as far as we are told; raises as `api_address`."""
-    return _address("--ui", options.ui) if options.ui else api_address(options)
-
-
 def _address(name: str, given: str) -> str:
     address = given if "://" in given else f"http://{given}"
     if not address.startswith(("http://", "https://")) or not address.partition("://")[2].strip("/"):
@@ -85,9 +80,16 @@ def _address(name: str, given: str) -> str:
     return address.split("#")[0].rstrip("/")
 
 
-def run_link(options: PlaceOptions, run_id: str) -> str:
-    """The page of a run in KFP's UI."""
-    return f"{ui_address(options)}/#/runs/details/{run_id}"
+def run_link(options: PlaceOptions, run_id: str, is_ui: bool) -> str:
+    """The page of a run in KFP's UI.
+
+    Args:
+        is_ui: whether --host is the UI, and not the API's server alone, which answers 404 there.
+    """
+    if not options.ui and not is_ui:
+        return f"none: {api_address(options)} is KFP's API alone; KFP_UI_ENDPOINT=URL names its UI"
+    address = _address("--ui", options.ui) if options.ui else api_address(options)
+    return f"{address}/#/runs/details/{run_id}"
 
 
 def token_of(options: PlaceOptions) -> str:

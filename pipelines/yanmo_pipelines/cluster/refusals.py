@@ -39,7 +39,6 @@ class NotThatServer(EnvironmentFault):
 _NO_ROUTE = {"Not Found", "404 page not found", "Method Not Allowed", ""}
 """What servers say of a path that they do not serve, in the place of a thing that they do not have."""
 _QUOTA = "wait until others end, delete what is not needed, or ask for a larger quota"
-_LATIN = re.compile(r"Incorrect string value|Illegal mix of collations")
 
 
 def refusal(server: str, asked: str, where: str, status: int, body: bytes, kind: str) -> Exception:
@@ -83,11 +82,6 @@ def refusal(server: str, asked: str, where: str, status: int, body: bytes, kind:
 
 
 def _of_a_broken_server(found: str, said: str) -> Exception:
-    if _LATIN.search(said):
-        return EnvironmentFault(
-            f"{found}: its database cannot store Chinese text; make it utf8mb4 (ALTER DATABASE mlpipeline "
-            "CHARACTER SET utf8mb4, and the tables likewise), or leave Chinese out of names and fields"
-        )
     if re.search(r"length cannot exceed|Invalid input error|too long", said):
         return UsageError(f"{found}; change what it names")
     if "exceeded quota" in said:

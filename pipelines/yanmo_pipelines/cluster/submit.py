@@ -103,7 +103,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             kubernetes = cluster_if_any(options)
             api = KfpApi.of(options, options.namespace or (kubernetes.namespace if kubernetes else ""))
             run_id = _submitted(api, plan, options)
-        answer(f"run   {run_id}\nlink  {run_link(options, run_id)}")
+        link = run_link(options, run_id, bool(options.ui) or api.is_a_page())
+        answer(f"run   {run_id}\nlink  {link}")
         if options.detach:
             return ExitCode.DONE
         again = f"yanmo submit --follow {run_id}"

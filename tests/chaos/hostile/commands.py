@@ -125,7 +125,7 @@ COMMANDS = {
         _tool("store gc", f"{_TOOLS}.store.gc:GcOptions", "--older-than=0s", "--delete"),
         _tool("store cp", f"{_TOOLS}.store.cp:CpOptions", f"{CHANNEL}/tokenize", "--to=@case/copy"),
         _tool("store lineage", f"{_TOOLS}.store.lineage:LineageOptions", f"{CHANNEL}/train"),
-        _tool("cache show", f"{_TOOLS}.cache.show:CacheShowOptions", f"{CHANNEL}/tokenize", "--grep=月"),
+        _tool("cache show", f"{_TOOLS}.cache.show:CacheShowOptions", f"{CHANNEL}/tokenize", "--document=0"),
         _tool("cache plan", f"{_TOOLS}.cache.plan:PlanOptions", f"{CHANNEL}/tokenize"),
         _tool(
             "tokenizer compare",

@@ -165,10 +165,6 @@ def _text(text: str) -> Callable[[Store], bytes]:
     return lambda store: text.encode()
 
 
-def _inputs(store: Store) -> bytes:
-    return json.dumps({"documents": json.loads(_pointer("curate")(store))}).encode()
-
-
 def _curate(file: str, *more: str) -> tuple[str, ...]:
     flags = [f for f in COMMANDS["curate"].flags if not f.startswith(("--sources", "--max-malformed"))]
     return ("curate", *flags, f"--sources=@in/{file}", "--default-genre=诗", *_OPEN, *more)
@@ -254,7 +250,6 @@ DOORS = (
         _TEXT_KINDS,
         (*_COMMENTS, "nulls"),
     ),
-    Door("inputs", "inputs.json", _with("balance", "--inputs=@in/inputs.json"), _inputs, _TEXT_KINDS),
     Door("reference", "r.json", _with("balance", "--documents=@in/r.json"), _pointer("curate"), _TEXT_KINDS),
     Door(
         "evaluation set",

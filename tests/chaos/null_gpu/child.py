@@ -20,8 +20,8 @@ from yanmo.model.scoring import token_bits
 from yanmo.options.command_line import load
 from yanmo.train.backends.accelerator import prepare
 from yanmo.train.backends.engine import Engine
-from yanmo.train.backends.open_engine import open_engine
-from yanmo.train.backends.precision import fast_products
+from yanmo.train.backends.optimizer import fast_products
+from yanmo.train.backends.plain import open_engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.memory.estimate import estimate

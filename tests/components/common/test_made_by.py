@@ -1,5 +1,6 @@
 """What made an output is named, and changes neither key nor digest."""
 
+import importlib.metadata
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,9 +25,10 @@ def test_a_checkout_names_its_commit_and_what_differs_from_it(tmp_path: Path, mo
     shutil.copy(yanmo.__file__, package)
     monkeypatch.setattr(yanmo, "__file__", str(package / "__init__.py"))
     monkeypatch.delenv("YANMO_COMMIT", raising=False)
-    assert code() == "0.1.0"  # no checkout: the installed package's
+    version = importlib.metadata.version("yanmo")
+    assert code() == version  # no checkout: the installed package's
     monkeypatch.setenv("YANMO_COMMIT", "")
-    assert code() == "0.1.0", "an image that was built without saying it"
+    assert code() == version, "an image that was built without saying it"
     monkeypatch.setenv("YANMO_COMMIT", "1e6a14a6a4ce")
     assert code() == "1e6a14a6a4ce", "an image says what it was built from"
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]

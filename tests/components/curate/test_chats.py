@@ -12,7 +12,7 @@ import pytest
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.sources.chat_layouts import Turn, layout_of_chat, turns_of
 from yanmo.curate.sources.parsing import RawDocument
-from yanmo.curate.text.chat_texts import clean_and_normalize
+from yanmo.curate.text.cleaning import clean_and_normalize
 from yanmo.curate.text.normalize import normalize
 from yanmo.curate.text.record_rules import record_rules
 from yanmo.formats.records import num_characters
@@ -139,7 +139,7 @@ def test_joined_counts_are_those_of_the_joined_text():
     """Filters must see a chat as they would see its text."""
     options = record_rules(CurateOptions(sources="x"))
     documents = [raw(text=SAID), raw(turns_of(MESSAGES)), raw(text=ASKED)]
-    cleaned, found = clean_and_normalize(documents, options)
+    cleaned, found = clean_and_normalize(documents, options.cleaning, options.steps)
     expected = normalize(found.texts, options.steps)
     lines = ("请以《立冬》为题，写一首诗。", "人逐年华老，寒随雨意增。", "山头望樵火，水底见渔灯。")
     assert found.texts[1] == "\n".join(lines)
@@ -149,7 +149,8 @@ def test_joined_counts_are_those_of_the_joined_text():
 
 def test_a_turn_of_which_nothing_is_left_takes_the_chat_with_it():
     turns = [Turn("user", "\u200b", False), Turn("assistant", SAID, True)]
-    _, found = clean_and_normalize([raw(turns), raw(text=SAID)], record_rules(CurateOptions(sources="x")))
+    rules = record_rules(CurateOptions(sources="x"))
+    _, found = clean_and_normalize([raw(turns), raw(text=SAID)], rules.cleaning, rules.steps)
     assert found.texts[0] == "" and found.characters[0] == 0 and found.characters[1] > 0
 
 

@@ -15,8 +15,9 @@ from yanmo.evaluate.work import STEPS
 from yanmo.formats.records import EVALUATION, WRITING
 from yanmo.formats.stage_cost import stage_cost, stage_span
 from yanmo.stage.run import main
+from yanmo.store.named import carried_in
 from yanmo.store.output import open_reference
-from yanmo.store.pointers import read_pointer
+from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo.store.runs.run_record import add_to_run
 
 
@@ -141,35 +142,80 @@ def test_equal_inputs_give_equal_digests_whatever_the_workers(ground):
     assert opened(ground).content_digest == first
 
 
-def test_no_champion_yet_ends_at_once_and_no_model_is_an_error(ground, tmp_path, caplog):
+def test_no_champion_yet_is_no_fault_and_no_model_is_one(ground, tmp_path, caplog):
     none = tmp_path / "champion.json"
     none.write_text("none\n")
-    assert evaluate(ground, "--model", str(none)) == 0
-    assert "no champion yet" in caplog.text
-    assert evaluate(ground, "--model", "none") == 0
-    inputs = tmp_path / "inputs.json"
-    inputs.write_text(json.dumps({"model": "none"}))
-    assert evaluate(ground, "--inputs", str(inputs)) == 0
-    assert read_pointer(ground.store, "dev", "evaluate") is None
+    assert evaluate(ground, "--champion", str(none)) == 0
+    assert read_pointer(ground.store, "dev", "champion_evaluation") is None
+    assert evaluate(ground, "--model", "none") == 65
     ground.store.delete("pointers/dev/train.json")
     assert evaluate(ground) == 65
     assert "run `yanmo train` first" in caplog.text
 
 
-@pytest.mark.parametrize("inputs", ["", "run:night-7", "file"])
-def test_without_a_model_the_channels_inputs_say_so_however_they_are_named(ground, tmp_path, caplog, inputs):
+def model_beside(ground, tmp_path, damaged=False):
+    """Another model of the store, which the channel does not point at."""
+    folder, ours = tmp_path / "another model", read_pointer(ground.store, "dev", "train")
+    names = make_model(folder, seed=5)
+    if damaged:
+        (folder / "model.safetensors").write_bytes(b"x")
+    cache = ground.model.input("token_cache")
+    files = {name: (folder / name).read_bytes() for name in names}
+    found = commit(
+        ground.store, "train", files, inputs={"token_cache": cache} if cache else {}, options={"n": 5}
+    )
+    move_pointer(ground.store, "dev", "train", ours)
+    return found
+
+
+def handed_on(ground, tmp_path, *flags):
+    """What the next task of a pipeline gets."""
+    names = {n: {"artifacts": [{"name": n, "uri": str(tmp_path / "kfp" / n)}]} for n in STAGE.outputs}
+    asked = {"outputs": {"artifacts": names, "outputFile": str(tmp_path / "kfp/out.json")}}
+    assert evaluate(ground, "--executor-input", json.dumps(asked), *flags, documents="latest") == 0
+    return carried_in(str(tmp_path / "kfp/evaluation"), "--challenger")
+
+
+def test_the_champion_is_measured_in_the_same_task_under_its_own_key(ground, tmp_path, caplog):
+    other = model_beside(ground, tmp_path)
+    carried = handed_on(ground, tmp_path, f"--champion=train/{other.manifest.key}", "--base=latest")
+    assert sorted(carried) == ["base", "baselines", "champion", "champion_writing", "writing"]
+    measured = open_reference(ground.store, carried["champion"])
+    assert read(measured, "summary.json")["model"] == other.content_digest
+    assert carried["champion"] == read_pointer(ground.store, "dev", "champion_evaluation")
+    assert carried["champion_writing"] == read_pointer(ground.store, "dev", "champion_evaluation_writing")
+    assert carried["base"] == read_pointer(ground.store, "dev", "evaluate"), (
+        "the base is the model itself here"
+    )
+    alone = opened(ground).content_digest
+    assert (
+        evaluate(ground, "--model", f"train/{other.manifest.key}", "--pointer=mine", documents="latest") == 0
+    )
+    assert read_pointer(ground.store, "dev", "mine") == carried["champion"], (
+        "measured alone it has the same key"
+    )
+    assert opened(ground).content_digest == alone
+    gauges = opened(ground).path("metrics.prom").read_text(encoding="utf-8")
+    mean = read(opened(ground), "summary.json")["mean"]["bits_per_character"]
+    assert f"mean_bits_per_character {mean}" in gauges, "/metrics shows the challenger"
+
+
+def test_a_champion_that_cannot_be_measured_does_not_fail_the_challenger(ground, tmp_path, caplog):
+    other = model_beside(ground, tmp_path, damaged=True)
+    carried = handed_on(ground, tmp_path, f"--champion=train/{other.manifest.key}")
+    assert sorted(carried) == ["baselines", "writing"]
+    assert f"the champion {other} cannot be measured: " in caplog.text
+    assert read_pointer(ground.store, "dev", "champion_evaluation") is None
+
+
+@pytest.mark.parametrize("inputs", ["", "run:night-7"])
+def test_without_a_model_the_channels_inputs_say_so_however_they_are_named(ground, caplog, inputs):
     """`--inputs run:ID` was read as a file: no such file."""
     ground.store.delete("pointers/dev/train.json")
     reference = read_pointer(ground.store, "dev", "evaluation_set")
     add_to_run(ground.store, "dev", "night-7", {"evaluation_set": reference})
-    if inputs == "file":
-        inputs = str(tmp_path / "inputs.json")
-        (tmp_path / "inputs.json").write_text(json.dumps({"evaluation_set": json.loads(reference.to_json())}))
     assert evaluate(ground, "--inputs", inputs) == 65
     assert "run `yanmo train` first, or give --model" in caplog.text
-    caplog.clear()
-    assert evaluate(ground, "--inputs", inputs, "--model", "none") == 0
-    assert "no champion yet" in caplog.text
 
 
 def test_without_training_documents_there_are_no_baselines(ground, caplog):
@@ -247,11 +293,16 @@ def test_kfp_gets_references_and_bits_under_ascii_names(ground, tmp_path):
     asked = {"outputs": {"artifacts": artifacts, "outputFile": str(tmp_path / "kfp" / "out.json")}}
     assert evaluate(ground, "--executor-input", json.dumps(asked), documents="latest") == 0
     written = json.loads((tmp_path / "kfp" / "out.json").read_text())["artifacts"]
-    shown = written["evaluation"]["artifacts"][0]["metadata"]
+    shown = written["metrics"]["artifacts"][0]["metadata"]
     assert sorted(shown) == [f"bits_per_character_{name}" for name in ("ci", "fu", "mean", "shi", "wen")]
     assert all(isinstance(value, float) for value in shown.values())
-    body = json.loads((tmp_path / "kfp" / "baselines").read_text())
-    assert body["stage"] == "baselines"
+    said = written["evaluation"]["artifacts"][0]["metadata"]
+    assert said["bytes_at"].endswith(opened(ground).manifest.attempt) and said["documents"] == 48
+    carried = carried_in(str(tmp_path / "kfp/evaluation"), "--challenger")
+    assert {name: one.stage for name, one in carried.items()} == {
+        "baselines": "baselines",
+        "writing": "writing",
+    }
 
 
 def test_a_genre_may_be_called_mean_or_total(ground, caplog):

@@ -10,7 +10,7 @@ import pytest
 from yanmo.common.errors import DataError
 from yanmo.formats import token_cache, token_file
 from yanmo.formats.token_cache import INDEX, SpecialIds, TokenCache, write_index
-from yanmo.formats.token_file import open_tokens, verify_pages, write_tokens
+from yanmo.formats.token_file import open_tokens, write_tokens
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output
@@ -128,7 +128,6 @@ def test_token_file_is_mapped_exactly(tmp_path, num, vocab_size, dtype):
     assert file.ids.dtype.name == dtype
     assert np.array_equal(file.ids, ids)
     assert num == 0 or isinstance(file.ids.base, np.memmap)
-    verify_pages(path)
 
 
 def test_more_than_twenty_thousand_rows_stay_in_one_page(tmp_path):
@@ -137,29 +136,6 @@ def test_more_than_twenty_thousand_rows_stay_in_one_page(tmp_path):
     path = tmp_path / "tokens.parquet"
     write_tokens(path, ids, vocab_size=8192, tokenizer="t", split="train")
     assert np.array_equal(open_tokens(path).ids, ids)
-
-
-def test_ids_split_over_pages_are_refused(tmp_path):
-    path = tmp_path / "tokens.parquet"
-    write_tokens(path, np.zeros(4096, np.int64), vocab_size=9, tokenizer="t", split="train")
-    pq.write_table(
-        pq.read_table(path),
-        path,
-        compression="none",
-        use_dictionary=False,
-        write_statistics=False,
-        max_rows_per_page=2,
-    )
-    with pytest.raises(DataError, match="not in one page"):
-        open_tokens(path)
-
-
-def test_compressed_copy_is_refused(tmp_path):
-    path = tmp_path / "tokens.parquet"
-    write_tokens(path, np.zeros(4096, np.int64), vocab_size=9, tokenizer="t", split="train")
-    pq.write_table(pq.read_table(path), path, compression="zstd", use_dictionary=False)
-    with pytest.raises(DataError, match="ZSTD"):
-        open_tokens(path)
 
 
 def test_id_outside_of_the_vocabulary_is_not_written(tmp_path):
@@ -185,34 +161,6 @@ def test_any_parquet_reader_opens_the_cache(tmp_path):
         f"select genre, sum(length) from '{documents}/documents-*.parquet' group by genre order by 2"
     ).fetchall()
     assert rows == [("曲", 2), ("文", 3), ("诗", 4), ("词", 5)]
-
-
-@pytest.mark.parametrize("keep", [0, 10, 1000, -1, -300])
-def test_truncated_token_file_is_refused(tmp_path, keep):
-    path = tmp_path / "tokens.parquet"
-    write_tokens(path, np.arange(3000), vocab_size=8192, tokenizer="t", split="train")
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(DataError, match=r"tokens\.parquet"):
-        open_tokens(path)
-
-
-def test_hole_inside_a_token_file_is_refused(tmp_path):
-    path = tmp_path / "tokens.parquet"
-    write_tokens(path, np.arange(3000), vocab_size=8192, tokenizer="t", split="train")
-    data = path.read_bytes()
-    path.write_bytes(data[:100] + data[2148:])
-    with pytest.raises(DataError, match="damaged"):
-        open_tokens(path)
-
-
-def test_every_flipped_bit_of_the_ids_is_found(tmp_path):
-    path = tmp_path / "tokens.parquet"
-    write_tokens(path, np.arange(3000), vocab_size=8192, tokenizer="t", split="train")
-    data = path.read_bytes()
-    for place in range(100, 6000, 997):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
-        with pytest.raises(DataError, match="CRC"):
-            verify_pages(path)
 
 
 def test_flipped_bit_in_a_committed_cache_is_refused(tmp_path):
@@ -245,9 +193,6 @@ def test_foreign_files_are_refused(tmp_path):
         open_tokens(path)
     with pytest.raises(DataError, match="schema differs: expected 'token_documents'"):
         token_cache.read_index(path)
-    path.write_text("not Parquet at all")
-    with pytest.raises(DataError, match="not a readable Parquet file"):
-        open_tokens(path)
 
 
 def test_newer_version_is_refused_by_name(tmp_path, monkeypatch):
@@ -256,29 +201,3 @@ def test_newer_version_is_refused_by_name(tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(DataError, match="version differs: expected '1', found '2'"):
         open_tokens(tmp_path / "t")
-
-
-def test_checksums_of_a_whole_cache_are_verified(tmp_path):
-    token_cache.verify(commit_cache(tmp_path, SHARDS))
-
-
-def test_ids_that_a_bad_machine_wrote_are_found_by_their_checksum_alone(tmp_path):
-    """A bit changed between writing and commit: the manifest's digest is that of the damaged file."""
-
-    def flip(path):
-        if path.name.startswith("tokens-00002"):
-            data = path.read_bytes()
-            at = data.index(np.array([98, 97], "<u2").tobytes())
-            path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-
-    output = commit_cache(tmp_path, SHARDS, before_commit=flip)
-    assert TokenCache.open(output).tokens[-1].tolist() == [0, 99, 99, 97, 1]
-    with pytest.raises(DataError, match=r"tokens-00002.*damaged"):
-        token_cache.verify(output)
-
-
-def test_damaged_genre_list_is_refused(tmp_path):
-    for text in ("[]", "{}", '{"genres": ["诗"]}', SPECIAL.to_json().replace("7\n", "7, 8\n")):
-        (tmp_path / "genres.json").write_text(text, encoding="utf-8")
-        with pytest.raises(DataError, match="genres and their tags"):
-            SpecialIds.read(tmp_path / "genres.json")

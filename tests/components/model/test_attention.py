@@ -59,7 +59,7 @@ def test_bounds_made_on_the_host_equal_those_made_on_the_device():
 
 
 def test_positions_restart_with_each_document_even_if_its_number_came_before():
-    positions = documents(SEGMENTS, torch.float32).positions_BT
+    positions = documents(SEGMENTS, torch.float32).positions
     assert positions.tolist() == [[0, 1, 2, 0, 1, 0, 0, 1], [0, 1, 0, 0, 1, 2, 3, 0]]
 
 

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from yanmo.model.flash_limits import rows_at_once
 from yanmo.model.frequent_loss import Apart, frequent_cross_entropy
-from yanmo.model.logits_at_once import rows_at_once
 from yanmo.model.loss import linear_cross_entropy, to_compile
 
 

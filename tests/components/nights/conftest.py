@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.nights.night import Words
-from yanmo.nights.record import DONE, Run, StageEnd, Verdict
+from yanmo.nights.night import DONE, Words
+from yanmo.nights.record import Run, StageEnd, Verdict
 from yanmo.nights.settings import VARIABLES
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
@@ -35,9 +35,14 @@ def store(tmp_path: Path) -> ObjectStore:
 
 
 def run_of(
-    store: ObjectStore, run_id: str = "run-1", channel: str = "nightly", date: str = "2026-11-23"
+    store: ObjectStore,
+    run_id: str = "run-1",
+    channel: str = "nightly",
+    date: str = "2026-11-23",
+    last: str = "promote",
 ) -> Run:
-    return Run(store=store, channel=channel, run_id=run_id, date=date, timezone="Asia/Shanghai")
+    zone = "Asia/Shanghai"
+    return Run(store=store, channel=channel, run_id=run_id, date=date, timezone=zone, last=last)
 
 
 def end_of(task: str = "train", state: str = DONE, **more: object) -> StageEnd:

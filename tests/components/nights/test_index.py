@@ -15,9 +15,8 @@ from conftest import VERDICT, end_of, failure, run_of, text_of
 
 from yanmo.common.errors import DataError
 from yanmo.nights import index
-from yanmo.nights.index import rows_shown
+from yanmo.nights.index import report_begin, report_end, report_verdict, rows_shown
 from yanmo.nights.night import Words
-from yanmo.nights.reporting import report_begin, report_end, report_verdict
 from yanmo.nights.settings import index_address
 from yanmo.store.objects import ObjectStore
 
@@ -45,6 +44,16 @@ def test_a_failure_is_shown_with_its_card_until_another_try_succeeds(store: Obje
     [row] = rows_shown(store, "nightly")
     assert row.state == "begun" and not row.lines
     assert "out of memory" not in text_of(store, "nights/nightly/index.html")
+
+
+def test_of_a_run_behind_a_newer_one_that_nobody_ended_no_end_is_claimed(store: ObjectStore) -> None:
+    """A killed process, a terminated run, a stage by itself: nothing guesses how it ended."""
+    report_end(run_of(store), end_of("resolve"))
+    assert "It goes on." in text_of(store, "nights/nightly/index.html")
+    report_verdict(run_of(store, "run-2", date="2026-11-24"), VERDICT)
+    page = text_of(store, "nights/nightly/index.html")
+    assert "No end of it is recorded" in page and "It goes on." not in page
+    assert [row.state for row in rows_shown(store, "nightly")] == ["promoted", "begun"]
 
 
 def test_the_newest_runs_are_kept_and_the_records_of_all(

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import toy_stage
 
+from yanmo.common.errors import UsageError
 from yanmo.nights.index import rows_shown
-from yanmo.nights.overdue import settle
+from yanmo.nights.observer import NightObserver
 from yanmo.nights.record import read_record
+from yanmo.options.command_line import load
 from yanmo.stage.run import main
 from yanmo.store.opening import open_store
-from yanmo.store.runs.in_use import lease_name
-
-TOY = str(Path(toy_stage.__file__))
 
 
 def toy(root: Path, *more: str) -> list[str]:
@@ -38,7 +32,7 @@ def toy(root: Path, *more: str) -> list[str]:
 @pytest.mark.parametrize(
     ("end", "code", "state"),
     [
-        ("done", 0, "begun"),
+        ("done", 0, "done"),
         ("pause", 0, "paused"),
         ("stopped", 75, "paused"),
         ("data", 65, "failed"),
@@ -63,27 +57,20 @@ def test_what_is_no_night_leaves_no_page(tmp_path: Path, more: list[str]) -> Non
     assert not list(open_store(str(tmp_path / "s")).list("nights"))
 
 
-def test_a_stage_that_is_killed_is_found_dead(tmp_path: Path) -> None:
-    command = [sys.executable, TOY, *toy(tmp_path, "--sleep-seconds", "600")]
+def test_a_persons_typo_is_no_failed_night_and_a_schedules_is(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "s"))
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        record = None
-        while not (record and record.stages["toy"].state == "working"):
-            time.sleep(0.1)
-            assert process.poll() is None
-            record = read_record(store, "nightly", "run-1")
-        key = record.stages["toy"].key
-        assert store.stat(lease_name("toy", key)) is not None
-        process.send_signal(signal.SIGKILL)
-    name = "nights/nightly/runs/run-1.json"
-    data, version = store.read(name)
-    values = json.loads(data)
-    values["stages"]["toy"]["at"] = "2020-01-01T00:00:00+00:00"  # so that nobody waits five minutes here
-    store.replace(name, json.dumps(values).encode(), version)
-    assert settle(store, "nightly") == 0, "it was never shown: its first task would have"
-    main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path, "--end", "data"))
-    row = rows_shown(store, "nightly")[0]
-    assert row.state == "failed"
+    for last, count in (("", 0), ("promote", 1)):
+        options = load(toy_stage.STAGE.config, toy(tmp_path), "yanmo toy")
+        NightObserver("toy", options, 0.0, last=last).failed(UsageError("--sources is empty"), "")
+        assert len(rows_shown(store, "nightly")) == count
+
+
+def test_a_signal_terminates_a_run_and_fails_none(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "s"))
+    NightObserver("toy", load(toy_stage.STAGE.config, toy(tmp_path), "yanmo toy"), 0.0).stopped()
+    assert [row.state for row in rows_shown(store, "nightly")] == ["terminated"]
+    assert main(toy_stage.STAGE, toy_stage.STEPS, toy(tmp_path)) == 0  # as after the UI's Retry
+    assert [row.state for row in rows_shown(store, "nightly")] == ["done"]
 
 
 def test_a_store_that_is_lost_in_the_middle_fails_as_before(

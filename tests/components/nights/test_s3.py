@@ -15,8 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from conftest import VERDICT, failure, run_of, text_of
 
-from yanmo.nights.index import rows_shown
-from yanmo.nights.reporting import report_end, report_verdict
+from yanmo.nights.index import report_end, report_verdict, rows_shown
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 from yanmo.store.s3.store import S3Store
@@ -35,7 +34,9 @@ def test_an_address_signed_for_a_page_shows_it_in_a_browser(place: str) -> None:
     assert isinstance(store, S3Store)
     report_verdict(run_of(store), VERDICT)
     key = store._key("nights/nightly/index.html")
-    with urlopen(store.client.presigned_get_object(store.bucket, key, timedelta(minutes=5))) as answer:
+    with urlopen(
+        store.bucket.client.presigned_get_object(store.bucket.name, key, timedelta(minutes=5))
+    ) as answer:
         assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
         assert "晋升：少用 1.00 % 比特。" in answer.read().decode()
 

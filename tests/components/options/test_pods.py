@@ -7,12 +7,12 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kubernetes.utils.quantity import parse_quantity
 
 from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load
 from yanmo.options.pods import Cores, Gpus, Memory, NodeLabels, Taints
 from yanmo.resolve.config import ResolveOptions
-from yanmo_pipelines.cluster.fitting import quantity
 
 LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 """apimachinery/pkg/util/validation: labelValueFmt; at most 63 characters."""
@@ -26,7 +26,7 @@ def test_an_amount_is_one_for_kubernetes_and_above_nothing_or_refused(text: str)
             found = str(kind(text))
         except ValueError:
             continue
-        amount = quantity(found)
+        amount = parse_quantity(found)
         assert amount >= 0 if kind is Gpus else amount > 0, (kind, text)
         assert found == text.strip() and found.isascii()
 

@@ -19,7 +19,7 @@ from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output
-from yanmo.store.runs.run_record import note_night
+from yanmo.store.runs.run_record import RUN, note_night, run_record_name
 from yanmo.store.runs.unfinished import (
     Training,
     change_unfinished,
@@ -29,9 +29,10 @@ from yanmo.tokenize.config import TokenizeConfig
 from yanmo.train.config import STAGE as TRAIN
 from yanmo.train.config import TrainConfig
 
+PIPELINE = "resolve curate balance tokenize train evaluate"
 STAGES = [f"--stages=yanmo.{name}.config" for name in ("curate", "balance", "tokenize", "train", "evaluate")]
 Made = tuple[int, dict[str, str], dict[str, Any]]
-"""Exit code, output parameters, and artifacts: the reference, or None."""
+"""Exit code, output parameters, and what it pinned: the reference, or None."""
 
 
 class Channel:
@@ -78,7 +79,12 @@ class Channel:
         return self.output("tokenize", {"documents": balance}, references=parts, text=f"tokens {text}")
 
     def begun(
-        self, cache: Output, *flags: str, asked: str = "curate.sources=texts", **changed: Any
+        self,
+        cache: Output,
+        *flags: str,
+        asked: str = "curate.sources=texts",
+        schedule: str = "nightly",
+        **changed: Any,
     ) -> Training:
         """A training that a run began and did not finish."""
         options = load(TrainConfig, list(flags), "yanmo train")
@@ -97,18 +103,19 @@ class Channel:
         )
         training = dataclasses.replace(training, **changed)
         if asked:
-            note_night(self.store, "main", training.run_id, {"training": "new", "asked": asked})
+            said = {"training": "new", "asked": asked, "schedule": schedule, "pipeline": PIPELINE}
+            note_night(self.store, "main", training.run_id, said)
         change_unfinished(self.store, "main", lambda record: record.with_(training))
         return training
 
-    def run(self, *fields: str, others: str = "", run_id: str = "") -> Made:
+    def run(self, *fields: str, others: str = "", run_id: str = "", schedule: str = "nightly") -> Made:
         """One run's first task; `fields` are those of the form."""
+        others += f" resolve.schedule={schedule}" if schedule else ""
         self.runs += 1
         folder = self.folder / f"kfp-{self.runs}"
-        names = ("champion", "evaluation_set", "start_model", "tokenizer")
-        parameters = ("options", "channel", "training", "training_pod_cpu", "training_pod_nodes")
+        run_id = run_id or f"night-{self.runs}"
+        parameters = ("options", "pinned", "training", "training_pod_cpu", "training_pod_nodes")
         wanted = {
-            "artifacts": {n: {"artifacts": [{"name": n, "uri": str(folder / n)}]} for n in names},
             "parameters": {n: {"outputFile": str(folder / f"{n}.txt")} for n in parameters},
             "outputFile": str(folder / "executor_output.json"),
         }
@@ -117,7 +124,7 @@ class Channel:
             [
                 f"--store={self.store.root}",
                 "--channel=main",
-                f"--run-id={run_id or f'night-{self.runs}'}",
+                f"--run-id={run_id}",
                 f"--executor-input={json.dumps({'outputs': wanted})}",
                 *STAGES,
                 *form,
@@ -127,8 +134,9 @@ class Channel:
         if code:
             return code, {}, {}
         found = {n: (folder / f"{n}.txt").read_text(encoding="utf-8") for n in parameters}
-        bodies = {n: (folder / n).read_text(encoding="utf-8") for n in names}
-        return code, found, {n: None if b == "none\n" else json.loads(b) for n, b in bodies.items()}
+        left = RUN.read(self.store, run_record_name("main", run_id))
+        assert left is not None and left.options == found["options"]
+        return code, found, {name: one and vars(one) for name, one in left.pinned.items()}
 
     def handed_on(self, *fields: str, others: str = "") -> tuple[str, dict[str, dict[str, str]]]:
         """What the run is about, and the options that its stages get."""

@@ -16,6 +16,7 @@ import pytest
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind
 from yanmo.options.one_line import read_line
+from yanmo.promote.page.about_the_run import left_alone
 from yanmo.resolve.command import main
 from yanmo.stage.excluded import digest_of
 from yanmo.store.pointers import move_pointer
@@ -100,7 +101,7 @@ def test_an_unfinished_training_is_finished_first_with_what_it_began_with(
     assert (
         "train.steps 300, now 900" in caplog.text and "balance.quotas alpha=0.5, now alpha=0.7" in caplog.text
     )
-    assert "train_unfinished=leave" in caplog.text
+    assert "train_unfinished=start-new" in caplog.text
     night = read_night(channel.store, "main", "night-1")
     assert night["training"] == "finish" and night["finishes"]["key"] == training.key
     assert night["finishes"]["step"] == 120
@@ -108,7 +109,7 @@ def test_an_unfinished_training_is_finished_first_with_what_it_began_with(
 
 def test_a_training_is_left_by_a_word_and_taken_up_again_by_its_key(channel: Channel) -> None:
     training = channel.begun(channel.cache())
-    assert channel.handed_on("resolve.unfinished=leave")[0] == "new"
+    assert channel.handed_on("resolve.unfinished=start-new")[0] == "new"
     assert channel.states() == {training.key: LEFT}
     assert channel.handed_on()[0] == "new", "nobody finishes it by itself any more"
     name = f"train/{training.key[:8]}"
@@ -217,10 +218,62 @@ def test_a_list_of_texts_that_was_there_already_hinders_nothing(channel: Channel
     assert channel.handed_on(others=f"curate.exclude={path}")[0] == "new", "the same file, and more in it"
 
 
-def test_where_the_record_of_the_run_that_began_it_is_gone_it_is_still_finished(channel: Channel) -> None:
-    channel.begun(channel.cache(), asked="")
-    assert channel.handed_on("curate.sources=elsewhere")[0].startswith("finish")
-    assert channel.handed_on("curate.min_han_characters=20")[0] == "new", "its manifest tells the filters"
+def test_where_the_record_of_the_run_that_began_it_is_gone_its_key_finishes_it(channel: Channel) -> None:
+    begun = channel.begun(channel.cache(), asked="")
+    assert channel.handed_on()[0] == "new", "nobody knows whose it is"
+    key = f"resolve.unfinished={begun.name}"
+    assert channel.handed_on(key, "curate.sources=elsewhere")[0].startswith("finish")
+    assert channel.run(key, "curate.min_han_characters=20")[0] == 65, "its manifest tells the filters"
+
+
+ASKED = "curate.sources=texts train.steps=300"
+
+
+@pytest.mark.parametrize(
+    ("fields", "others", "schedule", "is_finished"),
+    [
+        (["train.steps=300"], "", "", True),
+        (["train.steps=300"], "train.max_seconds=60", "", True),
+        (["train.steps=900"], "", "", False),
+        (["train.steps=300", "balance.quotas=alpha=0.5"], "", "", False),
+        (["train.steps=900"], "", "nightly", True),
+        (["train.steps=900"], "", "weekly", False),
+        (["train.steps=300"], "", "weekly", True),
+    ],
+)
+def test_a_run_finishes_what_the_same_form_or_its_own_schedule_began(
+    channel: Channel,
+    fields: list[str],
+    others: str,
+    schedule: str,
+    is_finished: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Else Start would train what somebody else's form says, once for each run that was left."""
+    begun = channel.begun(channel.cache(), "--steps=300", asked=ASKED)
+    code, found, _ = channel.run(*fields, others=others, schedule=schedule)
+    assert code == 0 and channel.states() == {begun.key: "open"}
+    assert found["training"] == (f"finish {begun.name}" if is_finished else "new")
+    left = read_night(channel.store, "main", "night-1")["left_alone"]
+    assert ("is left alone" in caplog.text) is not is_finished
+    assert [one["field"] for one in left] == ([] if is_finished else [f"train_unfinished={begun.name}"])
+    words = left_alone(read_night(channel.store, "main", "night-1"))
+    assert (words is None) == is_finished and (words is None or begun.name in words.en)
+
+
+def test_what_a_job_of_one_stage_left_is_nobodys_unfinished_night(channel: Channel) -> None:
+    """Its run has no form: `kubectl create job --from=cronjob/stage-train`."""
+    begun = channel.begun(channel.cache(), asked="", schedule="")
+    for schedule in ("", "nightly"):
+        assert channel.run(schedule=schedule)[1]["training"] == "new"
+    assert channel.states() == {begun.key: "open"}
+
+
+def test_a_form_that_starts_anew_sets_aside_its_own_and_no_schedules(channel: Channel) -> None:
+    of_night = channel.begun(channel.cache(), "--steps=300", asked=ASKED)
+    own = channel.begun(channel.cache("own"), schedule="")
+    assert channel.run("resolve.unfinished=start-new", schedule="")[1]["training"] == "new"
+    assert channel.states() == {of_night.key: "open", own.key: LEFT}
 
 
 def test_what_cannot_be_finished_here_is_set_aside_and_the_next_one_is_taken(channel: Channel) -> None:

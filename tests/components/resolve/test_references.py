@@ -13,14 +13,18 @@ from yanmo.evaluate.config import STAGE as EVALUATE
 from yanmo.options.command_line import load
 from yanmo.options.shared import StageOptions
 from yanmo.resolve.command import main
-from yanmo.resolve.config import STAGE, ResolveOptions
+from yanmo.resolve.config import ResolveOptions
 from yanmo.resolve.references import resolve
 from yanmo.stage.inputs import resolve_inputs
+from yanmo.stage.pinned import load_shared, with_pinned
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference
 from yanmo.store.output import Output
 from yanmo.store.pointers import move_pointer
+from yanmo.store.runs.run_record import RUN, run_record_name
+
+PINNED = ("champion", "evaluation_set", "start_model", "tokenizer")
 
 
 @pytest.fixture
@@ -44,28 +48,24 @@ def options(store: FileStore, *flags: str) -> ResolveOptions:
 
 
 def test_a_new_channel_has_nothing(store: FileStore) -> None:
-    assert resolve(store, options(store)) == dict.fromkeys(STAGE.outputs)
-    assert resolve(store, options(store, "--start-from=champion")) == dict.fromkeys(STAGE.outputs)
+    assert resolve(store, options(store)) == dict.fromkeys(PINNED)
+    assert resolve(store, options(store, "--start-from=champion")) == dict.fromkeys(PINNED)
 
 
 def test_what_is_pointed_at_is_pinned_and_a_later_promotion_changes_nothing(
     store: FileStore, model: Reference, tmp_path: Path
 ) -> None:
     move_pointer(store, "dev", "champion", model)
-    executor_input = kfp_input(tmp_path)
-    assert main([f"--store={store.root}", f"--executor-input={json.dumps(executor_input)}"]) == 0
-    pinned = (tmp_path / "kfp/champion").read_text(encoding="utf-8")
-    assert Reference.from_json(pinned, "body") == model
-    assert (tmp_path / "kfp/evaluation_set").read_text(encoding="utf-8") == "none\n"
-
-
-def kfp_input(tmp_path: Path) -> dict[str, object]:
-    root = tmp_path / "kfp"
-    artifacts = {
-        name: {"artifacts": [{"name": name, "uri": str(root / name)}]}
-        for name in ("champion", "evaluation_set")
-    }
-    return {"outputs": {"artifacts": artifacts, "outputFile": str(root / "executor_output.json")}}
+    kfp = {"outputs": {"outputFile": str(tmp_path / "executor_output.json")}}
+    assert main([f"--store={store.root}", f"--executor-input={json.dumps(kfp)}", "--run-id=r"]) == 0
+    shutil.rmtree(store.root / "pointers/dev/champion.json", ignore_errors=True)
+    left = RUN.read(store, run_record_name("dev", "r"))
+    assert left is not None and left.pinned == {**dict.fromkeys(PINNED), "champion": model}
+    words = ["--model=pinned:champion", "--evaluation-set=pinned:evaluation_set", "--options=pinned"]
+    found = with_pinned(words, store, load_shared(["--channel=dev", "--run-id=r"], "yanmo evaluate"))
+    assert found == [f"--model={model.to_json()}", "--evaluation-set=none", "--options="]
+    with pytest.raises(DataError, match=r"run s has no record .* clone the run"):
+        with_pinned(words, store, load_shared(["--channel=dev", "--run-id=s"], "yanmo evaluate"))
 
 
 def test_a_pointer_to_an_output_that_is_gone_fails_before_anything_is_made(
@@ -144,7 +144,7 @@ def test_latest_is_what_the_channel_trained_last_and_a_new_one_before_that(
 ) -> None:
     caplog.set_level("INFO")
     both = ("--start-from=latest", "--use-tokenizer=latest")
-    assert resolve(store, options(store, *both)) == dict.fromkeys(STAGE.outputs)
+    assert resolve(store, options(store, *both)) == dict.fromkeys(PINNED)
     assert "--start-from latest: channel dev has none yet, so a new one is made" in caplog.messages
     move_pointer(store, "dev", "train", model)
     found = resolve(store, options(store, "--start-from=latest", "--use-tokenizer=none"))
@@ -185,11 +185,13 @@ def test_the_body_none_is_no_model_to_the_stage_that_gets_it(
     made = commit_once(store, recipe, lambda attempt: Result(counts={}))
     assert made is not None
     reference.write_text(made.reference.to_json())
-    flags = [f"--store={store.root}", f"--model={none}", f"--evaluation-set={reference}", "--documents=none"]
-    options: StageOptions = load(EVALUATE.config, flags, "yanmo evaluate")
+    start = tmp_path / "model.json"
+    start.write_text(model.to_json())
+    flags = [f"--store={store.root}", f"--model={start}", f"--evaluation-set={reference}", "--documents=none"]
+    options: StageOptions = load(EVALUATE.config, [*flags, f"--champion={none}"], "yanmo evaluate")
     inputs = resolve_inputs(store, options)
-    assert inputs.outputs["model"] is None and inputs.outputs["evaluation_set"] is not None
-    assert inputs.left_out == {"model", "documents"}
+    assert inputs.outputs["champion"] is None and inputs.outputs["evaluation_set"] is not None
+    assert inputs.left_out == {"champion", "base", "documents"}
     wrong = tmp_path / "wrong.json"
     wrong.write_text(model.to_json())
     for flag in (f"--evaluation-set={wrong}", f"--evaluation-set=train/{model.key}", f"--documents={wrong}"):

@@ -83,7 +83,7 @@ class Nights:
             self.least_han += 1
         elif before == "an option of train":
             self.steps += 1
-        return ["resolve.unfinished=leave"] if before == "leave" else []
+        return ["resolve.unfinished=start-new"] if before == "leave" else []
 
     def listed(self) -> Path:
         path: Path = self.channel.folder / "down.txt"

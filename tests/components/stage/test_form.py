@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from yanmo.common.names import STAGES
 from yanmo.options.one_line import as_line, read_line
 from yanmo.resolve.command import main
 from yanmo.resolve.config import STAGE
 from yanmo.stage.options_line import options_line, with_settings
 
-STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote")
 FORM = {"curate.sources": "poems.jsonl", "balance.quotas": "alpha=0.7", "train.steps": "auto"}
 
 
@@ -113,7 +113,6 @@ def test_an_empty_field_has_the_pipelines_default_and_wins_over_no_other(tmp_pat
         "curate": {"sources": "bundled"},
         "train": {"layers": "6", "width": "96"},
     }
-    assert found["channel"] == "main"
     found = handed_on(tmp_path, [*flags(tmp_path, form, "train.layers=3"), defaults])
     assert read_line(found["options"])["train"] == {"layers": "3"}, "the line wins over the pipeline"
 

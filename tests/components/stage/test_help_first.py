@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-STAGES = ("resolve", "curate", "balance", "tokenize", "train", "evaluate", "promote")
+from yanmo.common import names
+
+STAGES = (*names.STAGES, "resolve")
 HEAVY = {"numpy", "pyarrow", "torch", "deepspeed", "transformers", "prometheus_client", "yanmo.stage.run"}
 
 

@@ -12,6 +12,7 @@ import pytest
 from toy_outputs import recipe, write_text
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.names import STAGES, maker_of
 from yanmo.options.fields import option_fields
 from yanmo.options.shared import StageOptions
 from yanmo.stage.inputs import resolve_inputs
@@ -19,9 +20,8 @@ from yanmo.store.commit import commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.named import Wanted, find_named
 from yanmo.store.opening import open_store
-from yanmo.store.pointers import MADE_BY, POINTED
+from yanmo.store.pointers import POINTED
 
-STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote")
 INPUTS = [
     (stage, field)
     for stage in STAGES
@@ -40,7 +40,7 @@ def test_a_missing_input_names_the_stage_that_makes_it(
     with pytest.raises(DataError) as found:
         resolve_inputs(open_store(str(tmp_path)), cls())
     made = [POINTED[name] for name in field.metadata["stages"]]
-    makers = {MADE_BY.get(name, name) for name in made}
+    makers = {maker_of(name) for name in made}
     assert makers <= set(STAGES)
     assert any(f"run `yanmo {maker}` first" in str(found.value) for maker in makers), found.value
 
@@ -71,21 +71,3 @@ def test_digits_with_which_two_keys_begin_are_refused_with_both(store: FileStore
     with pytest.raises(UsageError, match=f"{key[:16]}.*give more digits"):
         find_named(store, f"toy/{key[:12]}", Wanted(where="--earlier"))
     assert str(find_named(store, f"toy/{key[:21]}", Wanted(where="--earlier"))) == f"toy/{key[:12]}"
-
-
-def test_a_file_of_inputs_that_is_not_there_is_named_in_one_line(store: FileStore) -> None:
-    config = importlib.import_module("yanmo.balance.config").STAGE.config
-    for name in ("a\nb", "a\x1b[31mb"):
-        with pytest.raises(UsageError, match=r"--inputs .*: no such file") as raised:
-            resolve_inputs(store, config(inputs=name))
-        assert str(raised.value).isprintable()
-
-
-def test_a_damaged_reference_in_a_file_of_inputs_is_named_by_that_file(
-    store: FileStore, tmp_path: Path
-) -> None:
-    path = tmp_path / "inputs.json"
-    path.write_text('{"documents": {"schema": "yanmo.reference/1"}}')
-    config = importlib.import_module("yanmo.balance.config").STAGE.config
-    with pytest.raises(DataError, match=f"--documents of --inputs {path}"):
-        resolve_inputs(store, config(inputs=str(path)))

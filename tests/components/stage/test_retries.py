@@ -258,7 +258,7 @@ def test_the_third_lost_worker_of_a_day_is_the_last(clock: Clock) -> None:
 
 
 def test_no_try_follows_when_the_process_was_asked_to_end(clock: Clock) -> None:
-    waiting.hurry()
+    waiting.end_waits()
     try:
         with pytest.raises(StorageError):
             ended(clock, failing(clock, iter([StorageError("away")])), 3600)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.names import STAGES
 from yanmo.options.command_line import load
 from yanmo.options.fields import flag, option_fields
 from yanmo.resolve.config import ResolveOptions
@@ -27,7 +28,6 @@ from yanmo.tools.export.command import main as export
 from yanmo.tools.generate.named_model import model_output
 from yanmo.tools.store.find import find
 
-STAGES = ("balance", "tokenize", "train", "evaluate", "promote", "curate")
 OWN, OTHER = "mine", "demo"
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from toy_outputs import recipe, write_text
@@ -16,14 +15,6 @@ from yanmo.store.commit import Attempt, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Manifest, Reference, canonical, content_digest
 from yanmo.store.output import Output, find_output, open_reference, read_json, superseded_name
-
-
-def edit(store: FileStore, output: Output, **values: Any) -> None:
-    """Change the manifest as somebody who knows its format would."""
-    path = store.root / output.reference.manifest_uri
-    changed = {**json.loads(path.read_text(encoding="utf-8")), **values}
-    del changed["sealed"]
-    path.write_text(json.dumps(changed), encoding="utf-8")
 
 
 def test_a_changed_file_of_the_same_size_is_refused(output: Output) -> None:
@@ -52,22 +43,6 @@ def test_a_name_that_matches_nothing_lists_what_there_is(output: Output) -> None
         output.paths("train-*")
 
 
-@pytest.mark.parametrize("path", ["../../../../etc/passwd", "/etc/passwd", "a/../../x"])
-def test_a_manifest_that_points_outside_its_attempt_is_refused(
-    store: FileStore, output: Output, path: str
-) -> None:
-    entry = {"path": path, "bytes": 1, "sha256": "0" * 64, "role": "record"}
-    edit(store, output, files=[*json.loads(output.manifest.to_json())["files"], entry])
-    with pytest.raises(DataError, match="refused object name"):
-        find_output(store, "toy", recipe().key)
-
-
-def test_a_manifest_whose_content_was_edited_is_refused(store: FileStore, output: Output) -> None:
-    edit(store, output, counts={"characters": 8})
-    with pytest.raises(DataError, match="changed since it was committed"):
-        open_reference(store, output.reference)
-
-
 def test_a_manifest_copied_from_another_key_is_refused(store: FileStore, output: Output) -> None:
     other = commit_once(store, recipe(a=2), write_text("别"))
     assert other is not None
@@ -87,12 +62,6 @@ def test_a_reference_of_another_version_is_not_called_wrong() -> None:
     with pytest.raises(DataError, match=r"here: schema 'yanmo.reference/2' is of another version") as e:
         Reference.from_json('{"schema": "yanmo.reference/2"}', "here")
     assert "not a reference" not in str(e.value)
-
-
-def test_a_manifest_with_a_field_of_a_later_version_is_refused(output: Output) -> None:
-    values = {**json.loads(output.manifest.to_json()), "later": 1}
-    with pytest.raises(DataError, match="later"):
-        Manifest.from_json(json.dumps(values).encode(), "here")
 
 
 def test_a_reference_to_an_output_that_is_gone_says_what_to_run(store: FileStore, output: Output) -> None:
@@ -157,6 +126,15 @@ def test_canonical_json_refuses_what_has_no_one_form() -> None:
         canonical(float("nan"))
 
 
+def test_a_manifest_without_its_seal_is_refused(store: FileStore, output: Output) -> None:
+    path = store.root / output.reference.manifest_uri
+    values = json.loads(path.read_bytes())
+    del values["sealed"]
+    path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"damaged manifest \(changed since it was written\)"):
+        open_reference(store, output.reference)
+
+
 def test_every_flipped_bit_of_a_manifest_is_found(store: FileStore, output: Output) -> None:
     path = store.root / output.reference.manifest_uri
     good = path.read_bytes()
@@ -165,16 +143,6 @@ def test_every_flipped_bit_of_a_manifest_is_found(store: FileStore, output: Outp
         with pytest.raises(DataError, match=r"MANIFEST\.json"):
             open_reference(store, output.reference)
     path.write_bytes(good)
-    assert open_reference(store, output.reference).manifest == output.manifest
-
-
-def test_a_manifest_that_was_written_by_hand_has_no_seal_and_is_read(
-    store: FileStore, output: Output
-) -> None:
-    path = store.root / output.reference.manifest_uri
-    values = json.loads(path.read_bytes())
-    del values["sealed"]
-    path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     assert open_reference(store, output.reference).manifest == output.manifest
 
 

@@ -77,20 +77,6 @@ def test_documents_of_another_split_are_refused(job_of, few):
         tokenize_file(job_of(few[:3], split="valid", of="train"))
 
 
-def test_truncated_documents_are_refused(job_of, few, tmp_path):
-    job = job_of(few[:300])
-    data = job.documents.read_bytes()
-    for keep in (0, 100, len(data) // 2, len(data) - 10):
-        job.documents.write_bytes(data[:keep])
-        with pytest.raises(DataError, match=str(job.documents.name)):
-            tokenize_file(job)
-    damaged = bytearray(data)
-    damaged[len(data) // 3 : len(data) // 3 + 50] = b"\xff" * 50
-    job.documents.write_bytes(damaged)
-    with pytest.raises(DataError):
-        tokenize_file(job)
-
-
 def test_foreign_parquet_is_refused(job_of, few):
     job = job_of(few[:3])
     pq.write_table(pa.table({"text": ["春"]}), job.documents)

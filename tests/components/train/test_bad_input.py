@@ -22,7 +22,8 @@ from yanmo.store.pointers import read_pointer
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.config import STAGE
 from yanmo.train.supervision.benchmark import prepare
-from yanmo.train.supervision.supervisor import forget, work
+from yanmo.train.supervision.committed import forget
+from yanmo.train.supervision.supervisor import work
 
 SHAPE = {
     "num_hidden_layers": 2,

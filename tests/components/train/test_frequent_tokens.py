@@ -14,7 +14,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.frequent_tokens import DRAWN, NEAR, WHOLE
-from yanmo.train.options.head_options import FrequentPlan
+from yanmo.train.options.recipe_options import FrequentPlan
 
 
 @pytest.fixture(scope="module")

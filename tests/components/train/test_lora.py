@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from tiny_model import SHAPE
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.model.adapter_files import read_adapter
+from yanmo.model.adapter_files import WEIGHTS
 from yanmo.model.decoder import Decoder
 from yanmo.model.hf_export import Symbols, load, save
 from yanmo.model.lora import adapt
@@ -144,7 +144,7 @@ def test_backends_and_stages_make_the_same_adapter(tune, tmp_path):
         "again": {"gradient_checkpointing": True, "micro_batch": 2},
     }.items():
         tune(name, **options)
-        found[name] = read_adapter(tmp_path / name / job.EXPORT / "adapter").weights
+        found[name] = load_file(tmp_path / name / job.EXPORT / "adapter" / WEIGHTS)
     for name, weights in found.items():
         for key, value in weights.items():
             torch.testing.assert_close(value, found["torch"][key], rtol=0, atol=3e-4, msg=f"{name} {key}")
@@ -162,8 +162,8 @@ def test_two_ranks_make_the_adapter_of_one(zero_stage, tune, base, store, tiny, 
     files = open_store(str(store))
     made = open_reference(files, read_pointer(files, "dev", "train"))
     made.paths("*")
-    together = read_adapter(made.path("adapter/adapter_config.json").parent).weights
-    for name, value in read_adapter(tmp_path / "alone" / job.EXPORT / "adapter").weights.items():
+    together = load_file(made.path(f"adapter/{WEIGHTS}"))
+    for name, value in load_file(tmp_path / "alone" / job.EXPORT / "adapter" / WEIGHTS).items():
         torch.testing.assert_close(together[name], value, rtol=0, atol=3e-4, msg=name)
 
 

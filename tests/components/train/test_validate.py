@@ -51,12 +51,13 @@ def test_where_answers_decide_only_chats_are_chosen(cache):
 
 @pytest.mark.usefixtures("one_rank")
 def test_a_long_validation_gives_signs_of_life(cache, tiny):
-    from yanmo.train.backends.open_engine import open_engine
+    from yanmo.model.decoder import Decoder
+    from yanmo.train.backends.plain import open_engine
     from yanmo.train.config import TrainConfig
-    from yanmo.train.models.first_decoder import decoder_shape
+    from yanmo.train.models.first_decoder import decoder_config
 
     options = TrainConfig(**{**tiny, "backend": "torch", "valid_characters": 10_000})
-    engine = open_engine(decoder_shape(options, cache.vocab_size), options, "cpu")
+    engine = open_engine(Decoder(decoder_config(options, cache.vocab_size)), options, "cpu")
     validation, beats = Validation.choose(cache, options.valid_characters), []
     found = validation.bits_per_character(engine, lambda: beats.append(1))
     assert len(beats) >= sum(len(d) for d in validation.documents) // 1024 > 1

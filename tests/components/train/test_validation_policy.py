@@ -14,8 +14,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob
-from yanmo.train.validate import Validation
-from yanmo.train.validation_policy import ValidationPolicy, mean_of
+from yanmo.train.validate import Validation, ValidationPolicy, mean_of
 
 VALIDATED = {"valid_every": 2, "valid_characters": 300}
 

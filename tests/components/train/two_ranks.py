@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from yanmo.model.decoder import Decoder, DecoderConfig
-from yanmo.train.backends.open_engine import open_engine
+from yanmo.train.backends.plain import open_engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.supervision.ranks import LOOPBACK_INTERFACE, environments, meeting_file

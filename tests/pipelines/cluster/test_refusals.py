@@ -42,11 +42,6 @@ CASES = {
         "no healthy upst",
     ),
     "too many": (one(HEALTH, 429, "", "text/plain"), 75, "run the same command again"),
-    "latin1": (
-        one(HEALTH, 500, {"code": 13, "message": "Error 1366: Incorrect string value: '\\xE8'"}),
-        78,
-        "utf8mb4",
-    ),
 }
 
 

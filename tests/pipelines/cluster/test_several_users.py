@@ -71,4 +71,4 @@ def test_where_kfp_is(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="expected http"):
         api_address(PlaceOptions(host="ftp://kfp.example"))
     options = PlaceOptions(host="http://api:8888", ui="https://ui.example/pipeline/")
-    assert run_link(options, "r1") == "https://ui.example/pipeline/#/runs/details/r1"
+    assert run_link(options, "r1", is_ui=False) == "https://ui.example/pipeline/#/runs/details/r1"

@@ -40,6 +40,17 @@ def submitted(recorded: list[dict[str, Any]], *flags: str, pipeline: str = str(T
     return code, server
 
 
+def test_no_link_is_printed_that_does_not_open(capfd: pytest.CaptureFixture[str]) -> None:
+    """KFP's API answers 404 where its UI has a page."""
+    for more, link in (
+        ([], "link  none: http://127.0.0.1:"),
+        ([one("GET /", 200, "<html>", "text/html")], "/#/runs/details/"),
+    ):
+        submitted([*answers("green"), *more], "--detach")
+        said = capfd.readouterr().out
+        assert link in said and ("KFP_UI_ENDPOINT=URL names its UI" in said) == (not more)
+
+
 def test_a_run_is_uploaded_followed_and_its_verdict_printed(capfd: pytest.CaptureFixture[str]) -> None:
     code, server = submitted(answers("green"), "--ui=https://kubeflow.example/pipeline")
     said = capfd.readouterr()

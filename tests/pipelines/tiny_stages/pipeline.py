@@ -1,4 +1,4 @@
-"""resolve -> collect -> count -> show, show-champion, with the seams of the real pipeline."""
+"""resolve -> collect -> count -> show, with the seams of the real pipeline."""
 
 from __future__ import annotations
 
@@ -27,11 +27,9 @@ def tiny(form: Form, counting_pod_gpus: str = "0") -> None:
         counting_pod_gpus: GPUs of the counting pod
     """
     run = Tasks(form, SMALL)
-    resolved = run.first(RESOLVE, STAGES)
-    collected = run(COLLECT)
+    collected = run(COLLECT).after(run.first(RESOLVE, STAGES))
     counted = run(COUNT, pod={"gpus": counting_pod_gpus}, documents=collected.outputs["documents"])
-    shown = run(SHOW, counted=counted.outputs["counted"])
-    run(SHOW, name="show-champion", pointer="earlier", counted=resolved.outputs["champion"]).after(shown)
+    run(SHOW, pinned={"before": "champion"}, counted=counted.outputs["counted"])
 
 
 PIPELINE = add_drop_downs(tiny, FIELDS)

@@ -8,7 +8,7 @@ from tiny_stages.declare import TinyStage
 from yanmo.options.fields import input_ref
 from yanmo.options.shared import StageOptions
 from yanmo.stage.run import Result, run
-from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun, Steps
+from yanmo.stage.stage_run import Finish, StageRun, Steps
 from yanmo.store.output import Output
 
 
@@ -16,7 +16,8 @@ from yanmo.store.output import Output
 class ShowOptions(StageOptions):
     """Show a count."""
 
-    counted: str = input_ref("the count", stages=("count", "train"), optional=True)
+    counted: str = input_ref("the count", stages=("count", "train"))
+    before: str = input_ref("the count before", stages=("count", "train"), optional=True, default="none")
 
 
 STAGE = TinyStage(
@@ -26,12 +27,6 @@ STAGE = TinyStage(
     config=ShowOptions,
     outputs={"shown": "Dataset", "page": "HTML", "metrics": "Metrics"},
 )
-
-
-def prepare(run: StageRun) -> Prepared[None]:
-    if run.inputs["counted"] is None:
-        raise Skip("no count to show")
-    return Prepared(None)
 
 
 def work(run: StageRun) -> Result:
@@ -46,4 +41,4 @@ def finish(run: StageRun, output: Output) -> Finish:
 
 
 if __name__ == "__main__":
-    run(STAGE, Steps(work, prepare=prepare, finish=finish))
+    run(STAGE, Steps(work, finish=finish))

@@ -65,7 +65,7 @@ class Augmenter:
     _by_genre: dict[str, dict[str, Rewrite]] = field(default_factory=dict)
 
     def copies(self, documents: Iterable[tuple[str, str, str, int, bool]]) -> list[Augmented]:
-        """The copies of some documents.
+        """Return the copies of some documents.
 
         Args:
             documents: id, genre, text, number of the copy (from 1), and whether it may be changed.
@@ -96,7 +96,7 @@ class Augmenter:
     def measure(
         self, files: TrainFiles, rows: Rows, positions: Ints, copy: int, counting: TokenCount
     ) -> Measured:
-        """The sizes of copy number `copy` of these documents, in the order of `positions`."""
+        """Return the sizes of copy number `copy` of these documents, in the order of `positions`."""
         first = new_array(len(positions), np.uint64)
         characters, tokens = taken(rows.characters, positions), taken(rows.tokens, positions)
         for places, table in files.chosen(rows, positions, _COLUMNS):
@@ -113,7 +113,7 @@ class Augmenter:
     def ids(
         self, files: TrainFiles, rows: Rows, positions: Ints, copies: npt.NDArray[np.unsignedinteger[Any]]
     ) -> Ids:
-        """The ids of copies, of number `copies` each (from 1), in the order of `positions`."""
+        """Return the ids of copies, of number `copies` each (from 1), in the order of `positions`."""
         found = np.empty((len(positions), 32), np.uint8)
         for places, table in files.chosen(rows, positions, _COLUMNS):
             made = self.of_table(table, copies[places].tolist())
@@ -123,14 +123,14 @@ class Augmenter:
         return found
 
     def of_table(self, table: object, copies: Sequence[int]) -> list[Augmented]:
-        """The copies of the rows of a table that has the columns id, text, genre and loss_spans."""
+        """Return the copies of the rows of a table that has the columns id, text, genre and loss_spans."""
         columns = [table[name].to_pylist() for name in ("id", "genre", "text")]  # type: ignore[index]
         free = table["loss_spans"].is_null().to_pylist()  # type: ignore[index]  # spans are character positions
         return self.copies(zip(*columns, copies, free, strict=True))
 
 
 def copy_digest(parent: str, copy: int, made: Augmented | None = None) -> bytes:
-    """The id of a copy, 32 bytes: a digest of parent, number and, if it was changed, rule and text."""
+    """Return the id of a copy, 32 bytes: a digest of parent, number and, if it was changed, rule and text."""
     if made is None or made.rule == REPEAT:
         return hashlib.sha256(f"{parent}\0repeat\0{copy}".encode()).digest()
     return hashlib.sha256(f"{parent}\0{made.rule}\0{copy}\0{made.text}".encode()).digest()

@@ -38,9 +38,9 @@ class HeldOut:
 
     @classmethod
     def of_files(cls, paths: Iterable[Path], form: str) -> HeldOut:
-        """The runs of the documents in these Parquet files."""
+        """Return the runs of the documents in these Parquet files."""
         return cls((read_documents(path, ("text",))["text"].to_pylist() for path in paths), form=form)
 
     def shared(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Which of the texts share a run with a held-out document."""
+        """Return which of the texts share a run with a held-out document."""
         return self._runs.found_in(compared(texts, self._form))

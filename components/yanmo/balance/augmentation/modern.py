@@ -24,7 +24,7 @@ Words = list[str]
 
 
 def in_sentences(text: str, change: Callable[[Words], Words]) -> str:
-    """The text with each of its Chinese sentences changed, word by word; marks are words, too."""
+    """Return the text with each of its Chinese sentences changed, word by word; marks are words, too."""
     import rjieba  # 0.1 s for its dictionary
 
     parts, end, spans = [], 0, protected_spans(text)

@@ -51,7 +51,7 @@ def synonym_in_verse(text: str, probability: float, chance: Random, words: Synon
 
 
 def same_tones(word: str, other: str) -> bool:
-    """Whether both have the same number of characters, each with the same tone classes, which are known."""
+    """Return whether both have as many characters, each with the same tone classes, which are known."""
     pairs = zip(word, other, strict=False)
     return len(word) == len(other) and all(tones(a) and tones(a) == tones(b) for a, b in pairs)
 

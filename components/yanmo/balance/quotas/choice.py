@@ -46,12 +46,12 @@ class Picked:
         return len(self.position)
 
     def take(self, rows: Ints) -> Picked:
-        """Some of the rows."""
+        """Return some of the rows."""
         return Picked(**{name: taken(getattr(self, name), rows) for name in _COLUMNS})
 
 
 def _joined(parts: list[Picked]) -> Picked:
-    """All of `parts`, which it empties: so a column is let go as soon as it is part of the whole one."""
+    """Return all of `parts`, which it empties, so that no column is in memory twice."""
     if len(parts) == 1:
         return parts.pop()
     columns = {name: [getattr(part, name) for part in parts] for name in _COLUMNS}
@@ -95,7 +95,7 @@ def _spelled(written: str, names: list[str], by: str) -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    """The first twenty names, and how many more there are."""
+    """Return the first twenty names, and how many more there are."""
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return ", ".join(names[:20]) + more
 
@@ -114,7 +114,7 @@ class Picker:
     augmenter: Augmenter | None = None
 
     def pick(self, targets: Mapping[str, Target]) -> Picked:
-        """The documents of the output, by class in the order of names.
+        """Return the documents of the output, by class in the order of names.
 
         Raises:
             DataError: nothing is left.
@@ -162,7 +162,7 @@ class Picker:
         return taken(order, choose(taken(sizes, order), target))
 
     def _measure(self, positions: Ints, copy: int, before: list[Measured]) -> Measured:
-        """The copies of number `copy` of some documents; `before` are those of lower numbers."""
+        """Return the copies of number `copy` of some documents; `before` are those of lower numbers."""
         rows = self.rows
         if copy and self.augmenter:
             return self.augmenter.measure(self.files, rows, positions, copy, self.counting)

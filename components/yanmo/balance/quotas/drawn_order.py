@@ -38,7 +38,7 @@ def drawn_order(ids: Callable[[Ints], Iterable[str]], count: int, seed: int) -> 
 
 
 def first_words(digests: npt.NDArray[np.uint8]) -> Words:
-    """The first 8 bytes of each digest (n, 32) as a number."""
+    """Return the first 8 bytes of each digest (n, 32) as a number."""
     return np.ascontiguousarray(digests[:, :8]).view(">u8")[:, 0].astype(np.uint64)
 
 

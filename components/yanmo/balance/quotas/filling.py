@@ -29,7 +29,7 @@ _TAIL = 64
 
 
 def choose(sizes: Ints, target: int) -> Ints:
-    """Documents that hold `target` units together, or fewer by less than one of those left; ascending.
+    """Return documents that hold `target` units together, or fewer by less than one of those left; ascending.
 
     Args:
         sizes: units of the documents (all above 0), in the order in which they should be taken.
@@ -46,7 +46,7 @@ def choose(sizes: Ints, target: int) -> Ints:
 
 
 def _sum(sizes: Ints, chosen: Ints) -> int:
-    """The units of some documents."""
+    """Return the units of some documents."""
     return sum(int(sizes[chosen[some]].sum()) for some in slices(len(chosen)))
 
 
@@ -63,7 +63,7 @@ def _with_pool(sizes: Ints, target: int) -> Ints:
 
 
 def _within(sizes: Ints, units: int) -> int:
-    """How many of the first documents hold at most so many units together."""
+    """Return how many of the first documents hold at most so many units together."""
     held = 0
     for some in slices(len(sizes)):
         ends = held + np.cumsum(sizes[some])
@@ -74,7 +74,7 @@ def _within(sizes: Ints, units: int) -> int:
 
 
 def _pool(sizes: Ints, rest: Ints, size: int) -> Ints:
-    """Documents for the subset-sum: half in their order, half the shortest, for large and for small steps."""
+    """Return documents for the subset sum: half in their order, half the shortest, for small steps."""
     first = rest[: size // 2]
     others = rest[size // 2 :]
     order = sorted_order(lambda some: [sizes[others[some]]], len(others))
@@ -100,7 +100,7 @@ def best_subset(sizes: Sequence[int], target: int) -> list[int]:
 
 
 def _as_they_fit(sizes: Ints, target: int) -> Ints:
-    """The documents in their order, each one that still fits."""
+    """Return the documents in their order, each one that still fits."""
     taken, left = np.zeros(len(sizes), np.bool_), target
     for some in slices(len(sizes)):
         rest = np.arange(some.start, min(some.stop, len(sizes)))

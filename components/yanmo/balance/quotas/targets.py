@@ -31,7 +31,7 @@ class Quota:
     form: Literal["amount", "percent", "weight"]
 
     def units(self, available: int) -> int:
-        """An amount or percentage in units, for a class that has `available` of them."""
+        """Return an amount or percentage in units, for a class that has `available` of them."""
         return round(available * self.value / 100) if self.form == "percent" else int(self.value)
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class QuotaPlan:
 
     @property
     def is_relative(self) -> bool:
-        """Whether quotas are shares of a total (weights, alpha) and not amounts."""
+        """Return whether quotas are shares of a total (weights, alpha) and not amounts."""
         return self.alpha is not None or any(q.form == "weight" for q in self.quotas.values())
 
 

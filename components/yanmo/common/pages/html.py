@@ -24,7 +24,7 @@ from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
 from yanmo.common.answers import visible
-from yanmo.common.logs import human_bytes, human_seconds, human_seconds_zh
+from yanmo.common.logs import human_bytes, human_seconds
 
 _HERE = Path(__file__).parent
 _MOST_OF_A_NAME = 80
@@ -45,7 +45,7 @@ SCRIPT = (
 
 
 def render(template: Path, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
-    """The page that `template` makes of `values`.
+    """Return the page that `template` makes of `values`.
 
     Args:
         template: extends base.html.jinja; may include what lies beside it, and import words.html.jinja.
@@ -89,7 +89,7 @@ _COMPILED = _Compiled()
 
 
 def _shown(value: Any) -> Any:
-    """What a template prints: no endless text, nothing that cannot be seen and changes what is next to it.
+    """Return a value for a template: not endless, and without what cannot be seen and changes its neighbours.
 
     Marks of writing direction and control characters, also in the page's title, are shown as `\\u202e`, half
     of a surrogate pair as U+FFFD (UTF-8 has none).
@@ -100,7 +100,7 @@ def _shown(value: Any) -> Any:
 
 
 def cut(text: str, length: int = _MOST_OF_A_NAME) -> str:
-    """A name or sentence of somebody's data, no longer than a person reads, all of it visible."""
+    """Return a name or sentence of somebody's data, no longer than a person reads, all of it visible."""
     shown = visible(text[: length + 1])
     return shown if len(shown) <= length else shown[: length - 1] + "…"
 
@@ -116,7 +116,7 @@ def minus(text: str) -> str:
 
 
 def number(value: Any) -> str:
-    """A figure of unknown kind: whole, or with four digits; a list of two as a range."""
+    """Return a figure of unknown kind: whole, or with four digits; a list of two as a range."""
     if isinstance(value, bool) or value is None:
         return "–" if value is None else str(value).lower()
     if isinstance(value, int):
@@ -124,6 +124,14 @@ def number(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)[:200]
+
+
+def _seconds_zh(seconds: float) -> str:
+    """Return a duration in Chinese: `8 秒`, `3 分 20 秒`, `2 小时 05 分`."""
+    words = human_seconds(seconds)
+    for english, chinese in ((" h ", " 小时 "), (" min", " 分"), (" s", " 秒")):
+        words = words.replace(english, chinese)
+    return words
 
 
 _FILTERS: dict[str, Callable[..., Any]] = {
@@ -134,7 +142,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "count": lambda v: "–" if v is None else f"{v:,}",
     "number": number,
     "seconds": lambda v: "–" if v is None else human_seconds(v),
-    "seconds_zh": lambda v: "–" if v is None else human_seconds_zh(v),
+    "seconds_zh": lambda v: "–" if v is None else _seconds_zh(v),
     "size": human_bytes,
     "cut": cut,
     "first": first,

@@ -112,7 +112,7 @@ class _Similar:
     similar: int = 0
 
     def tables(self) -> Iterator[pa.Table]:
-        """The similar pairs, sorted, a row group at a time."""
+        """Yield the similar pairs, sorted, a row group at a time."""
         left = np.zeros(0, np.uint64)
         for pairs in merged(self.runs):
             self.compared += len(pairs)

@@ -93,7 +93,7 @@ def propose(
 
 
 def compared_positions(candidates: Candidates, unique: Ints) -> npt.NDArray[np.int32]:
-    """The position of each candidate, -1 where it is not compared: a copy, or too short."""
+    """Return the position of each candidate, -1 where it is not compared: a copy, or too short."""
     found = new_array(len(candidates), np.int32)
     found[:] = -1
     for some in slices(len(unique)):
@@ -160,7 +160,7 @@ def _met(task: _Bands) -> Iterator[list[npt.NDArray[Any]]]:
 
 
 def _pairs(bands: Sequence[npt.NDArray[Any]]) -> Pairs:
-    """The pairs of some bands, sorted, each once."""
+    """Return the pairs of some bands, sorted, each once."""
     found = [
         pairs_of_keys(met["key"].copy(), met["position"].astype(np.int64), met["rank"].copy())
         for met in bands

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.common.disk_arrays import new_array, numbers_where, taken
-from yanmo.common.freed_memory import let_go
+from yanmo.common.freed_memory import drop_pages
 from yanmo.common.hash_set import distinct
 from yanmo.common.jit import compiled
 from yanmo.common.ordered_map import ordered_map
@@ -42,7 +42,7 @@ def make_pairs(first: Any, second: Any) -> Pairs:
 
 
 def take_apart(pairs: Pairs) -> tuple[Ints, Ints]:
-    """The first and the second positions of pairs."""
+    """Return the first and the second positions of pairs."""
     return (pairs >> np.uint64(32)).astype(np.int64), (pairs & _LOW).astype(np.int64)
 
 
@@ -76,7 +76,7 @@ class ShingleSets:
         runs: Sequence[Path],
         workers: int,
     ) -> ShingleSets:
-        """The sets of all documents in the pairs of `runs`; each file is read once."""
+        """Return the sets of all documents in the pairs of `runs`; each file is read once."""
         needed = _documents_in(runs, len(unique))
         start, size = new_array(len(unique), np.int64), new_array(len(unique), np.int32)
         start[:] = -1
@@ -101,7 +101,7 @@ class ShingleSets:
 
     @classmethod
     def mapped(cls, path: Path, start: Ints, size: npt.NDArray[np.int32]) -> ShingleSets:
-        """The sets in a file, mapped into memory."""
+        """Return the sets in a file, mapped into memory."""
         if not path.stat().st_size:
             return cls(hashes=np.zeros(0, np.uint32), start=start, size=size)
         with path.open("rb") as file:
@@ -110,7 +110,7 @@ class ShingleSets:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> ShingleSets:
-        """The sets of `texts`, positions being their indexes."""
+        """Return the sets of `texts`, positions being their indexes."""
         hashes, sizes = sets_of(texts)
         return cls(hashes=hashes, start=np.cumsum(sizes) - sizes, size=sizes.astype(np.int32))
 
@@ -125,7 +125,7 @@ class ShingleSets:
             return
         for start, stop in shard_bounds(2 * _AROUND_BYTES + total * self.hashes.itemsize, self.window_bytes):
             yield slice(start, stop)
-            let_go(self.pages)
+            drop_pages(self.pages)
 
 
 _AROUND_BYTES = 64 << 10
@@ -133,7 +133,7 @@ _AROUND_BYTES = 64 << 10
 
 
 def _documents_in(runs: Sequence[Path], count: int) -> Ints:
-    """The positions, of `count`, that pairs of `runs` hold, rising."""
+    """Return the positions, of `count`, that pairs of `runs` hold, rising."""
     is_needed = new_array(count, np.bool_)
     for pairs in merged(runs):
         for positions in take_apart(pairs):
@@ -149,7 +149,7 @@ def write_sets(task: _File) -> tuple[Ints, Path]:
 
 
 def sets_of(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], Ints]:
-    """Each text's shingle hashes, sorted and each once, one text after the other; and their numbers."""
+    """Return the sorted shingle hashes of each text, one text after the other; and their numbers."""
     hashes, owner = shingle_hashes(texts)
     both = distinct(owner.astype(np.uint64) << np.uint64(32) | hashes)
     sizes = np.bincount((both >> np.uint64(32)).astype(np.int64), minlength=len(texts))
@@ -157,7 +157,7 @@ def sets_of(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], Ints]:
 
 
 def similarities(pairs: Pairs, sets: ShingleSets) -> npt.NDArray[np.float64]:
-    """The Jaccard similarity of each pair."""
+    """Return the Jaccard similarity of each pair."""
     first, second = take_apart(pairs)
     total = sets.size[first].astype(np.int64) + sets.size[second]
     shared = np.zeros(len(pairs), np.int64)

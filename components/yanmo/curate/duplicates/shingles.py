@@ -40,7 +40,7 @@ _MIX = 0xBF58476D1CE4E5B9
 
 
 def band_keys(texts: Sequence[str]) -> tuple[Keys, Ints32]:
-    """The band keys and the numbers of units of comparable texts.
+    """Return the band keys and the numbers of units of comparable texts.
 
     Returns:
         keys: shape (BANDS, texts); equal for equal bands. Texts with fewer than SHINGLE units have no
@@ -53,7 +53,7 @@ def band_keys(texts: Sequence[str]) -> tuple[Keys, Ints32]:
 
 
 def _minima(hashes: Hashes, owner: Ints, texts: int) -> Keys:
-    """The minima of each text's shingles, shape (texts, BANDS * ROWS); all bits are set where it has none."""
+    """Return minima of each text's shingles, shape (texts, BANDS * ROWS); all bits set if it has none."""
     bounds = np.searchsorted(owner, np.arange(texts + 1)).astype(np.uint64)
     minima = np.empty((texts, BANDS * ROWS), dtype=np.uint32)
     for start in range(0, texts, _BATCH):

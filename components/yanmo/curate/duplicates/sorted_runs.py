@@ -42,7 +42,7 @@ def read_array(path: Path, dtype: Any, start: int = 0, count: int = -1) -> npt.N
 
 
 def merged(runs: Sequence[Path], at_a_time: int = AT_A_TIME) -> Iterator[Numbers]:
-    """The numbers of all runs, rising, each once, in blocks of at most `at_a_time` (or one of each run)."""
+    """Yield the numbers of all runs, rising, each once, in blocks of at most about `at_a_time`."""
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("rb")) for path in runs]
         each = max(1, at_a_time // max(1, len(files)))

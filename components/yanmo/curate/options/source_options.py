@@ -14,7 +14,7 @@ LAYOUTS = ("auto", "block", "line", "file", "chapter")
 
 
 def chat_pair(value: str) -> tuple[str, str] | None:
-    """The two names that --chat-fields has; None where it has others."""
+    """Return the two names that --chat-fields has; None where it has others."""
     names = tuple(name.strip() for name in value.split(","))
     return (names[0], names[1]) if len(names) == 2 and all(names) and names[0] != names[1] else None
 
@@ -71,7 +71,7 @@ class SourceOptions(Options, group="sources"):
     )
 
     def contradictions(self) -> list[str]:
-        """What cannot be before anything is read."""
+        """Return the options that contradict each other, or have a wrong form."""
         if not self.sources.strip():
             return ["--sources is empty: expected files, folders or globs, such as texts/ or notes.jsonl"]
         part = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", self.shard or "1/1")
@@ -120,7 +120,7 @@ class FieldOptions(Options, group="fields"):
     )
 
     def contradictions(self) -> list[str]:
-        """What is not of the form it should have."""
+        """Return the options that contradict each other, or have a wrong form."""
         if self.allow_licenses and not self.allow_licenses.replace(",", " ").strip():
             return ["--allow-licenses: expected names of licences with commas between, found none"]
         if self.chat_fields and not chat_pair(self.chat_fields):

@@ -59,7 +59,7 @@ class SplitOptions(Options, group="splits"):
     )
 
     def contradictions(self) -> list[str]:
-        """What cannot be together."""
+        """Return the options that contradict each other."""
         if self.test_share + self.valid_share > 0.5:
             return [
                 f"--test-share {self.test_share:g} and --valid-share {self.valid_share:g}: more than half of "
@@ -108,7 +108,7 @@ class OverlapOptions(Options, group="overlap"):
     )
 
     def contradictions(self) -> list[str]:
-        """What cannot be together."""
+        """Return the options that contradict each other."""
         if 0 < self.overlap_characters < 5:
             return [
                 f"--overlap-characters {self.overlap_characters}: every text shares runs that short; "

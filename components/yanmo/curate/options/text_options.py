@@ -39,7 +39,7 @@ class TextFormOptions(Options, group="text"):
 
     @classmethod
     def bundles(cls, values: dict[str, Any]) -> Mapping[str, Scalar]:
-        """What a text form stands for."""
+        """Return the options that a text form stands for."""
         return BUNDLES.get(str(values["text_form"]), {})
 
 

@@ -105,7 +105,7 @@ class _Part:
 
 
 def _packed(value: Any) -> bytes:
-    """A value as a line of JSON; half of a character stays an escape, which is refused when it is parsed."""
+    """Return a value as a line of JSON; half of a character stays an escape, refused when parsed."""
     try:
         return orjson.dumps(value)
     except TypeError:  # half of a character, or a number of more than 64 bits

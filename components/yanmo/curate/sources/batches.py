@@ -56,7 +56,7 @@ def read_batches(
     on_bytes: Callable[[int], None],
     how: Reading = Reading(),
 ) -> Iterator[Batch]:
-    """The records of `source`, in order, in batches of about `batch_bytes`.
+    """Yield the records of `source`, in order, in batches of about `batch_bytes`.
 
     Args:
         columns: Parquet columns to read, the text's first; those of chats are read where it has gaps.
@@ -75,7 +75,7 @@ def read_batches(
 
 
 def layout_of(source: Source, default: str) -> str:
-    """What a document is in `source`: a line of JSON, or one of LAYOUTS; Markdown is a document a file."""
+    """Return the unit of documents in `source`: a line of JSON, or one of LAYOUTS; of Markdown a file."""
     default = "file" if source.form == "md" else default
     return "line" if source.form in AS_JSON_LINES else source.settings.get("layout", default)
 
@@ -105,7 +105,7 @@ def _text_batches(
 def utf8_chunks(
     source: Source, on_bytes: Callable[[int], None], encoding: str = "auto"
 ) -> tuple[str, Iterator[bytes]]:
-    """The encoding of a text file, and its unpacked text as UTF-8.
+    """Return the encoding of a text file, and its unpacked text as UTF-8.
 
     Args:
         encoding: one of ENCODINGS, where the file's own settings name none.
@@ -117,7 +117,7 @@ def utf8_chunks(
 
 
 def _head(chunks: Iterator[bytes]) -> bytes:
-    """The beginning of a file, enough to detect its encoding."""
+    """Return the beginning of a file, enough to detect its encoding."""
     head = bytearray()
     for chunk in chunks:
         head += chunk
@@ -170,13 +170,13 @@ def _line_batches(
 
 
 def _first_end(buffer: bytearray, boundaries: tuple[bytes, ...]) -> int:
-    """Where the first record ends, its boundary included; -1 when it does not end in `buffer`."""
+    """Return the end of the first record, its boundary included; -1 when it is not in `buffer`."""
     found = [(at, len(b)) for b in boundaries if (at := buffer.find(b)) >= 0]
     return sum(min(found)) if found else -1
 
 
 def _last_end(buffer: bytearray, boundaries: tuple[bytes, ...], searched: int) -> int:
-    """Where the last whole record ends, looking from `searched` on; -1 when none does."""
+    """Return the end of the last whole record, from `searched` on; -1 when there is none."""
     ends = [at + len(b) for b in boundaries if (at := buffer.rfind(b, searched)) >= 0]
     return max(ends, default=-1)
 
@@ -209,7 +209,7 @@ def _row_batches(
 
 
 def _has_gaps(file: pq.ParquetFile, column: str) -> bool:
-    """Whether a column is not there, or has rows without a text as far as the file says."""
+    """Return whether a column is not there, or has rows without a text as far as the file says."""
     if column not in file.schema_arrow.names:
         return True
     groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
@@ -219,7 +219,7 @@ def _has_gaps(file: pq.ParquetFile, column: str) -> bool:
 
 
 def _is_full(found: Any) -> bool:
-    """Whether statistics say that no text is null or blank."""
+    """Return whether statistics say that no text is null or blank."""
     if found is None or not found.has_null_count or found.null_count or not found.has_min_max:
         return False
     return not isinstance(found.min, (str, bytes)) or bool(found.min.strip())
@@ -237,7 +237,7 @@ def open_parquet(source: Source, shown: str) -> Iterator[pq.ParquetFile]:
 
 
 def _without_long_rows(batch: Batch, limit: int) -> Iterator[Batch]:
-    """The batch, cut at rows of more than `limit` bytes, which are left out as longer lines are."""
+    """Yield the batch, cut at rows of more than `limit` bytes, which are left out as longer lines are."""
     rows: pa.RecordBatch = batch.data
     if rows.nbytes <= limit:
         yield batch
@@ -254,7 +254,7 @@ def _without_long_rows(batch: Batch, limit: int) -> Iterator[Batch]:
 
 
 def rows_at_a_time(metadata: Any, batch_bytes: int) -> int:
-    """How many rows have about `batch_bytes`, by the size of the largest row group."""
+    """Return how many rows have about `batch_bytes`, by the size of the largest row group."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     row = max((g.total_byte_size // max(g.num_rows, 1) for g in groups), default=1)
     return max(1, min(_ROWS, batch_bytes // max(row, 1)))

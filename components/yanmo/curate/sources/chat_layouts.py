@@ -68,7 +68,7 @@ class Turn(NamedTuple):
 
 
 def layout_of_chat(record: Mapping[str, Any], pair: Pair | None = None) -> str:
-    """The names of the fields that `turns_of` reads a chat from; "" where it is none."""
+    """Return the names of the fields that `turns_of` reads a chat from; "" where it is none."""
     return "/".join(_layout(record, pair))
 
 
@@ -86,7 +86,7 @@ def _is_filled(record: Mapping[str, Any], names: Pair) -> bool:
 
 
 def turns_of(record: Mapping[str, Any], pair: Pair | None = None) -> list[Turn] | str | None:
-    """The turns of a chat, or a description of what is wrong with it, or None if it is not a chat.
+    """Return the turns of a chat, or a description of what is wrong with it, or None if it is not a chat.
 
     Args:
         pair: further fields that may hold a question and its answer.
@@ -113,7 +113,7 @@ def turns_of(record: Mapping[str, Any], pair: Pair | None = None) -> list[Turn] 
 
 
 def _with_loss(turns: list[Turn]) -> list[Turn] | str:
-    """The turns of a chat, without loss on a greeting before the first question."""
+    """Return the turns of a chat, without loss on a greeting before the first question."""
     if any(turn.role == "system" for turn in turns[1:]):
         return "a system turn that is not the first"
     if not any(turn.is_answer for turn in turns):
@@ -124,7 +124,7 @@ def _with_loss(turns: list[Turn]) -> list[Turn] | str:
 
 
 def _messages(record: Mapping[str, Any], layout: tuple[str, ...]) -> Sequence[Any] | str:
-    """The messages of a chat of that layout, or what is wrong with them."""
+    """Return the messages of a chat of that layout, or what is wrong with them."""
     if len(layout) == 2:
         return _alpaca(record) if layout == _ALPACA else _pair(record, layout)
     found = record[layout[0]]
@@ -139,7 +139,7 @@ def _messages(record: Mapping[str, Any], layout: tuple[str, ...]) -> Sequence[An
 
 
 def _pair(record: Mapping[str, Any], layout: Pair) -> list[Any] | str:
-    """The messages of a question and its answer, each a text or a list of messages, as TRL has them."""
+    """Return the messages of a question and its answer, each a text or a list of messages (TRL)."""
     asked, said = (record[name] for name in layout)
     if isinstance(asked, str) != isinstance(said, str):
         return f"{' and '.join(layout)}: expected two texts, or two lists of messages"
@@ -169,7 +169,7 @@ def _turn(message: Any) -> Turn | str:
 
 
 def _content(value: Any) -> str | None:
-    """A turn's text: a string, or OpenAI's list of parts where all of them are text."""
+    """Return a turn's text: a string, or OpenAI's list of parts where all of them are text."""
     if isinstance(value, list):
         parts = [p.get("text") if isinstance(p, dict) and p.get("type") == "text" else p for p in value]
         texts = [text for text in parts if isinstance(text, str)]
@@ -178,7 +178,7 @@ def _content(value: Any) -> str | None:
 
 
 def _alpaca(record: Mapping[str, Any]) -> list[dict[str, Any]] | str:
-    """The messages of an Alpaca record, or what is wrong with it."""
+    """Return the messages of an Alpaca record, or what is wrong with it."""
     instruction, output = record["instruction"], record["output"]
     given, history = record.get("input"), record.get("history")
     if given and not isinstance(given, str):

@@ -58,7 +58,7 @@ def codec_of(encoding: str) -> str:
 
 
 def detect(sample: bytes, *, whole: bool = False) -> Detection:
-    """The encoding of `sample`.
+    """Return the encoding of `sample`.
 
     Args:
         sample: the beginning of a file; its last character may be cut.
@@ -87,7 +87,7 @@ def _is_utf8(sample: bytes, whole: bool) -> bool:
 
 
 def _score(sample: bytes, encoding: str) -> float:
-    """How much `sample` looks like Chinese in `encoding`, from 0 to 1."""
+    """Return how much `sample` looks like Chinese in `encoding`, from 0 to 1."""
     text = codecs.getincrementaldecoder(codec_of(encoding))("replace").decode(sample)
     errors = text.count("\ufffd") + text.count("\0")
     if not text or errors > _MAX_ERRORS * len(text):
@@ -96,7 +96,7 @@ def _score(sample: bytes, encoding: str) -> float:
 
 
 def file_encoding(name: str, sample: bytes, chosen: str) -> Detection:
-    """The encoding a file is read in.
+    """Return the encoding a file is read in.
 
     Args:
         name: name of the file, for messages.
@@ -134,12 +134,12 @@ def file_encoding(name: str, sample: bytes, chosen: str) -> Detection:
 
 
 def packed_kind(sample: bytes) -> str:
-    """What is no text, by its first bytes; "" where they say nothing."""
+    """Return the kind of a file that is no text, by its first bytes; "" where they say nothing."""
     return next((what for magic, what in _MAGIC.items() if sample.startswith(magic)), "")
 
 
 def _is_utf32(sample: bytes) -> bool:
-    """Whether it is text of four bytes a character.
+    """Return whether it is text of four bytes a character.
 
     UTF-16 of a character and a line break is such a number as well, but above all characters that there are.
     """
@@ -155,13 +155,13 @@ def _is_utf32(sample: bytes) -> bool:
 
 
 def _is_mostly_utf8(sample: bytes) -> bool:
-    """Whether it is UTF-8 with a few broken or foreign lines, which are handled one by one later."""
+    """Return whether it is UTF-8 with a few broken or foreign lines, which are handled one by one later."""
     text = sample.decode("utf-8", "replace")
     return "\0" not in text and text.count("\ufffd") < 0.1 * len(text) and _controls(text) < 0.01 * len(text)
 
 
 def _is_told_by_lines(sample: bytes) -> bool:
-    """Whether texts in UTF-8 and in other encodings were concatenated, line by line or block by block."""
+    """Return whether texts in UTF-8 and other encodings were put together, line by line."""
     lines = [line for line in sample.split(b"\n")[:-1] if line.strip()]
     told = 0
     for line in lines:

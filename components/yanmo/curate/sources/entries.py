@@ -45,6 +45,10 @@ BUNDLED = "bundled"
 BUNDLED_CHATS = "bundled-chats"
 """`--sources bundled-chats`: the chats that come with it."""
 _BUNDLED_FILES = {BUNDLED: "small.jsonl.zst", BUNDLED_CHATS: "chats.jsonl.zst"}
+_CORPUS = Path(__file__).parents[2] / "corpus"
+"""Where they lie: in the package, or in a checkout (pyproject.toml says what of it the wheel has)."""
+if not _CORPUS.is_dir():
+    _CORPUS = Path(__file__).parents[4] / "corpus"
 _MOST_BYTES = 4 * MIB
 """Of a sources file; 20,000 places."""
 
@@ -63,7 +67,7 @@ class Settings:
     values: tuple[tuple[str, str], ...] = ()
 
     def get(self, name: str, default: str = "") -> str:
-        """The setting called `name`."""
+        """Return the setting called `name`."""
         return dict(self.values).get(name, default)
 
     @property
@@ -84,7 +88,7 @@ class Entry:
 
 
 def read_entries(sources: str) -> list[Entry]:
-    """The entries of `--sources`, including those of sources files.
+    """Return the entries of `--sources`, including those of sources files.
 
     Raises:
         EnvironmentFault: `bundled` or `bundled-chats` where the bundled corpus is not.
@@ -104,19 +108,18 @@ def read_entries(sources: str) -> list[Entry]:
 
 
 def _bundled(name: str) -> str:
-    """The corpus that comes with Yanmo, or its chats: in an image beside the code, else in the checkout."""
-    corpus = Path(os.environ.get("YANMO_CORPUS") or Path(__file__).parents[4] / "corpus/small.jsonl.zst")
-    path = corpus if name == BUNDLED else corpus.with_name(_BUNDLED_FILES[name])
-    if not path.is_file():
+    """Return the path of the corpus that comes with Yanmo, or of its chats."""
+    path = _CORPUS / _BUNDLED_FILES[name]
+    if not path.is_file():  # the images train and cluster do without
         raise EnvironmentFault(
-            f"--sources {name}: this installation has no corpus at {path}; run in a checkout or in the "
-            "data image, set YANMO_CORPUS, or give text of your own"
+            f"--sources {name}: this installation has no corpus at {path}; run in the data image, or give "
+            "text of your own"
         )
     return str(path)
 
 
 def _split(whole: str) -> list[str]:
-    """The entries of a list; a word behind an object's address that names nothing belongs to the address."""
+    """Return the entries of a list; a word that names nothing belongs to the address before it."""
     found: list[str] = []
     for gap, word in re.findall(r"((?:^|[,\s])[,\s]*)([^,\s]+)", whole):
         if found and "," not in gap and "://" in found[-1] and not _is_place(word):
@@ -212,5 +215,5 @@ def _read_list(path: Path) -> list[Any]:
 
 
 def _beside(path: Path, place: str) -> str:
-    """A relative place is relative to the sources file."""
+    """Return a place; a relative one is relative to the sources file."""
     return place if "://" in place else str(path.parent / Path(place).expanduser())

@@ -56,7 +56,7 @@ class Fields:
         return replace(self, given=given, given_labels=settings.labels, **renamed)
 
     def license_of(self, source: str) -> str:
-        """The licence of a document that names none, by its source."""
+        """Return the licence of a document that names none, by its source."""
         for start, name in self.licenses:
             if source.startswith(start):
                 return name

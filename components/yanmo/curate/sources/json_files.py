@@ -31,7 +31,7 @@ _WHITE = " \t\r\n,"
 
 
 def are_json_lines(head: bytes) -> bool:
-    """Whether a file that begins so has one value on each line."""
+    """Return whether a file that begins so has one value on each line."""
     first, _, rest = head.lstrip().partition(b"\n")
     if not first.startswith(b"{") or not rest.strip():
         return False
@@ -44,7 +44,7 @@ def are_json_lines(head: bytes) -> bool:
 def json_records(
     chunks: Iterator[bytes], columns: Sequence[str], pair: Pair | None = None
 ) -> Iterator[Found]:
-    """The records of a file.
+    """Yield the records of a file.
 
     One in which nothing is a record, such as `package.json`, holds none; elsewhere what is none is malformed.
 
@@ -86,7 +86,7 @@ def _as_record(value: Any, columns: Sequence[str]) -> Any:
 
 
 def _below(value: Any, columns: Sequence[str], pair: Pair | None) -> Iterator[Any]:
-    """The records in a value: itself, or those in its lists and objects, with what stands above them."""
+    """Yield the records in a value: itself, or those in its lists and objects, with the fields above."""
     if isinstance(value, str) or _is_record(value, columns, pair):
         yield value
         return

@@ -36,7 +36,6 @@ from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 log = logging.getLogger(__name__)
 
 FORMS = ("jsonl", "json", "parquet", "csv", "tsv", "txt", "md")
-COMPRESSIONS = ("gz", "zst", "xz", "bz2")
 BENCHMARK_FORMS = ("jsonl", "json", "parquet", "txt", "md", "csv", "tsv")
 """Forms of benchmark files."""
 _SAME = {"ndjson": "jsonl", "markdown": "md"}
@@ -65,7 +64,7 @@ class Source:
     form: str
     """One of FORMS."""
     compression: str
-    """One of COMPRESSIONS, or empty."""
+    """gz, zst, xz, bz2, or empty."""
     bytes: int
     version: str
     sha256: str
@@ -78,7 +77,7 @@ class Source:
 
     @property
     def identity(self) -> list[Any]:
-        """What represents it in a key: its path below its place, bytes and settings, but not the place."""
+        """Return its part of a key: its path below its place, bytes and settings, but not the place."""
         settings = [[list(pair) for pair in self.settings.values]] if self.settings.values else []
         return [self.name, self.sha256, *settings]
 
@@ -118,7 +117,7 @@ def find_files(
     follow_links: bool = False,
     quiet: bool = False,
 ) -> list[Found]:
-    """The files that `--sources` (or another `option`) names, sorted, each once; says what it leaves out.
+    """Return the files that `--sources` (or `option`) names, sorted, each once; log what is left out.
 
     Args:
         follow_links: whether symbolic links may lead outside of a folder.
@@ -196,7 +195,7 @@ def _readable(place: str, forms: Sequence[str], option: str, how: Listing, left:
 
 
 def _with_bytes(files: list[Found], left: LeftOut) -> list[Found]:
-    """The files without the empty ones; all of them where all are empty.
+    """Return the files without the empty ones; all of them where all are empty.
 
     A folder that others write into has a file at times whose upload has only begun. It is taken when it has
     text; a night does not end for it. A file that has no other beside it is refused later, by its name.
@@ -209,7 +208,7 @@ def _with_bytes(files: list[Found], left: LeftOut) -> list[Found]:
 
 
 def _are_many_small(sizes: Iterable[int]) -> bool:
-    """Whether files of these sizes, in bytes, are read in bundles where they are small."""
+    """Return whether files of these sizes, in bytes, are read in bundles where they are small."""
     return sum(size < SMALL_BYTES for size in sizes) > MANY_SMALL
 
 
@@ -243,7 +242,7 @@ def _cut(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
 def digest_files(
     store: ObjectStore, files: Iterable[Found], on_new: Callable[[int], None] = lambda _: None
 ) -> list[Source]:
-    """Every file with its sha256, from the store's record if size and time are unchanged.
+    """Return every file with its sha256, from the store's record if size and time are unchanged.
 
     Args:
         on_new: called with the bytes of a file that is not recorded, before it is read.
@@ -257,7 +256,7 @@ def digest_files(
 
 
 def without_digest(found: Found, sha256: str = "") -> Source:
-    """A file that is only looked at: nothing that has a key is made from it."""
+    """Return a file that is only looked at: nothing that has a key is made from it."""
     file = found.file
     form = form_of(file.name)
     assert form is not None, file.uri
@@ -291,7 +290,7 @@ def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None]
 
 
 def file_digest(uri: str) -> str:
-    """The sha256 of a file's bytes.
+    """Return the sha256 of a file's bytes.
 
     Raises:
         DataError: it cannot be read.
@@ -332,7 +331,7 @@ def _remember(store: ObjectStore, name: str, version: str, value: dict[str, Any]
 
 
 def sources_input(sources: list[Source]) -> dict[str, Any]:
-    """The raw files as an input of a key: with paths below their places, bytes and settings, in no order."""
+    """Return the raw files as an input of a key: paths below their places, bytes, settings, unordered."""
     files = sorted([[s.name, s.sha256, s.bytes, *s.identity[2:]] for s in sources], key=repr)
     return {
         "content_digest": digest(files),

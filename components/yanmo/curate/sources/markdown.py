@@ -22,7 +22,7 @@ _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*\Z")
 
 
 def front_matter(text: str) -> tuple[dict[str, str], str, int]:
-    """The fields before a page, the page, and in which line after the first it begins.
+    """Return the fields before a page, the page, and in which line after the first it begins.
 
     A list is its items with commas between; what is nested is left out.
     """
@@ -62,13 +62,13 @@ def _plain(value: str) -> str:
 
 
 def first_heading(text: str) -> str:
-    """The heading that a page begins with; "" where it begins with something else."""
+    """Return the heading that a page begins with; "" where it begins with something else."""
     found = _HEADING.match(text.lstrip().partition("\n")[0].rstrip())
     return (found[2] or "") if found and found[1] == "#" else ""
 
 
 def cut_at_headings(text: str, most: int) -> list[tuple[int, str]]:
-    """The parts of a page, each with the number of lines before it; one if it has at most `most` characters.
+    """Return the parts of a page with the lines before each; one part up to `most` characters.
 
     It is cut at the highest headings that it has, a part that is still too long at those below, and parts
     side by side stay together as far as they fit. What has no heading is not cut.
@@ -101,7 +101,7 @@ class _Page:
             self._ends.append(self._ends[-1] + len(line))
 
     def parts(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """The parts of the lines from `begin` to `end`."""
+        """Return the parts of the lines from `begin` to `end`."""
         inside = {n: self._levels[n] for n in range(begin + 1, end) if self._levels[n]}
         if self._fits(begin, end) or not inside:
             return [(begin, end)]

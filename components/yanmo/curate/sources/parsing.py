@@ -67,7 +67,7 @@ class Malformed:
 
 
 def without_genre(first: Batch, fields: Fields) -> bool:
-    """Whether the first record of a file, which is in its first batch, names no genre and is no chat."""
+    """Return whether the first record of a file, in its first batch, names no genre and is no chat."""
     fields = fields.of_source(first.source.settings)
     for line, record, _ in _records(first, fields):
         if not isinstance(record, str):
@@ -80,12 +80,12 @@ def _no_genre(fields: Fields) -> str:
 
 
 def genre_name(label: str) -> str:
-    """A genre's label: the ASCII aliases (shi, ci, wen, fu ...) spelled out."""
+    """Return a genre's label: the ASCII aliases (shi, ci, wen, fu ...) spelled out."""
     return GENRE_ALIASES.get(label.strip(), label.strip())
 
 
 def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malformed]]:
-    """The documents of a batch, and its malformed records."""
+    """Return the documents of a batch, and its malformed records."""
     name, fields = batch.source.name, fields.of_source(batch.source.settings)
     if batch.source.form == "md":  # a page's date says when it was written
         fields = replace(fields, labels=tuple(dict.fromkeys((*fields.labels, _DATE))))
@@ -111,7 +111,7 @@ def _too_long(batch: Batch) -> str:
 
 
 def _document(line: int, record: Mapping[str, Any], fields: Fields, batch: Batch) -> RawDocument | str:
-    """The document in `record`, or a description of why there is none."""
+    """Return the document in `record`, or a description of why there is none."""
     text = joined_text(record.get(fields.text))
     is_blank = text is None or (isinstance(text, str) and (not text or text.isspace()))
     turns = turns_of(record, fields.chat_fields) if is_blank else None
@@ -156,7 +156,7 @@ _INSIDE = ("内容", "text", "content")
 
 
 def joined_text(value: Any) -> Any:
-    """A text, also one in a list of lines or paragraphs; None for nothing; else `value` as it is."""
+    """Return a text, also one in a list of lines or paragraphs; None for nothing; else `value` as it is."""
     if isinstance(value, str):
         return value
     if isinstance(value, Sequence) and not isinstance(value, bytes):
@@ -186,7 +186,7 @@ def _no_text(text: Any, record: Mapping[str, Any], fields: Fields, batch: Batch)
 
 
 def _wrong_type(record: Mapping[str, Any], fields: Fields) -> str:
-    """The first field that is no text, number or nothing; "" where all are."""
+    """Return the first field that is no text, number or nothing; "" where all are."""
     for name in fields.names:
         value = record.get(name)
         if value is not None and not isinstance(value, (str, float)) and not _is_number(value):
@@ -195,7 +195,7 @@ def _wrong_type(record: Mapping[str, Any], fields: Fields) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number that says something: not true, false or NaN, which many write for nothing."""
+    """Return whether it is a number that says something: not true, false or NaN."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -214,7 +214,7 @@ def _labels(record: Mapping[str, Any], fields: Fields) -> list[tuple[str, str]]:
 
 
 def _string(value: Any) -> str:
-    """A field that is text or a number as text, without line breaks and without white space at its ends."""
+    """Return a field that is text or a number as text, without line breaks and white space around."""
     if isinstance(value, str):
         return " ".join(value.split())
     return str(value) if _is_number(value) else ""
@@ -267,7 +267,7 @@ def _why_no_object(value: Any) -> str:
 
 
 def _other_json(data: bytes) -> tuple[Any, str] | None:
-    """A line as JSON in another encoding, or with Python's NaN, and its encoding; None if it is neither."""
+    """Return a line as JSON in another encoding, or with Python's NaN, and its encoding; else None."""
     try:
         text, encoding = decode_record(data)
         if encoding != "utf-8":
@@ -316,13 +316,13 @@ def _page_records(name: str, first: int, text: str, encoding: str, fields: Field
 
 
 def _stem(name: str) -> str:
-    """A file's name without folder and extensions: the title of a text that is a whole file."""
+    """Return a file's name without folder and extensions: the title of a text that is a whole file."""
     last = name.rpartition("/")[2]
     return re.sub(r"\.(?:txt|md|markdown)(\.\w+)?\Z", "", last, flags=re.IGNORECASE)
 
 
 def text_blocks(data: bytes, layout: str) -> Iterator[tuple[bytes, int]]:
-    """Each document's bytes, and the number of line breaks in and after it."""
+    """Yield each document's bytes, and the number of line breaks in and after it."""
     if layout in ("file", "chapter"):
         yield data, 0
     elif layout == "line":

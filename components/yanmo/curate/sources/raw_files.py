@@ -47,12 +47,12 @@ class RawFile:
 
 
 def shown(uri: str) -> str:
-    """A file's name in messages: its path, readable, or its URI where it has none."""
+    """Return a file's name in messages: its path, readable, or its URI where it has none."""
     return readable(str(local_path(uri))) if uri.startswith("file://") else uri
 
 
 def readable(path: str) -> str:
-    """A path whose parts may be in GB18030, as out of archives; bytes that are neither become `?`."""
+    """Return a path whose parts may be in GB18030, as out of archives; bytes that are neither become `?`."""
     return "/".join(map(_readable, path.split("/")))
 
 
@@ -100,7 +100,7 @@ class Listing:
 
 
 def list_files(entry: str, how: Listing = Listing()) -> list[RawFile]:
-    """The files that a path or URI names, sorted by URI: one file, or all below a folder, prefix or glob.
+    """Return the files that a path or URI names, sorted by URI: one, or all of a folder or glob.
 
     Hidden files below a folder are left out.
 
@@ -116,7 +116,7 @@ def list_files(entry: str, how: Listing = Listing()) -> list[RawFile]:
 
 
 def stat_file(uri: str) -> RawFile:
-    """The file in its present state.
+    """Return the file in its present state.
 
     Raises:
         DataError: it is gone or cannot be read.
@@ -129,7 +129,7 @@ def stat_file(uri: str) -> RawFile:
 
 
 def open_file(uri: str) -> BinaryIO:
-    """A binary stream of the file's bytes that can seek.
+    """Return a binary stream of the file's bytes that can seek.
 
     Raises:
         DataError: it is gone or cannot be read.
@@ -149,7 +149,7 @@ def _is_s3(entry: str) -> bool:
 
 
 def local_path(entry: str) -> Path:
-    """The path of a `file://` URI or of a plain path."""
+    """Return the path of a `file://` URI or of a plain path."""
     if entry.startswith("file://"):
         return Path(unquote(entry.removeprefix("file://"), errors="surrogateescape"))
     return Path(entry).expanduser()
@@ -174,7 +174,7 @@ def _list_local(entry: str, how: Listing) -> Iterator[RawFile]:
 
 
 def _below(folder: Path, root: Path, how: Listing, seen: set[Path]) -> Iterator[str]:
-    """The paths of the files below a folder; `seen` are folders that were listed before, at their real place.
+    """Yield the paths of the files below a folder; `seen` are real places of folders listed before.
 
     No link to a folder within `root` is followed: its files are read where they are.
     """

@@ -24,7 +24,7 @@ _MOST_LINES = 10_000
 
 
 def table_records(form: str, chunks: Iterator[bytes], limit: int) -> Iterator[Found]:
-    """The rows below the first, which has the names.
+    """Yield the rows below the first, which has the names.
 
     Args:
         form: `csv` or `tsv`.
@@ -80,11 +80,11 @@ class _Lines:
         return not self._waiting and not self._fill()
 
     def peek(self) -> str:
-        """The next line."""
+        """Return the next line."""
         return self._waiting[0].decode(errors="replace")
 
     def row(self, delimiter: str) -> list[str] | Bad:
-        """The cells of the next row, which may go over several lines; none of a blank line."""
+        """Return the cells of the next row, which may go over several lines; none of a blank line."""
         taken: list[bytes] = []
         is_text = True
         try:

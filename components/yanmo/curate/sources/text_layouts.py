@@ -18,7 +18,7 @@ _LOOKED_AT = 64 << 10
 
 
 def likely_layout(head: bytes) -> str:
-    """What a document is in a .txt file that begins like this, in UTF-8: chapter, file or block.
+    """Return what a document is in a .txt file with this UTF-8 beginning: chapter, file or block.
 
     A chapter, if the file begins with a heading or has two in its first 64 KiB; the file, if four blocks of
     five begin with two wide spaces, as paragraphs do; else a block between blank lines.
@@ -33,7 +33,7 @@ def likely_layout(head: bytes) -> str:
 
 
 def cut_at_chapters(text: str) -> list[tuple[int, str, str]]:
-    """The chapters of a novel: lines before it, its heading ("" for what stands before the first), its text.
+    """Return the chapters of a novel: lines before it, its heading ("" before the first), its text.
 
     A heading without text (a volume's, a table of contents) stays with the chapter behind it.
     """

@@ -42,7 +42,7 @@ _NEW: dict[str, Callable[[], Any]] = {
 
 
 def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
-    """The file's bytes as they are.
+    """Yield the file's bytes as they are.
 
     Args:
         on_bytes: called with the number of bytes that were read.
@@ -62,7 +62,7 @@ def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[byte
 
 
 def unpacked(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
-    """The file's bytes, decompressed; several consecutive frames or members are one text.
+    """Yield the file's bytes, decompressed; several consecutive frames or members are one text.
 
     Raises:
         DataError: it cannot be read, is damaged or truncated, or is a decompression bomb.
@@ -104,7 +104,7 @@ def _check_packed(source: Source, head: bytes) -> None:
 
 
 def _pieces(source: Source, chunks: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Bytes taken in and bytes given out, step by step."""
+    """Yield bytes taken in and bytes given out, step by step."""
     unpacker = None
     try:
         for chunk in chunks:

@@ -23,7 +23,7 @@ _BATCH_BYTES, _JSON = 8 << 20, ("jsonl", "json")
 def benchmark_texts(
     sources: Iterable[Source], run_length: int, record_bytes: int, rules: RecordRules
 ) -> list[str]:
-    """What is compared of every string of the files, whatever the names of fields.
+    """Return what is compared of every string of the files, whatever the names of fields.
 
     A question and its answers are separate texts, so that runs are searched for inside each of them.
 
@@ -85,7 +85,7 @@ def _line_strings(source: Source, line: int, data: bytes) -> Iterator[str]:
 
 
 def _json_strings(source: Source) -> Iterator[str]:
-    """The strings of a file of JSON, or of one with an object on each line."""
+    """Yield the strings of a file of JSON, or of one with an object on each line."""
     data = bytearray()
     for chunk in utf8_chunks(source, lambda _: None)[1]:
         data += chunk
@@ -105,7 +105,7 @@ _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 
 def _cells(source: Source, limit: int) -> Iterator[str]:
-    """The cells of a table, which may go over many lines."""
+    """Yield the cells of a table, which may go over many lines."""
     csv.field_size_limit(limit)
     chunks = utf8_chunks(source, lambda _: None)[1]
     with io.TextIOWrapper(io.BufferedReader(_Chunks(chunks)), encoding="utf-8", newline="") as lines:
@@ -128,7 +128,7 @@ def _no_table(source: Source, error: Exception) -> DataError:
 
 
 def _bounded(lines: io.TextIOWrapper, source: Source, limit: int) -> Iterator[str]:
-    """The lines of a text with their ends, none of which has more than `limit` characters."""
+    """Yield the lines of a text with their ends, none of which has more than `limit` characters."""
     number = 0
     while line := lines.readline(limit + 1):
         number += 1

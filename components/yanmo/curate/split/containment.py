@@ -64,7 +64,7 @@ def find_contained(corpus: Corpus, positions: Ints, runs: Runs, workers: int) ->
 
 
 def common_runs(corpus: Corpus, positions: Ints, runs: Runs, workers: int, more_than: int) -> Hashes:
-    """Those of `runs` that occur in more than `more_than` of the corpus' documents at `positions`."""
+    """Return those of `runs` that occur in more than `more_than` of the corpus' documents at `positions`."""
     documents = np.zeros(len(runs.hashes), np.int64)
     for _, (hashes, numbers) in _each_file(corpus, positions, runs, workers, count_in_file):
         documents[np.searchsorted(runs.hashes, hashes)] += numbers
@@ -97,17 +97,17 @@ def _each_file(
 
 
 def look_at_file(task: _File) -> tuple[npt.NDArray[np.float64], Hashes]:
-    """How much of each row of a mapped file lies in shared runs, and the runs."""
+    """Return how much of each row of a mapped file lies in shared runs, and the runs."""
     return _runs(task.runs, task.length).shares(read_texts(task.mapped, task.rows))
 
 
 def count_in_file(task: _File) -> tuple[Hashes, Ints]:
-    """The runs that rows of a mapped file contain, sorted, and how many rows contain each."""
+    """Return the runs that rows of a mapped file contain, sorted, and how many rows contain each."""
     return _runs(task.runs, task.length).documents_with(read_texts(task.mapped, task.rows))
 
 
 def runs_in_file(task: _File) -> tuple[Hashes, Ints]:
-    """Every place in rows of a mapped file where one of the runs is: its hash, and the row's index."""
+    """Return every place in rows of a mapped file where one of the runs is: its hash, and the row's index."""
     return _runs(task.runs, task.length).places(read_texts(task.mapped, task.rows))
 
 
@@ -123,7 +123,7 @@ HIGH_COVERAGE = 0.2
 
 
 def coverage(texts: Sequence[str], runs: Runs, found: Hashes) -> npt.NDArray[np.float64]:
-    """The share of each text's units inside runs that were `found`."""
+    """Return the share of each text's units inside runs that were `found`."""
     hashes, owner = runs.of_texts(texts)
     starts = np.isin(hashes, found)
     result = np.zeros(len(texts))
@@ -135,7 +135,7 @@ def coverage(texts: Sequence[str], runs: Runs, found: Hashes) -> npt.NDArray[np.
 
 
 def fewest_to_drop(corpus: Corpus, positions: Ints, runs: Runs, texts: Sequence[str], workers: int) -> Bools:
-    """Which of the documents at `positions` go for the others to cover at most HIGH_COVERAGE of each text.
+    """Return which documents at `positions` to drop, for the others to cover at most HIGH_COVERAGE.
 
     Those go first that hold the most runs of a text, and no more of them than have to. Memory: 16 bytes for
     each place of a run of a text that is above.
@@ -177,7 +177,7 @@ def _in_the_way(
 
 
 def _first_enough(text: str, runs: Runs, found: Hashes, place: Ints) -> int:
-    """How many documents go, the first ones by `place`, for the others to cover little enough of `text`."""
+    """Return how many go, the first by `place`, for the others to cover little enough of `text`."""
 
     def is_enough(gone: int) -> bool:
         return bool(coverage([text], runs, found[place >= gone])[0] <= HIGH_COVERAGE)

@@ -95,7 +95,7 @@ def _split_size(options: CurateOptions, split: str) -> SplitSize:
 
 
 def what_lacks(genre: Ints32, characters: Ints32, splits: Mapping[str, Ints], size: SplitSize) -> str:
-    """Why a text is too small for the three `splits`, in words; "" if it is not.
+    """Return why a text is too small for the three `splits`, in words; "" if it is not.
 
     Every genre of test must be in it, as what is confirmed is a mean over genres. And if the least number
     of documents would be more than twice the split's share of the whole text, training needs them more: that
@@ -114,7 +114,7 @@ def what_lacks(genre: Ints32, characters: Ints32, splits: Mapping[str, Ints], si
 
 
 def _what_would_help(genre: Ints32, groups: Ints, split: str) -> str:
-    """Why nothing is held out, and what to do: at most a fifth of a genre's groups is."""
+    """Return why nothing is held out, and what to do: at most a fifth of a genre's groups is."""
     pairs = np.unique(np.stack([genre, groups]), axis=1)
     number, largest = len(np.unique(genre)), int(np.bincount(pairs[0], minlength=1).max(initial=0))
     if largest >= _LEAST_GROUPS:
@@ -200,16 +200,16 @@ class EvaluationSet:
 
     @property
     def texts(self) -> list[str]:
-        """What is compared of its texts."""
+        """Return what is compared of its texts."""
         return self.compared.texts
 
     @property
     def has_confirmation(self) -> bool:
-        """Whether it has a confirmation split."""
+        """Return whether it has a confirmation split."""
         return any(self.is_confirm)
 
     def without_confirmation(self) -> EvaluationSet:
-        """The texts of test and valid alone; ids, clusters and groups stay those of the whole set."""
+        """Return the texts of test and valid alone; ids, clusters and groups stay those of the whole set."""
         kept = [i for i, is_confirm in enumerate(self.is_confirm) if not is_confirm]
         return replace(
             self,
@@ -219,7 +219,7 @@ class EvaluationSet:
         )
 
     def report(self, runs: Runs, found: Hashes) -> dict[str, dict[str, float]]:
-        """How much of the set is contained in training text, by genre, before anything is removed."""
+        """Return how much of the set training text contained, by genre, before anything is removed."""
         shares = coverage(self.texts, runs, found)
         genre = np.array(self.texts_genre, dtype=object)
         return {

@@ -145,12 +145,12 @@ def hold_out(genre: Ints32, characters: Ints32, group: Ints, sizes: Sequence[Spl
 
 
 def _of_genre(genre: Ints32, number: int) -> Ints32:
-    """The documents of a genre."""
+    """Return the documents of a genre."""
     return numbers_where(lambda some: genre[some] == number, len(genre))
 
 
 def _of_units(unit: Ints32, is_held: Bools) -> Ints32:
-    """The documents whose unit is held."""
+    """Return the documents whose unit is held."""
     return numbers_where(lambda some: is_held[unit[some]], len(unit))
 
 
@@ -162,7 +162,7 @@ def _numbered(groups: Ints) -> Ints32:
 
 
 def _fill(characters: Ints, is_left: Bools, budget: int, min_units: int) -> Ints:
-    """The first units that are left and hold `budget` characters together, at least `min_units`."""
+    """Return the first units that are left and hold `budget` characters together, at least `min_units`."""
     found, held, is_full = [np.zeros(0, np.int64)], 0, False
     if not is_left.any():
         return found[0]

@@ -26,7 +26,7 @@ CHOSEN = (*MAP, "clusters", "confirm", "files", "split")
 
 
 def choose_evaluation_set(run: CurateRun, made: Handed, inputs: dict[str, KeyInput]) -> Output:
-    """The evaluation set chosen from this text; it is pinned when the documents are there."""
+    """Return the evaluation set chosen from this text; it is pinned when the documents are there."""
     options = run.options
     semantic, of_the_key = of_phases(options, CHOSEN)
 

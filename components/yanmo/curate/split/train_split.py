@@ -14,7 +14,7 @@ import numpy.typing as npt
 from yanmo.chinese.text_runs import Runs
 from yanmo.common.disk_arrays import picked, taken, without
 from yanmo.common.errors import DataError
-from yanmo.common.freed_memory import hand_back
+from yanmo.common.freed_memory import trim_heap
 from yanmo.common.words import plural
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
@@ -78,7 +78,7 @@ def write_documents(
             shutil.copyfile(path, attempt.path(path.name))
             attempt.add(path.name)
 
-    hand_back()
+    trim_heap()
     train = {"train": positions}
     counts = write_splits(
         attempt, corpus, train, options.shard_characters, options.workers, meanwhile=meanwhile
@@ -107,7 +107,7 @@ def left_for_training(
     options: CurateOptions,
     report: dict[str, Any],
 ) -> Ints:
-    """The positions that nothing keeps out of training; says in `report` what was found in them before."""
+    """Return the positions that nothing keeps out of training; note the others in `report`."""
     _check_taken_down(corpus, evaluation_set)
     positions = _without_held_out(corpus, evaluation_set, options, report)
     positions = _without_benchmarks(corpus, positions, benchmarks, options, report)
@@ -123,7 +123,7 @@ def _valid_counts(evaluation_set: EvaluationSet, what: str) -> dict[str, int]:
 def _without_held_out(
     corpus: Corpus, evaluation_set: EvaluationSet, options: CurateOptions, report: dict[str, Any]
 ) -> Ints:
-    """The positions left for training after the evaluation set, its clusters and its runs."""
+    """Return the positions left for training after the evaluation set, its clusters and its runs."""
     held = taken(
         evaluation_set.holds(corpus, options.near_duplicate_similarity, options.workers), corpus.kept
     )
@@ -155,7 +155,7 @@ def _overlapping(
     options: CurateOptions,
     report: dict[str, Any],
 ) -> Bools:
-    """The documents that overlap with held-out text: by --overlap-share of themselves, or of a held-out text.
+    """Return the documents that overlap by --overlap-share of themselves, or of a held-out text.
 
     A manual of software quotes a command and its title in many pages; one run of 13 units in 5,000 is no
     leak; nor is a phrase of fewer than _PHRASE characters in a short answer, unless it is a fifth of it. Of a
@@ -191,7 +191,7 @@ def _runs_to_miss(
     options: CurateOptions,
     report: dict[str, Any],
 ) -> Runs:
-    """The runs of the evaluation set that train may not contain: all but common phrases of questions.
+    """Return the runs of the evaluation set that train may not contain: all but common phrases of questions.
 
     Chats made from a template share its words ("restore the punctuation of the following text"), and
     asking in the same words does not leak a held-out chat. NeMo Curator's TaskDecontamination ignores any
@@ -224,7 +224,7 @@ def _runs_to_miss(
 def _without_benchmarks(
     corpus: Corpus, positions: Ints, benchmarks: Sequence[str], options: CurateOptions, report: dict[str, Any]
 ) -> Ints:
-    """The positions left after documents that share a run with a benchmark."""
+    """Return the positions left after documents that share a run with a benchmark."""
     if not benchmarks:
         return positions
     runs = Runs.of(benchmarks, options.overlap_characters)
@@ -277,7 +277,7 @@ def _without_overlaps(
 
 
 def _is_too_much(corpus: Corpus, positions: Ints, allowed: float) -> bool:
-    """Whether so many documents of all or of a genre are above the allowed share."""
+    """Return whether so many documents of all or of a genre are above the allowed share."""
     name, tally = "with test and valid", corpus.report.tally
     corpus.count(name, corpus.copies.unique[positions])
     above = genres_above(corpus.report, name, allowed)

@@ -22,7 +22,7 @@ _LINE = re.compile("|".join(_PATTERNS), re.IGNORECASE)
 
 
 def is_boilerplate(line: str) -> bool:
-    """Whether a line is boilerplate."""
+    """Return whether a line is boilerplate."""
     return len(line) <= _LONGEST and _LINE.search(line) is not None
 
 

@@ -1,4 +1,4 @@
-"""Cleaning, before normalization: the steps that need the raw text.
+"""Cleaning and normalization: here the steps that need the raw text, in normalize.py the others.
 
 Garbled text is repaired, markup removed, private-use characters replaced, boilerplate of web pages cut,
 personal data masked. Options switch each step on or off, and documents that a step changed are counted."""
@@ -6,19 +6,23 @@ personal data masked. Options switch each step on or off, and documents that a s
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from yanmo.curate.sources.chat_layouts import Turn
+from yanmo.curate.sources.parsing import RawDocument
 from yanmo.curate.text.boilerplate import without_boilerplate
 from yanmo.curate.text.common_characters import ASCII, COMMON_HAN, OTHER_SCRIPT, RARE, class_table
 from yanmo.curate.text.markup import has_markup, without_markup
 from yanmo.curate.text.mojibake import SUSPECT_SHARE, has_typical_marks, repair
-from yanmo.curate.text.normalize import code_points
+from yanmo.curate.text.normalize import BREAK, END, Normalized, code_points, normalize
 from yanmo.curate.text.privacy import KINDS, mask
 
 GETA = "〓"
@@ -95,7 +99,7 @@ def _bit_table() -> npt.NDArray[np.uint8]:
 
 
 def clean_all(texts: Sequence[str], how: Cleaning) -> list[Cleaned]:
-    """The texts, cleaned: all characters are looked up at once; only texts that may need it are cleaned."""
+    """Return the texts, cleaned: all characters are looked up at once, few texts need more."""
     if not texts:
         return []
     codes = code_points("\0".join(text.replace("\0", " ") for text in texts) + "\0")
@@ -164,7 +168,7 @@ def _without_markup(text: str) -> str:
 
 
 def is_garbled(text: str) -> bool:
-    """Whether `text` was read in a wrong encoding: rare Han characters only, or Latin ones in their place."""
+    """Return whether `text` was read in a wrong encoding: rare Han characters only, or Latin ones."""
     codes = code_points(text)
     counts = np.bincount(class_table()[codes], minlength=OTHER_SCRIPT + 1)
     han = counts[RARE] + counts[COMMON_HAN]
@@ -174,3 +178,71 @@ def is_garbled(text: str) -> bool:
         or latin > _LATIN_SHARE * len(codes)
         or has_typical_marks(text)
     )
+
+
+def clean_and_normalize(
+    documents: Sequence[RawDocument], how: Cleaning, steps: frozenset[str]
+) -> tuple[list[Cleaned], Normalized]:
+    """Clean and normalize all texts, and each turn of a chat by itself, so that no step crosses two turns.
+
+    A chat's text is its turns, joined by line breaks: to filters and splits it is like any other.
+    A chat in which nothing is left of a turn becomes an empty text, which every set of filters drops.
+    """
+    texts = [[t.text for t in d.turns] if d.turns else [d.text] for d in documents]
+    parts = list(itertools.chain.from_iterable(texts))
+    cleaned = clean_all(parts, how)
+    normalized = normalize([c.text for c in cleaned], steps)
+    if len(parts) == len(documents) and not any(d.turns for d in documents):
+        return cleaned, normalized
+    ends = list(itertools.accumulate(map(len, texts)))
+    bounds = list(zip([0, *ends[:-1]], ends, strict=True))
+    for document, (begin, end) in zip(documents, bounds, strict=True):
+        if document.turns:
+            normalized_turns = zip(document.turns, normalized.texts[begin:end], strict=True)
+            document.turns = [turn._replace(text=text) for turn, text in normalized_turns]
+    return [_joined(cleaned[a:b]) for a, b in bounds], _join_normalized(normalized, bounds)
+
+
+def _joined(parts: Sequence[Cleaned]) -> Cleaned:
+    if len(parts) == 1:
+        return parts[0]
+    return Cleaned(
+        text="\n".join(p.text for p in parts),
+        changes=tuple(dict.fromkeys(change for p in parts for change in p.changes)),
+        private_use=sum(p.private_use for p in parts),
+        lost=sum(p.lost for p in parts),
+        has_markup=any(p.has_markup for p in parts),
+        is_stub=any(p.is_stub for p in parts),
+        is_garbled=any(p.is_garbled for p in parts),
+    )
+
+
+def _join_normalized(normalized: Normalized, bounds: Sequence[tuple[int, int]]) -> Normalized:
+    texts, starts = [], [begin for begin, _ in bounds]
+    counts = np.add.reduceat(normalized.counts, starts, axis=0)
+    for i, (begin, end) in enumerate(bounds):
+        whole = all(normalized.texts[begin:end])
+        texts.append("\n".join(normalized.texts[begin:end]) if whole else "")
+        counts[i, BREAK] += end - begin - 1
+        counts[i, END] -= end - begin - 1
+        if not whole:
+            counts[i] = 0
+    changed = {step: np.logical_or.reduceat(which, starts) for step, which in normalized.changed.items()}
+    return replace(normalized, texts=texts, counts=counts, changed=changed)
+
+
+def columns_of(documents: Sequence[RawDocument]) -> dict[str, list[Any]]:
+    """Return the columns `turns` and `loss_spans` of documents with normalized turns; null for others."""
+    spans: list[Any] = []
+    turns: list[Any] = []
+    for document in documents:
+        places = [(turn, *place) for turn, place in zip(document.turns, _placed(document.turns), strict=True)]
+        spans.append([[begin, end] for turn, begin, end in places if turn.is_answer] if places else None)
+        turns.append([{"role": t.role, "begin": begin, "end": end} for t, begin, end in places] or None)
+    return {"loss_spans": spans, "turns": turns}
+
+
+def _placed(turns: Sequence[Turn]) -> list[tuple[int, int]]:
+    """Yield where each turn begins and ends in the document's text, in characters."""
+    ends = list(itertools.accumulate(len(turn.text) + 1 for turn in turns))
+    return [(end - 1 - len(turn.text), end - 1) for turn, end in zip(turns, ends, strict=True)]

@@ -103,7 +103,7 @@ def _measures(cleaned: Sequence[Cleaned], normalized: Normalized) -> dict[str, F
 
 
 def _shares_of_han(texts: Sequence[str], shares: Floats) -> Floats:
-    """The share of Han characters in each text, or in what is no program code of it, if that is larger.
+    """Return the share of Han characters in each text, or in its prose without code if larger.
 
     Notes on algorithms are four fifths code, and are notes in Chinese.
     """
@@ -115,7 +115,7 @@ def _shares_of_han(texts: Sequence[str], shares: Floats) -> Floats:
 
 
 def other_script(text: str) -> str:
-    """The script of most letters at a text's beginning, Han characters aside: `Latin`; "" without any."""
+    """Return the script of most letters at a text's beginning but Han: `Latin`; "" without any."""
     letters = (unicodedata.name(c, "").partition(" ")[0] for c in text[:2000] if c.isalpha())
     scripts = Counter(name for name in letters if name and name != "CJK")
     return scripts.most_common(1)[0][0].capitalize() if scripts else ""

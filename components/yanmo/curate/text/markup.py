@@ -121,7 +121,7 @@ def without_markup(text: str) -> str:
 
 
 def _break(text: str, line: int, start: int, end: int) -> str:
-    """What stands for a tag that ends a line: a blank in a row of a table, and a quotation stays one."""
+    """Return what replaces a tag that ends a line: a blank in a row of a table; quotations stay."""
     if _ROW.match(text, line):
         return " "
     quote = _QUOTE.match(text, line)
@@ -132,7 +132,7 @@ def _break(text: str, line: int, start: int, end: int) -> str:
 
 
 def has_markup(text: str) -> bool:
-    """Whether tags with attributes are left outside of program code."""
+    """Return whether tags with attributes are left outside of program code."""
     return any(_LEFT.search(piece) for piece, is_code in between(text, code_spans(text)) if not is_code)
 
 

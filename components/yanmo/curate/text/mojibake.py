@@ -97,7 +97,7 @@ def _better_lines(lines: list[str], wrong: str, right: str) -> dict[int, str]:
 
 
 def _is_proved(garbled: str, fixed: str, wrong: str) -> bool:
-    """Whether `garbled` is certainly garbled, and `fixed` is not."""
+    """Return whether `garbled` is certainly garbled, and `fixed` is not."""
     share = common_share(fixed)
     few, good = (_FEW, _GOOD_SHARE) if wrong == "cp1252" else (_FEW_OF_HAN, _GOOD_SHARE_OF_HAN)
     if _common(fixed) < few or share < good or share - common_share(garbled) < _MIN_GAIN:
@@ -146,12 +146,12 @@ def _encode(text: str, encoding: str) -> bytes:
 
 
 def _readings(data: bytes, wrong: str) -> tuple[str, ...]:
-    """The texts that programs show which read `data` as `wrong`."""
+    """Return the texts that programs show which read `data` as `wrong`."""
     if wrong != "cp1252":
         return (data.decode(wrong),)
     return data.decode("latin-1"), "".join(bytes([b]).decode("cp1252", "ignore") or chr(b) for b in data)
 
 
 def has_typical_marks(text: str) -> bool:
-    """Whether `text` has what replacement characters look like when they are read as GBK."""
+    """Return whether `text` has what replacement characters look like when they are read as GBK."""
     return _TYPICAL.search(text) is not None

@@ -119,13 +119,13 @@ class Normalized:
 
 
 def is_han(code: int) -> bool:
-    """Whether a code point counts as a Han character (ideographs and the zero 〇)."""
+    """Return whether a code point counts as a Han character (ideographs and the zero 〇)."""
     return any(low <= code < high for low, high in HAN_RANGES)
 
 
 @lru_cache(maxsize=1)
 def class_table() -> npt.NDArray[np.uint8]:
-    """The class of every code point of normalized text."""
+    """Return the class of every code point of normalized text."""
     table = np.full(0x110000, OTHER, dtype=np.uint8)
     for low, high in HAN_RANGES:
         table[low:high] = HAN
@@ -143,7 +143,7 @@ _BITS = {"variants": 1, "punctuation": 2, "quotes": 2, "lacuna": 4, "controls": 
 
 @lru_cache(maxsize=4)
 def _final_tables(steps: frozenset[str]) -> tuple[CodePoints, npt.NDArray[np.uint8]]:
-    """What each code point becomes after OpenCC, and by which step.
+    """Return what each code point becomes after OpenCC, and by which step.
 
     Returns:
         code point -> itself, another one, a line break, or _REMOVE; code point -> bit of the step in _BITS, 0
@@ -195,7 +195,7 @@ def _converter() -> Any:
 
 
 def code_points(text: str) -> CodePoints:
-    """The code points of `text`."""
+    """Return the code points of `text`."""
     return np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
 
 
@@ -354,12 +354,12 @@ def _changes(
 
 
 def _differ(before: Sequence[str], after: Sequence[str]) -> Bools:
-    """Which texts a step made again; it hands on the same object where it has nothing to do."""
+    """Return which texts a step made again; it hands on the same object where it has nothing to do."""
     return np.fromiter((a is not b for a, b in zip(before, after, strict=True)), bool)
 
 
 def form_steps(form: str, changes: str) -> tuple[str, frozenset[str]]:
-    """The name and the steps of a text form that options change.
+    """Return the name and the steps of a text form that options change.
 
     Args:
         form: one of FORMS.

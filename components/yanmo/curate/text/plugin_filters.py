@@ -29,7 +29,7 @@ class PluginFilter:
 
     @property
     def reason(self) -> str:
-        """What a document that it drops is counted under."""
+        """Return the name under which a document that it drops is counted."""
         return f"{PREFIX}{self.plugin.name}"
 
     @property
@@ -38,7 +38,7 @@ class PluginFilter:
         return f"{self.plugin.name}{'<=' if self.sign == MAXIMUM else '>='}{self.limit:g} of {self.plugin}"
 
     def measured(self, text: str, genre: str) -> float:
-        """What the filter measures in a text.
+        """Return the filter's measure of a text.
 
         Raises:
             PluginFault: it failed, or gave no number.
@@ -49,12 +49,12 @@ class PluginFilter:
         return float(found)
 
     def drops(self, value: float) -> bool:
-        """Whether a text of this value goes."""
+        """Return whether a text of this value goes."""
         return self.sign * value > self.sign * self.limit
 
 
 def plugin_filters(text: str) -> tuple[PluginFilter, ...]:
-    """The filters that `--plugin-filters` names, in its order.
+    """Return the filters that `--plugin-filters` names, in its order.
 
     Raises:
         UsageError: it is malformed, or names one twice.
@@ -74,6 +74,6 @@ def plugin_filters(text: str) -> tuple[PluginFilter, ...]:
 
 
 def key_of(filters: Sequence[PluginFilter]) -> tuple[list[object], str]:
-    """What the key of an output has of filters, and how a person reads that."""
+    """Return the part of an output's key that filters are, and how a person reads that."""
     identity = identity_of((each.plugin, [each.sign, each.limit]) for each in filters)
     return identity, ", ".join(each.shown for each in filters)

@@ -36,7 +36,7 @@ _CHECK_DIGITS = "10X98765432"
 
 
 def is_resident_id(number: str) -> bool:
-    """Whether 18 characters are a resident identity number: a possible birthday and the right check digit."""
+    """Return whether 18 characters are an identity number: a possible birthday, the right check digit."""
     try:
         born = date(int(number[6:10]), int(number[10:12]), int(number[12:14]))
     except ValueError:

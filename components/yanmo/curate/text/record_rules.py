@@ -36,7 +36,7 @@ class RecordRules:
 
 
 def record_rules(options: CurateOptions) -> RecordRules:
-    """The rules for one record, from the stage's options.
+    """Return the rules for one record, from the stage's options.
 
     Raises:
         UsageError: an option has a value that cannot be; names the option and what was expected.
@@ -61,7 +61,7 @@ def record_rules(options: CurateOptions) -> RecordRules:
 
 
 def max_record_bytes(max_characters: int) -> int:
-    """Bytes that a record may have: enough for `max_characters` in JSON's longest spelling.
+    """Return bytes that a record may have: enough for `max_characters` in JSON's longest spelling.
 
     At least 8 MiB, as markup that is taken out does not count as characters; at most MAX_RECORD_BYTES.
     """
@@ -73,7 +73,7 @@ def _words(text: str) -> list[str]:
 
 
 def _steps(options: CurateOptions) -> tuple[str, frozenset[str], frozenset[str]]:
-    """The name of the text form, its steps, and the steps of cleaning."""
+    """Return the name of the text form, its steps, and the steps of cleaning."""
     cleanings, others = set(DEFAULT_CLEANINGS), []
     for word in _words(options.steps):
         if word in CLEANINGS:

@@ -30,7 +30,6 @@ from yanmo.formats.round_trip import check_given_back, open_tokenizer
 from yanmo.model import hf_export, scoring
 from yanmo.model.decoder import Decoder
 from yanmo.model.generation.writer import Writer
-from yanmo.model.reader import Reader
 from yanmo.model.windows import Window, plan_batches
 from yanmo.store.output import Output
 
@@ -64,15 +63,10 @@ class LoadedModel:
         """
         return on_devices(self.model, self.device)
 
-    @functools.cached_property
-    def reader(self) -> Reader:
-        """The model as texts are scored with it on a CPU."""
-        return Reader(self.model)
-
     @property
-    def scorers(self) -> Sequence[Decoder | Reader]:
-        """What scores texts: the reader on the CPU, or the copies on GPUs."""
-        return self.on_gpus or [self.reader]
+    def scorers(self) -> Sequence[Decoder]:
+        """Return what scores texts: the model on the CPU, or the copies on GPUs."""
+        return self.on_gpus or [self.model]
 
     @property
     def batch_tokens(self) -> int:
@@ -156,6 +150,7 @@ def load_model(output: Output, device: str = "cpu") -> LoadedModel:
     model, symbols = hf_export.load(output.path("config.json").parent)
     tokenizer = open_tokenizer(output.path("tokenizer.json"))
     _check_vocabulary(output, tokenizer, model.config.vocab_size, symbols)
+    model.fuse()  # also where nothing is written, so that scores do not depend on it
     return LoadedModel(output, model, symbols, tokenizer, device)
 
 
@@ -274,7 +269,7 @@ def _planned(
 
 
 def _in_pieces(
-    models: Sequence[Decoder | Reader],
+    models: Sequence[Decoder],
     reads: Sequence[Read],
     batches: Sequence[list[Window]],
     workers: int,
@@ -315,7 +310,7 @@ def _plan_digest(reads: Sequence[Read], group: Sequence[list[Window]]) -> str:
 
 
 def _window_bits(
-    models: Sequence[Decoder | Reader],
+    models: Sequence[Decoder],
     reads: Sequence[Read],
     group: Sequence[list[Window]],
     workers: int,

@@ -39,13 +39,13 @@ class Choice:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the likeliest token is taken, and no random number is needed."""
+        """Return whether the likeliest token is taken, and no random number is needed."""
         return self.temperature < _COLDEST
 
 
 @torch.inference_mode()
 def chosen(logits: Tensor, choice: Choice, seen: Tensor | None, uniform: Sequence[float]) -> list[int]:
-    """The next token of each row.
+    """Return the next token of each row.
 
     Args:
         logits: (B, vocabulary), fp32; overwritten.
@@ -64,7 +64,7 @@ def chosen(logits: Tensor, choice: Choice, seen: Tensor | None, uniform: Sequenc
 
 @torch.inference_mode()
 def probabilities(logits: Tensor, choice: Choice, seen: Tensor | None = None) -> Tensor:
-    """What each token is drawn with, (B, vocabulary), float64; arguments as for `chosen`."""
+    """Return what each token is drawn with, (B, vocabulary), float64; arguments as for `chosen`."""
     kept = _kept(_penalized(logits, choice, seen), choice)
     return kept / kept.sum(-1, keepdim=True)
 
@@ -81,7 +81,7 @@ def _penalized(logits: Tensor, choice: Choice, seen: Tensor | None) -> Tensor:
 
 
 def _kept(logits: Tensor, choice: Choice) -> Tensor:
-    """Probabilities (B, vocabulary), float64, 0 for what is filtered out; they need not sum to 1."""
+    """Return probabilities (B, vocabulary), float64, 0 for what is filtered out; they need not sum to 1."""
     logits = logits / choice.temperature
     if 0 < choice.top_k < logits.shape[-1]:
         least = logits.topk(choice.top_k, dim=-1).values[:, -1:]
@@ -95,7 +95,8 @@ def _kept(logits: Tensor, choice: Choice) -> Tensor:
 
 
 def nucleus(mass: Tensor, top_p: float) -> Tensor:
-    """The probability of the last token that belongs to the likeliest with a mass of `top_p`: (B, 1)."""
+    """Return the probability of the last token that belongs to the likeliest with a mass of `top_p`: (B,
+    1)."""
     if not mass.is_cpu:
         falls = mass.sort(-1, descending=True).values
         at = (falls.cumsum(-1) - falls < top_p).sum(-1, keepdim=True) - 1

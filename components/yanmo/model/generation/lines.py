@@ -47,7 +47,8 @@ def write_lines(
 
 
 def _try(text: Text, taken: int, number: int, tries: int) -> Text:
-    """The text up to its next line's end, with every `tries`-th of its random numbers from `taken` on."""
+    """Return the text up to its next line's end, with every `tries`-th of its random numbers from `taken`
+    on."""
     assert text.form
     draws: Draws = lambda step: text.draws(taken + step * tries + number)  # noqa: E731
     until = max(text.form.lines_left(text.held) - 1, text.until)

@@ -146,11 +146,11 @@ class _Row:
 
     @property
     def is_live(self) -> bool:
-        """Whether it is still written at."""
+        """Return whether it is still written at."""
         return not self.text.finish
 
     def draw(self) -> float:
-        """The next random number; any, where it has ended."""
+        """Return the next random number; any, where it has ended."""
         return self.text.draws(len(self.text.new)) if self.is_live else 0.0
 
     def take(self, token: int) -> None:
@@ -170,7 +170,7 @@ class _Row:
             text.finish = LENGTH
 
     def unread(self, kept: KeptKeys, row: int) -> list[int]:
-        """The tokens to be read next, one at least; what the row holds is dropped where it is full."""
+        """Return the tokens to be read next, one at least; what the row holds is dropped where it is full."""
         ids = [*self.text.prompt, *self.text.new]
         if len(ids) - self._begin > self._context:
             self._begin = len(ids) - max(1, self._context // 2)
@@ -182,7 +182,7 @@ class _Row:
 
 
 def _read(writer: Writer, kept: KeptKeys, rows: Sequence[_Row], shares: bool) -> Tensor:
-    """Logits (rows, vocabulary) after the last token of each row.
+    """Return logits (rows, vocabulary) after the last token of each row.
 
     Rows of which all have as many tokens to read, do so together. Else those with several are read before,
     and the last token of each once more together with the single ones of the others.
@@ -229,7 +229,7 @@ def _sharing(steps: Sequence[Sequence[int]]) -> dict[int, int]:
 
 
 def _parts(chosen_rows: Sequence[int], steps: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """The rows, those with as many tokens together, in parts that do not fill the memory."""
+    """Return the rows, those with as many tokens together, in parts that do not fill the memory."""
     part: list[int] = []
     for i in sorted(chosen_rows, key=lambda i: len(steps[i])):
         if part and (len(part) + 1) * len(steps[i]) > _PROMPT_TOKENS:
@@ -241,7 +241,7 @@ def _parts(chosen_rows: Sequence[int], steps: Sequence[Sequence[int]]) -> Iterat
 
 
 def _worth_keeping(rows: Sequence[_Row]) -> list[int]:
-    """The rows that go on, where half of them have ended; empty where all stay."""
+    """Return the rows that go on, where half of them have ended; empty where all stay."""
     live = [i for i, row in enumerate(rows) if row.is_live]
     if not live or len(rows) < 2 * max(len(live), _FEWEST_ROWS):
         return []

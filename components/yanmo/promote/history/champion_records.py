@@ -90,10 +90,12 @@ def read_record(store: ObjectStore, channel: str, number: int) -> ChampionRecord
     """The record called `number`; raises as `last_record`."""
     name = record_name(channel, number)
     try:
-        values = parse(unsealed(store.read(name)[0]), RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
+        data = store.read(name)[0]
+        values = parse(data, RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
+        unsealed(data)
         if values["number"] != number:
             raise ValueError(f"it is the record of number {values['number']}")
-        fields: dict[str, Any] = {n: v for n, v in values.items() if n not in ("schema", "number")}
+        fields: dict[str, Any] = {n: v for n, v in values.items() if n not in ("schema", "number", "sealed")}
         for field in ("model", "evaluation", "verdict"):
             fields[field] = Reference.from_dict(values[field])
         for field in ("previous", "compared_with"):

@@ -31,6 +31,7 @@ def about_the_run(store: ObjectStore, channel: str, run_id: str, model: Output) 
     try:
         night = read_night(store, channel, run_id)
         made = model.manifest
+        left = left_alone(night)
         if night.get("training") == "finish":
             words = finished(night, f"{model}")
         elif night.get("training") == "new" and made.run_id != run_id:
@@ -38,22 +39,46 @@ def about_the_run(store: ObjectStore, channel: str, run_id: str, model: Output) 
             since = {"since": made.run_id, "at": made.created_at, "model": made.key}
             note_night(store, channel, run_id, {"nothing_new": since})
         else:
-            return None
+            words = None
     except (OSError, DataError, EnvironmentFault) as error:  # must not undo a verdict
         log.warning("what this run was about is not said on the page: %s", error)
         return None
-    log.info("%s", words)
-    return words
+    said = [one for one in (words, left) if one is not None]
+    if not said:
+        return None
+    found = Words(" ".join(one.en for one in said), "".join(one.zh for one in said))
+    log.info("%s", found.en)
+    return found
+
+
+def left_alone(night: dict[str, object]) -> Words | None:
+    """That somebody else's unfinished trainings were left alone, and what finishes them."""
+    found = night.get("left_alone")
+    left = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    if not left:
+        return None
+    names = "; ".join(f"{one.get('training')}: {one.get('field')}" for one in left)
+    return Words(
+        f"Left alone, as a run with other options began it: {names} on a form finishes it.",
+        f"由选项不同的运行开始，未予处理：{names}（填入表单即可完成它）。",
+    )
 
 
 def nothing_new(model: str, run_id: str, made_at: str) -> Words:
     """That the data and options of this run make a model that was there."""
     run, day = run_id or "without an id", _shown(made_at)
     return Words(
-        f"Nothing new since run {run}: the same data and options make {model}, which it trained on {day}; "
-        "nothing was trained now.",
-        f"自运行 {run} 以来没有新内容：同样的数据与选项得到 {model}，"
-        f"该模型已于 {day} 训练完成；这次没有训练。",
+        f"Unchanged: found. The same data and options make {model}, which run {run} trained on {day}; "
+        "verdict and cost are of then.",
+        f"没有变化：已找到。同样的数据与选项得到 {model}，该模型由运行 {run} 于 {day} 训练；"
+        "判定与成本均属当时。",
+    )
+
+
+def judged_before(at: str) -> Words:
+    """That the same comparison was judged by an earlier run."""
+    return Words(
+        f"Unchanged: found. The verdict and its cost are of {at}.", f"没有变化：已找到。判定与成本属于 {at}。"
     )
 
 
@@ -63,10 +88,9 @@ def finished(night: dict[str, object], model: str) -> Words:
     begun = begun if isinstance(begun, dict) else {}
     run, day = begun.get("run_id") or "?", _shown(str(begun.get("begun_at", "?")))
     return Words(
-        f"This run finished {model}, which run {run} began on {day}, with the data and options of then; new "
-        "data and changed options wait for the next run.",
-        f"本次运行完成了 {model}：它由运行 {run} 于 {day} 开始，数据与选项同当时；"
-        "新的数据与改动的选项留待下一次运行。",
+        f"This run finished {model}, which run {run} began on {day}, with the data and options of then; "
+        "what is new since is not in it.",
+        f"本次运行完成了 {model}：它由运行 {run} 于 {day} 开始，数据与选项同当时；其后的新内容不在其中。",
     )
 
 
@@ -74,9 +98,7 @@ def _shown(at: str) -> str:
     return at.replace("T", " ").removesuffix("+00:00") + " UTC"
 
 
-def with_words(page: str, words: Words | None) -> str:
-    """The page with these words above its verdict."""
-    if words is None:
-        return page
-    note = html.render(_TEMPLATE, {}, words=words)
+def with_words(page: str, words: Words, is_old: bool = False) -> str:
+    """The page with these words above its verdict; that of an earlier run loses its seal."""
+    note = html.render(_TEMPLATE, {}, words=words, is_old=is_old)
     return page.replace(_HEADER, f"{note}\n{_HEADER}", 1)

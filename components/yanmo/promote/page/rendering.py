@@ -8,6 +8,7 @@ from typing import Any
 
 from yanmo.common.pages import html
 from yanmo.options.fields import shown
+from yanmo.promote.gate.headline import conditions, headline
 from yanmo.promote.gate.verdict import Words
 from yanmo.promote.page import names
 from yanmo.promote.page.charts import dot_chart, line_chart
@@ -46,6 +47,8 @@ def render(report: Mapping[str, Any]) -> str:
         _TEMPLATE,
         {"option": shown, "of_shown": lambda genres: {g: genres[g] for g in documents if g in genres}},
         r=report,
+        headline=headline(report["verdict"]),
+        conditions=conditions(Words(**report["verdict"]["sentence"])),
         documents=documents,
         columns=columns,
         dots=dot_chart(drawn),

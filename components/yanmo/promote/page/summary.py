@@ -8,6 +8,8 @@ from typing import Any
 from yanmo.common.aligned_table import short_table
 from yanmo.common.bootstrap import generator_for
 from yanmo.common.pages.html import cut
+from yanmo.promote.gate.headline import conditions, headline
+from yanmo.promote.gate.verdict import Words
 from yanmo.promote.page.names import called
 from yanmo.promote.page.report import baseline_wins
 
@@ -30,7 +32,9 @@ def summary_text(report: Mapping[str, Any], seed: int) -> str:
     lines = [f"Bits per character on the {split} split (lower is better)", "", *_table_lines(table), ""]
     lines += _notes(table)
     lines += base_lines(report)
-    lines += [*baseline_lines(table), report["verdict"]["sentence"]["en"], *_margin(report["verdict"]), ""]
+    lines += baseline_lines(table)
+    follow = conditions(Words(**report["verdict"]["sentence"]))
+    lines += ["", headline(report["verdict"]).en, follow.en, *_margin(report["verdict"]), ""]
     lines += dialogue_lines(report)
     for genre, text in chosen_verses(report["samples"], seed):
         lines += [f"{genre} (generated)", *(f"    {line}" for line in text.splitlines()), ""]

@@ -69,7 +69,7 @@ def attach(error: BaseException, details: Details) -> None:
 
 
 def details_of(error: BaseException) -> Details | None:
-    """What was attached to the error, or to the one it was raised from."""
+    """Return the details that were attached to the error, or to the one it was raised from."""
     found = getattr(error, _DETAILS, None)
     if found is None and error.__cause__ is not None:
         return details_of(error.__cause__)
@@ -100,7 +100,7 @@ class Card:
 
     @classmethod
     def of(cls, stage: str, error: BaseException, command: str = "", run_id: str = "") -> Card:
-        """The card of an error that ended a stage."""
+        """Return the card of an error that ended a stage."""
         details = details_of(error) or Details()
         why = details.why or (advice(error) if isinstance(error, Exception) else str(error))
         values = {f.name: getattr(details, f.name) for f in dataclasses.fields(Details)}
@@ -111,12 +111,12 @@ class Card:
 
     @property
     def first_line(self) -> str:
-        """Which stage, and how it ended."""
+        """Return which stage failed, and with which exit code."""
         meaning = _MEANINGS.get(ExitCode(self.exit_code)) if self.exit_code in {*ExitCode} else None
         return f"{self.stage} failed with exit code {self.exit_code}" + (f" ({meaning})" if meaning else "")
 
     def details(self, now: float | None = None) -> list[str]:
-        """What the error's own line in the log does not say.
+        """Return the lines that say more than the error's own line in the log.
 
         Args:
             now: Unix time that the checkpoint's age counts to; that of the failure by default.
@@ -131,7 +131,7 @@ class Card:
         return found
 
     def lines(self) -> list[str]:
-        """All of the card."""
+        """Return all of the card."""
         where = [f"which: {self.where}"] if self.where else []
         rest = self.details()[len(where) :]
         how = "to go on" if self.checkpoint else "to run it again"
@@ -159,17 +159,17 @@ def _short(text: str) -> str:
 
 
 def failure_name(stage: str, key: str) -> str:
-    """Where the cards of a key lie."""
+    """Return the name of the object with the cards of a key."""
     return f"{work_name(stage, key)}/{FILE}"
 
 
 def read_cards(store: ObjectStore, stage: str, key: str) -> list[Card]:
-    """The cards of a key that is not committed, newest first; none where they cannot be read."""
+    """Return the cards of a key that is not committed, newest first; none where they cannot be read."""
     return _cards(lambda: store.read(failure_name(stage, key))[0])
 
 
 def survived(output: Output) -> list[Card]:
-    """The cards of the tries that failed before `output` was made, newest first."""
+    """Return the cards of the tries that failed before `output` was made, newest first."""
     return _cards(lambda: output.path(RECORD).read_bytes()) if output.entries(RECORD) else []
 
 

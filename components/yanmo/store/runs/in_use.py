@@ -41,12 +41,12 @@ class Removed(StorageError):
 
 
 def work_name(stage: str, key: str) -> str:
-    """Where a key's work in progress lies (checkpoints, LEASE.json)."""
+    """Return the folder of a key's work in progress (checkpoints, LEASE.json)."""
     return f"runs/{stage}/{key}"
 
 
 def lease_name(stage: str, key: str) -> str:
-    """Where the lease of a key lies."""
+    """Return the name of the lease of a key."""
     return f"{work_name(stage, key)}/{LEASE}"
 
 
@@ -95,7 +95,7 @@ def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
 
 
 def _is_back(store: ObjectStore, pinned: Reference) -> bool:
-    """Whether the manifest is there, once a gc that has set it aside has decided."""
+    """Return whether the manifest is there, once a gc that has set it aside has decided."""
     set_aside = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
     end = time.monotonic() + _GC_SECONDS
     while not _is_present(store, pinned):
@@ -107,7 +107,7 @@ def _is_back(store: ObjectStore, pinned: Reference) -> bool:
 
 
 def _is_present(store: ObjectStore, pinned: Reference) -> bool:
-    """Whether the manifest that was opened is there, in its place or as one that `--force` replaced."""
+    """Return whether the opened manifest is there, in its place or as one that `--force` replaced."""
     try:
         data, _ = store.read(pinned.manifest_uri)
     except FileNotFoundError:

@@ -26,8 +26,8 @@ from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, LeaseLost
 from yanmo.common.plain_json import json_value
+from yanmo.store.cancellation import Cancellation, under
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
-from yanmo.store.recall import Recall, under
 
 log = logging.getLogger(__name__)
 TTL_SECONDS = 60.0
@@ -35,7 +35,7 @@ _RELEASED = 0.0
 
 
 def _process_start(pid: int) -> str:
-    """When a process of this machine started (clock ticks since boot), or '' if it is gone.
+    """Return when a process here started (clock ticks since boot), or '' if it is gone.
 
     A killed one whose parent does not look after it (the first process of many containers) stays as a zombie.
     """
@@ -47,7 +47,7 @@ def _process_start(pid: int) -> str:
 
 
 def _machine() -> str:
-    """This boot of this machine and, as process ids mean nothing outside it, the pid namespace."""
+    """Return this boot of this machine and, as process ids mean nothing outside it, the pid namespace."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = os.readlink("/proc/self/ns/pid")
@@ -73,7 +73,7 @@ class Lease:
         self._version = ""
         self._lost = ""
         self._seen, self._seen_at = "", 0.0
-        self._stop, self._recall = threading.Event(), Recall()
+        self._stop, self._cancellation = threading.Event(), Cancellation()
         self._thread: threading.Thread | None = None
 
     def acquire(self) -> bool:
@@ -94,7 +94,7 @@ class Lease:
         return True
 
     def _is_silent(self, data: bytes, version: str) -> bool:
-        """Whether a lease of another machine was not renewed for so long that its run must be gone."""
+        """Return whether a lease of another machine was not renewed for so long that its run must be gone."""
         value = json_value(data)
         if _is_here(value):
             return False
@@ -105,13 +105,13 @@ class Lease:
         return watched > ttl or (watched > ttl / 2 and self._age() > ttl)
 
     def _age(self) -> float:
-        """Seconds since the last renewal, by the store's clock."""
+        """Return seconds since the last renewal, by the store's clock."""
         info = self.store.stat(self.name)
         return self.store.clock() - info.modified if info else 0.0
 
     @property
     def is_lost(self) -> bool:
-        """Whether a renewal has found another run's lease; costs nothing, and may be late."""
+        """Return whether a renewal has found another run's lease; costs nothing, and may be late."""
         return bool(self._lost)
 
     def check(self) -> None:
@@ -123,7 +123,7 @@ class Lease:
             )
 
     def _look(self) -> tuple[str, str]:
-        """Why the lease is no longer ours, in words ("" while it is), and its version.
+        """Return why the lease is no longer ours, in words ("" while it is), and its version.
 
         Raises:
             OSError, EnvironmentFault: that cannot be known now.
@@ -159,7 +159,7 @@ class Lease:
 
     def _end_renewal(self) -> None:
         self._stop.set()
-        self._recall.set()
+        self._cancellation.set()
         if self._thread:
             self._thread.join()
 
@@ -181,10 +181,10 @@ class Lease:
     def _renew(self) -> None:
         while not self._stop.wait(self.ttl / 3):
             try:
-                with under(self._recall):
+                with under(self._cancellation):
                     self._renew_once()
             except (OSError, EnvironmentFault) as error:  # full disk, network, a rotating secret
-                if self._stop.is_set():  # called back
+                if self._stop.is_set():  # cancelled
                     return
                 log.warning("could not renew the lease of %s: %s", self.name, error)
             if self._lost:
@@ -200,7 +200,7 @@ class Lease:
 
 
 def is_live(data: bytes, age: float) -> bool:
-    """Whether a living run may hold the lease in `data`: for lists, and for what gc leaves alone.
+    """Return whether a living run may hold the lease in `data`: for lists, and for what gc leaves alone.
 
     Args:
         age: seconds since it was last renewed, by the store's clock.
@@ -212,7 +212,7 @@ def is_live(data: bytes, age: float) -> bool:
 
 
 def is_held(store: ObjectStore, name: str) -> bool:
-    """Whether a living run may hold the lease of this name now."""
+    """Return whether a living run may hold the lease of this name now."""
     info = store.stat(name)
     try:
         return info is not None and is_live(store.read(name)[0], store.clock() - info.modified)
@@ -221,7 +221,7 @@ def is_held(store: ObjectStore, name: str) -> bool:
 
 
 def live_holder(name: str, data: bytes, age: float) -> str:
-    """The machine of the living run that may hold the lease `name`, `runs/<stage>/<key>/LEASE.json`.
+    """Return the machine of the living run that may hold the lease `name`, `runs/<stage>/<key>/LEASE.json`.
 
     "" where nobody does, and of a session (stage/session.py), which makes nothing: its lease is no key's,
     and its attempt is named after itself.
@@ -255,7 +255,7 @@ class Holder:
 
 
 def holder_in(data: bytes) -> Holder:
-    """Who holds the lease in `data`."""
+    """Return who holds the lease in `data`."""
     found = Holder()
     try:
         value = json_value(data)
@@ -275,12 +275,12 @@ def holder_in(data: bytes) -> Holder:
 
 
 def _is_here(value: dict[str, Any]) -> bool:
-    """Whether the lease is of this machine, so that its process can be looked at."""
+    """Return whether the lease is of this machine, so that its process can be looked at."""
     return bool(value["machine"] == _machine() and value["process_start"])
 
 
 def _is_given_up(data: bytes) -> bool:
-    """Whether the lease in `data` was released, its process is dead, or it cannot be read by its owner."""
+    """Return whether the lease was released, its process is dead, or it cannot be read by its owner."""
     try:
         value = json_value(data)
         float(value.get("ttl_seconds", TTL_SECONDS))

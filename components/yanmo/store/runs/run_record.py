@@ -31,21 +31,25 @@ class RunRecord:
     run_id: str
     outputs: dict[str, Reference] = field(default_factory=dict)
     """Pointer -> what the run's stage made or found."""
+    options: str = ""
+    """Those of its stages in one line, as its first task has read and checked them."""
+    pinned: dict[str, Reference | None] = field(default_factory=dict)
+    """What its first task found that the channel's pointers named, by name."""
     night: dict[str, Any] = field(default_factory=dict)
     """`training` ("new", or "finish" of an earlier run's), `finishes` (which), `set_aside` (earlier
     trainings, and why), `data_sources`, `nothing_new` (since which run)."""
 
 
-RUN = Record("yanmo.run/1", RunRecord, "delete it: only `--inputs run:ID` reads it")
+RUN = Record("yanmo.run/1", RunRecord, "delete it, and start its run again")
 
 
 def run_record_name(channel: str, run_id: str) -> str:
-    """Where the record of a run lies."""
+    """Return the name of the record of a run."""
     return f"pointers/{channel}/runs/{as_part(run_id)}.json"
 
 
 def is_run_record(name: str) -> bool:
-    """Whether an object of the store is such a record, by its name."""
+    """Return whether an object of the store is such a record, by its name."""
     return _NAME.match(name) is not None
 
 
@@ -60,9 +64,21 @@ def read_run(store: ObjectStore, channel: str, run_id: str) -> dict[str, Referen
 
 
 def read_night(store: ObjectStore, channel: str, run_id: str) -> dict[str, Any]:
-    """What the run is about (`note_night`); empty where nothing was noted. Raises as `read_run`."""
+    """Return what `note_night` recorded of the run; empty where it did not. Raises as `read_run`."""
     found = RUN.read(store, run_record_name(channel, run_id))
     return found.night if found else {}
+
+
+def pin_for_run(
+    store: ObjectStore, channel: str, run_id: str, options: str, pinned: Mapping[str, Reference | None]
+) -> None:
+    """Record the options and inputs of the run's later tasks (stage/pinned.py); raises as `add_to_run`."""
+
+    def with_pinned(before: RunRecord | None) -> RunRecord:
+        before = before or RunRecord(run_id=run_id)
+        return dataclasses.replace(before, options=options, pinned=dict(pinned))
+
+    RUN.change(store, run_record_name(channel, run_id), with_pinned)
 
 
 def add_to_run(store: ObjectStore, channel: str, run_id: str, outputs: Mapping[str, Reference]) -> None:

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from yanmo.common.errors import DataError
-from yanmo.common.shell_words import shell_line
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import KEY
@@ -72,6 +71,8 @@ class Training:
     """trained: its model is committed, and not judged yet. Else open, or why it was set aside."""
     why: str = ""
     """Why it was set aside, in words."""
+    by_next: bool = False
+    """Whether a person has given it to the channel's next run, whatever that asks for."""
 
     def __post_init__(self) -> None:
         if not KEY.fullmatch(self.key) or self.state not in _STATES:
@@ -83,7 +84,7 @@ class Training:
 
     @property
     def is_open(self) -> bool:
-        """Whether the channel's next run finishes it."""
+        """Return whether the channel's next run finishes it."""
         return self.state in (OPEN, TRAINED)
 
     @property
@@ -92,7 +93,7 @@ class Training:
         return int(self.checkpoint.rpartition("-")[2] or 0)
 
     def stalled(self, checkpoint: str, but: str = "") -> int:
-        """How many of its last tries found a checkpoint that was no older than this.
+        """Return how many of its last tries found a checkpoint that was no older than this.
 
         Args:
             but: a run that does not count, as it has not ended.
@@ -109,7 +110,7 @@ class Training:
 
     @property
     def tried_at(self) -> float:
-        """When a run last began it or went on with it, Unix time."""
+        """Return when a run last began it or went on with it, Unix time."""
         return datetime.fromisoformat(self.tries[-1].at if self.tries else self.begun_at).timestamp()
 
     def aside(self, state: str, why: str) -> Training:
@@ -119,8 +120,9 @@ class Training:
     def resumed(self) -> Training:
         """To be finished by the channel's next run; its tries are forgotten where it was set aside."""
         if self.state == OPEN:
-            return self
-        return dataclasses.replace(self, state=TRAINED if self.state == TRAINED else OPEN, why="", tries=())
+            return dataclasses.replace(self, by_next=True)
+        state = TRAINED if self.state == TRAINED else OPEN
+        return dataclasses.replace(self, state=state, why="", tries=(), by_next=True)
 
     @property
     def name(self) -> str:
@@ -154,11 +156,11 @@ class Unfinished:
         return [one for one in self.trainings if not one.is_open]
 
     def of(self, key: str) -> Training | None:
-        """The training of this key."""
+        """Return the training of this key."""
         return next((one for one in self.trainings if one.key == key), None)
 
     def named(self, name: str) -> Training | None:
-        """The training that `train/KEY` names, of whose key the first digits are enough; None for no one."""
+        """Return the training `train/KEY`, of whose key the first digits are enough; None for no one."""
         found = [one for one in self.trainings if f"train/{one.key}".startswith(name)]
         return found[0] if len(found) == 1 else None
 
@@ -183,17 +185,17 @@ UNFINISHED = Record(
 
 
 def unfinished_name(channel: str) -> str:
-    """Where the record of a channel lies."""
+    """Return the name of the record of a channel."""
     return f"runs/train/unfinished/{channel}.json"
 
 
 def is_unfinished_record(name: str) -> bool:
-    """Whether an object of the store is such a record, by its name."""
+    """Return whether an object of the store is such a record, by its name."""
     return _NAME.match(name) is not None
 
 
 def read_unfinished(store: ObjectStore, channel: str) -> Unfinished:
-    """The record of a channel; an empty one where there is none.
+    """Return the record of a channel; an empty one where there is none.
 
     Raises:
         DataError: it is damaged.
@@ -204,7 +206,7 @@ def read_unfinished(store: ObjectStore, channel: str) -> Unfinished:
 def change_unfinished(
     store: ObjectStore, channel: str, change: Callable[[Unfinished], Unfinished]
 ) -> Unfinished:
-    """What `change` makes of the record, once it is written; no record is made for nothing.
+    """Write the record that `change` makes of it, and return that; none is made for nothing.
 
     Args:
         change: may be called again, where another run changed the record meanwhile.
@@ -228,7 +230,7 @@ def _bounded(record: Unfinished) -> Unfinished:
 
 
 def to_be_kept(record: Unfinished, is_abandoned: Callable[[float], bool]) -> list[Training]:
-    """The trainings of a record that may be finished.
+    """Return the trainings of a record that may be finished.
 
     That is those that the next run finishes, and those that a person may resume. Not what was set aside for
     its texts or options.
@@ -243,11 +245,6 @@ def to_be_kept(record: Unfinished, is_abandoned: Callable[[float], bool]) -> lis
     ]
 
 
-def resume_command(place: str, channel: str, training: Training) -> str:
-    """What lets the channel's next run finish a training that was set aside.
-
-    Args:
-        place: URI of the store.
-    """
-    words = ["yanmo", "channel", "unfinished", "--resume", training.name]
-    return shell_line([*words, "--store", place, "--channel", channel])
+def resumed_by(training: Training) -> str:
+    """Return the field of a run's form that finishes a training which was set aside."""
+    return f"train_unfinished={training.name}"

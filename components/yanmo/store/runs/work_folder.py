@@ -80,7 +80,7 @@ class WorkFolder:
         log.info("saved %s to %s/%s", label, self.store.uri, self.name)
 
     def _saved_already(self, attempt: str, names: Sequence[str]) -> dict[str, FileEntry]:
-        """The files that the saved state of this run holds as they are here: they need not travel again."""
+        """Return the files that this run's saved state holds as they are: they need not travel again."""
         found = {}
         known = {file.path: file for file in self._read()[0].files}
         for name in names:
@@ -148,7 +148,7 @@ class WorkFolder:
         return f"{self.name}/WORK.json"
 
     def _read(self) -> tuple[State, str]:
-        """The saved state and its version; "" where there is none."""
+        """Return the saved state and its version; "" where there is none."""
         try:
             data, version = self.store.read(self._place)
         except FileNotFoundError:

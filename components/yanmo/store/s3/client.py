@@ -23,10 +23,11 @@ from minio import Minio
 from minio.time import to_amz_date, utcnow
 
 from yanmo.common.address import Address
+from yanmo.common.authorities import ca_bundle
 from yanmo.common.errors import UsageError
 from yanmo.store import traffic
 from yanmo.store.s3.credentials import Guarded, find_credentials, find_endpoint, find_region
-from yanmo.store.s3.strict_http import CutOff, StrictPool, ca_bundle, require
+from yanmo.store.s3.strict_http import CutOff, StrictPool, require
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
@@ -121,7 +122,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z")
 
 
 def bucket_problem(name: str) -> str:
-    """Why a name is none that S3 allows for a bucket; "" where it is one."""
+    """Return why S3 does not allow a name for a bucket; "" where it does."""
     if _BUCKET.match(name):
         return ""
     if not name:
@@ -146,7 +147,7 @@ def _check_answer(method: str, name: str, answer: Any, *, has_body: bool) -> Non
 
 
 def connect(scheme: str, endpoint: str, connections: int) -> Client:
-    """A client for the server that option, environment or secret name.
+    """Return a client for the server that option, environment or secret name.
 
     Args:
         scheme: `s3`, or `minio` for KFP's own server.
@@ -186,7 +187,7 @@ _HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL}){{0,50}}\.?|\[[0-9a-fA-F:.]+\])(?
 
 
 def _parts(url: str) -> SplitResult:
-    """The parts of an endpoint; no error shows a password in it, whatever characters that has."""
+    """Return the parts of an endpoint; no error shows a password in it, whatever characters that has."""
     shown = Address(url, bare=True)
     if shown.has_secrets:
         raise UsageError(

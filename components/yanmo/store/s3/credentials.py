@@ -26,9 +26,10 @@ from minio.credentials.providers import IamAwsProvider, Provider
 from urllib3 import Retry, Timeout
 from urllib3.exceptions import HTTPError
 
+from yanmo.common.authorities import ca_bundle
 from yanmo.common.errors import EnvironmentFault, StorageError
 from yanmo.store.mounted import mounted, secret_folders, value_in
-from yanmo.store.s3.strict_http import StrictPool, ca_bundle
+from yanmo.store.s3.strict_http import StrictPool
 
 _ACCESS = ("access_key_id", "accesskey", "AWS_ACCESS_KEY_ID")
 _SECRET = ("secret_access_key", "secretkey", "AWS_SECRET_ACCESS_KEY")
@@ -39,7 +40,7 @@ class MountedSecret(Provider):  # type: ignore[misc]
     """Both keys from one folder of files, as Kubernetes mounts a Secret."""
 
     def retrieve(self) -> Credentials:
-        """The keys as they are now.
+        """Return the keys as they are now.
 
         Raises:
             ValueError: no folder has both.
@@ -74,7 +75,7 @@ class Guarded(Provider):  # type: ignore[misc]
 
     @property
     def source(self) -> str:
-        """Where new keys may arrive while this process runs, in words; empty where none can."""
+        """Return where new keys may arrive while this process runs, in words; "" where none can."""
         if isinstance(self._provider, MountedSecret):
             return f"the mounted Secret ({', '.join(map(str, secret_folders()))})"
         if isinstance(self._provider, AWSConfigProvider):
@@ -82,7 +83,7 @@ class Guarded(Provider):  # type: ignore[misc]
         return "" if isinstance(self._provider, EnvAWSProvider | EnvMinioProvider) else "the role"
 
     def retrieve(self) -> Credentials:
-        """The credentials.
+        """Return the credentials.
 
         Raises:
             ConnectionError: the service that gives them cannot be reached now.
@@ -105,7 +106,7 @@ class Guarded(Provider):  # type: ignore[misc]
 
 
 def find_credentials() -> Guarded:
-    """The provider that has credentials here.
+    """Return the provider that has credentials here.
 
     Raises:
         StorageError: the service that would give them cannot be reached now.
@@ -155,7 +156,7 @@ def _providers() -> Iterator[Provider]:
 
 
 def find_endpoint(given: str, scheme: str) -> str:
-    """The server's URL: the option, the environment, the mounted secret, KFP's own service, else AWS."""
+    """Return the server's URL: the option, environment, mounted secret, KFP's own service, else AWS."""
     value = (
         given
         or os.environ.get("AWS_ENDPOINT_URL_S3")
@@ -186,7 +187,7 @@ def _kfp_server() -> str:
 
 
 def find_region() -> str:
-    """The region, or "" to ask the server."""
+    """Return the region, or "" to ask the server."""
     return (
         os.environ.get("AWS_REGION")
         or os.environ.get("AWS_DEFAULT_REGION")

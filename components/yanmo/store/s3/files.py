@@ -1,6 +1,7 @@
-"""Files of others in a bucket, read only: any key, streamed in ranges, a change meanwhile is noticed.
+"""Files in a bucket that are no objects of a store: raw text, and exports for programs of others.
 
-A store's objects have names from an allow-list and manifests that say what they hold; raw files have neither.
+Raw files are read only: any key, streamed in ranges, a change meanwhile is noticed. An export is a prefix as
+a plain folder. Neither has names from an allow-list, or manifests that say what they hold.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ import functools
 import io
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
 from yanmo.common.errors import DataError, StorageError, UsageError
-from yanmo.store.s3.client import Client, bucket_problem, connect
-from yanmo.store.s3.retry import PreconditionFailed, RetryBudget, body_of, check_length
+from yanmo.store.s3.bucket import Bucket
+from yanmo.store.s3.client import bucket_problem
+from yanmo.store.s3.retry import PreconditionFailed
 
 _BLOCK_BYTES = 8 << 20
 _MAGIC = re.compile(r"[*?\[]")
@@ -33,7 +36,7 @@ class S3File:
 
 
 def list_s3(entry: str, leave_out: Callable[[str, str], None] = lambda uri, why: None) -> list[S3File]:
-    """The object of that URI, or all below it as a folder, or all that match it as a glob (`*`, `?`, `**`).
+    """Return the object of that URI, or all below it as a folder, or matching a glob (`*`, `?`, `**`).
 
     Objects with a hidden name or below a hidden "folder" are left out, and so are empty markers of folders:
     `诗词/` or `诗词`, of no bytes, beside `诗词/a.txt`.
@@ -65,7 +68,7 @@ def list_s3(entry: str, leave_out: Callable[[str, str], None] = lambda uri, why:
 
 
 def stat_s3(uri: str) -> S3File:
-    """The object as it is now.
+    """Return the object as it is now.
 
     Raises:
         DataError: it is gone.
@@ -78,7 +81,7 @@ def stat_s3(uri: str) -> S3File:
 
 
 def open_s3(uri: str) -> BinaryIO:
-    """A binary stream of the object's bytes that can seek; at most 8 MiB of it are in memory.
+    """Return a binary stream of the object's bytes that can seek; at most 8 MiB of it are in memory.
 
     Raises:
         DataError: it is gone, now or while it is read.
@@ -87,13 +90,12 @@ def open_s3(uri: str) -> BinaryIO:
     return io.BufferedReader(_Stream(bucket, key, stat_s3(uri)), _BLOCK_BYTES)
 
 
-class _Bucket:
-    """A bucket on the server that the environment names."""
+class _Bucket(Bucket):
+    """A bucket on the server that the environment names, whose files are called by their URIs."""
 
     def __init__(self, scheme: str, name: str) -> None:
-        self.scheme, self.name = scheme, name
-        self.client: Client = connect(scheme, "", 4)
-        self.retry_budget = RetryBudget.with_client(self.client)
+        super().__init__(scheme, name)
+        self.scheme = scheme
 
     def uri(self, key: str) -> str:
         return f"{self.scheme}://{self.name}/{quote(key, safe='/')}"
@@ -102,18 +104,11 @@ class _Bucket:
         return _split(file.uri)[1]
 
     def find(self, key: str) -> S3File | None:
-        look = functools.partial(self.client.stat_object, self.name, key)
-        try:
-            found = self.retry_budget.retry(f"looking at {self.uri(key)}").run(look)
-        except FileNotFoundError:
-            return None
-        return S3File(self.uri(key), found.size, str(found.etag))
+        found = self.stat(key, self.uri(key))
+        return found and S3File(self.uri(key), found.size, str(found.etag))
 
     def below(self, prefix: str, leave_out: Callable[[str, str], None]) -> Iterator[S3File]:
-        def look() -> list[Any]:
-            return list(self.client.list_objects(self.name, prefix=prefix, recursive=True))
-
-        for found in self.retry_budget.retry(f"listing {self.uri(prefix)}").run(look):
+        for found in self.listed(prefix, self.uri(prefix)):
             key = str(found.object_name)
             parts = key[len(prefix) :].split("/")
             hidden = next((i for i, part in enumerate(parts) if part.startswith(".")), None)
@@ -141,7 +136,7 @@ def _split(uri: str) -> tuple[_Bucket, str]:
 
 
 def _translate(pattern: str) -> str:
-    """A glob of keys as a regular expression: `*` and `?` stay within a folder, `**` does not."""
+    """Return a glob of keys as a regular expression: `*` and `?` stay within a folder, `**` does not."""
     result, rest = "", pattern
     while rest:
         for magic, expression in (("**/", "(?:[^.][^/]*/)*"), ("**", ".*"), ("*", "[^/]*"), ("?", "[^/]")):
@@ -189,7 +184,7 @@ class _Stream(io.RawIOBase):
         return length
 
     def readall(self) -> bytes:
-        """All that is left, block by block: the inherited one would send a request for each 8 KiB."""
+        """Return all that is left, block by block: the inherited one would send a request for each 8 KiB."""
         blocks = []
         while (length := min(_BLOCK_BYTES, self._file.bytes - self._at)) > 0:
             blocks.append(self._get(self._at, length))
@@ -197,20 +192,48 @@ class _Stream(io.RawIOBase):
         return b"".join(blocks)
 
     def _get(self, offset: int, length: int) -> bytes:
-        def get() -> bytes:
-            answer = self._bucket.client.get_object(
-                self._bucket.name, self._key, offset=offset, length=length,
-                request_headers={"If-Match": f'"{self._file.etag}"'},
-            )  # fmt: skip
-            with body_of(answer):
-                data: bytes = answer.read(length)
-                check_length(data, length)
-                return data
-
         try:
-            return self._bucket.retry_budget.retry(f"reading {self._file.uri}").run(get)
+            return self._bucket.get(
+                self._key, self._file.uri, offset=offset, length=length, etag=self._file.etag
+            ).data
         except (FileNotFoundError, PreconditionFailed):
             raise StorageError(
                 f"{self._file.uri}: changed while it was read; run the same command again when nothing "
                 "writes to it"
             ) from None
+
+
+class S3Folder:
+    """The objects directly below `s3://bucket/prefix/`."""
+
+    def __init__(self, uri: str, endpoint: str = "") -> None:
+        parts = urlsplit(uri)
+        name, prefix = parts.netloc, parts.path.strip("/")
+        if not name or not prefix or parts.query or parts.fragment:
+            raise UsageError(f"{uri[:200]}: expected s3://bucket/prefix")
+        if problem := bucket_problem(name):
+            raise UsageError(f"{uri[:200]}: {problem}")
+        self.uri, self._prefix = uri, f"{prefix}/"
+        self._bucket = Bucket(parts.scheme, name, endpoint)
+
+    def names(self) -> list[str]:
+        """Return the files there, sorted; one in a folder below has a slash."""
+        listed = self._bucket.listed(self._prefix, self.uri)
+        return sorted(str(each.object_name).removeprefix(self._prefix) for each in listed)
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a small file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        return self._bucket.get(self._prefix + name, f"{self.uri}/{name}").data
+
+    def put(self, name: str, path: Path) -> None:
+        """Upload a file, over what is there."""
+        self._bucket.upload([(path, self._prefix + name)])
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete files; those that are gone already are no matter."""
+        for name in names:
+            self._bucket.delete(self._prefix + name, f"{self.uri}/{name}")

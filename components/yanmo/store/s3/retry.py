@@ -12,7 +12,6 @@ process whose key, or certificate, was good tries again, as in any outage (docs/
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import random
@@ -29,16 +28,14 @@ from urllib3.exceptions import HTTPError, NameResolutionError, NewConnectionErro
 from urllib3.exceptions import SSLError as TransportSSLError
 
 from yanmo.common import waiting
+from yanmo.common.authorities import ca_source
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
 from yanmo.store import traffic
+from yanmo.store.cancellation import current
 from yanmo.store.objects import NotSupportedHere
-from yanmo.store.recall import current
 from yanmo.store.s3.credentials import NoKey
-from yanmo.store.s3.strict_http import ca_source
 
 if TYPE_CHECKING:
-    from urllib3 import BaseHTTPResponse
-
     from yanmo.store.s3.client import Client
 
 log = logging.getLogger(__name__)
@@ -113,18 +110,12 @@ class Truncated(HTTPError):
 
 
 def retry_seconds() -> float:
-    """How long one request is tried: $YANMO_S3_RETRY_SECONDS, 300 by default."""
+    """Return the seconds that one request is tried: $YANMO_S3_RETRY_SECONDS, 300 by default."""
     value = os.environ.get("YANMO_S3_RETRY_SECONDS", "300")
     try:
         return float(value)
     except ValueError:
         raise UsageError(f"YANMO_S3_RETRY_SECONDS={value!r}: expected a number of seconds") from None
-
-
-def check_length(data: bytes, expected: int) -> None:
-    """Raise `Truncated` unless `data` has the expected length."""
-    if len(data) != expected:
-        raise Truncated(f"expected {expected} bytes, got {len(data)}")
 
 
 @dataclass
@@ -155,7 +146,7 @@ class RetryBudget:
 
     @classmethod
     def with_client(cls, client: Client) -> RetryBudget:
-        """The budget of a client's own requests."""
+        """Return the budget of a client's own requests."""
         pool = client.pool
         return cls(
             seconds=retry_seconds(),
@@ -166,7 +157,7 @@ class RetryBudget:
         )
 
     def awaits_another(self, error: Exception) -> str:
-        """What was good and is refused now, and in which file a new one may arrive; "" for nothing."""
+        """Return what is refused now and was good, and the file where a new one may come; "" for nothing."""
         if self.accepted and self.key_source and _is_of_key(error):
             return f"the server refuses the key of {self.key_source}: put one there that it takes"
         if self.reached() and ca_source() and _is_certificate(error):
@@ -176,18 +167,8 @@ class RetryBudget:
         return ""
 
     def retry(self, what: str, *, absent_passes: bool = False) -> Retry:
-        """A new request: `what` says in messages which one; `absent_passes` as in `Retry`."""
+        """Return a new request: `what` says in messages which one; `absent_passes` as in `Retry`."""
         return Retry(what, self, absent_passes=absent_passes)
-
-
-@contextlib.contextmanager
-def body_of(answer: BaseHTTPResponse) -> Iterator[BaseHTTPResponse]:
-    """The answer to a GET, whose connection is given back afterwards."""
-    try:
-        yield answer
-    finally:
-        answer.close()
-        answer.release_conn()
 
 
 class Retry:
@@ -204,12 +185,12 @@ class Retry:
         """
         self.what, self._retry_budget, self._absent_passes = what, retry_budget, absent_passes
         self._kind = ASKED[what.partition(" ")[0]][0]
-        self._recall = current()
+        self._cancellation = current()
         self.failures = 0
         self._started = time.monotonic()
 
     def run(self, request: Callable[[], T]) -> T:
-        """The request's result.
+        """Return the request's result.
 
         Raises:
             FileNotFoundError, PreconditionFailed: the server's answer about the object.
@@ -247,8 +228,8 @@ class Retry:
     def _wait(self, error: Exception, awaited: str) -> None:
         wait = random.uniform(0, min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self.failures, 20)))
         spent = time.monotonic() - self._started
-        if self._recall.is_set():
-            raise StorageError(f"{self.what}: called back") from error
+        if self._cancellation.is_set():
+            raise StorageError(f"{self.what}: cancelled") from error
         self._check_name(error, spent + wait)
         if spent + wait > self._retry_budget.limit:
             self._retry_budget.down = True
@@ -259,7 +240,7 @@ class Retry:
             ) from error
         level = logging.WARNING if self.failures in (3, 10, 30) else logging.DEBUG
         log.log(level, "%s: try %d failed (%s); again", self.what, self.failures, describe(error))
-        self._recall.wait(wait)
+        self._cancellation.wait(wait)
 
     def _check_name(self, error: Exception, spent: float) -> None:
         """Wait no hours for a server that has never answered and has no address: its name is wrong.
@@ -275,7 +256,7 @@ class Retry:
 
 
 def _final(error: Exception, what: str) -> Exception | None:
-    """What to raise for `error`; None where another try may succeed."""
+    """Return what to raise for `error`; None where another try may succeed."""
     if isinstance(error, S3Error):
         return _final_answer(error, what)
     if isinstance(error, (ServerError, InvalidResponseError)):
@@ -330,12 +311,12 @@ def _is_forbidden(error: Exception) -> bool:
 
 
 def _is_of_key(error: Exception) -> bool:
-    """Whether the server refuses the key; or there is none in its file now, which is being exchanged."""
+    """Return whether the server refuses the key, or its file, which is being exchanged, has none now."""
     return isinstance(error, NoKey) or (isinstance(error, S3Error) and error.code in _EXCHANGED)
 
 
 def _is_certificate(error: BaseException) -> bool:
-    """Whether `error` says that the server's certificate is not trusted."""
+    """Return whether `error` says that the server's certificate is not trusted."""
     return any(
         isinstance(one, ssl.SSLCertVerificationError)
         or (isinstance(one, TransportSSLError) and "CERTIFICATE_VERIFY_FAILED" in str(one))
@@ -344,7 +325,7 @@ def _is_certificate(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and all that led to it."""
+    """Yield the error and all that led to it."""
     left: list[object] = [error]
     seen: set[int] = set()
     while left:
@@ -356,7 +337,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _has_no_address(error: BaseException) -> bool:
-    """Whether a name server has answered that there is no such name; not that it did not answer."""
+    """Return whether a name server has answered that there is no such name; not that it did not answer."""
     return any(
         isinstance(one, socket.gaierror)
         and one.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", 0))

@@ -12,17 +12,12 @@ Alternative not taken: a list of headers that each kind of answer must have. It 
 from __future__ import annotations
 
 import http.client
-import os
-import ssl
 from collections.abc import Mapping
 from typing import Any
 
-import certifi
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
-
-from yanmo.common.errors import EnvironmentFault
 
 
 class CutOff(HTTPError):
@@ -34,34 +29,6 @@ def require(headers: Mapping[str, str], *names: str, what: str) -> None:
     missing = [name for name in names if not headers.get(name)]
     if missing:
         raise CutOff(f"the answer to {what} has no {', '.join(missing)}, which every server sends: cut off?")
-
-
-_CA_FILES = ("AWS_CA_BUNDLE", "SSL_CERT_FILE")
-
-
-def ca_source() -> str:
-    """The variable that names a file of authorities, and the file; empty where certifi's own are trusted."""
-    return next((f"{name}={os.environ[name]}" for name in _CA_FILES if os.environ.get(name)), "")
-
-
-def ca_bundle() -> str:
-    """The PEM file of the authorities that are trusted: AWS_CA_BUNDLE, SSL_CERT_FILE, else certifi's.
-
-    Raises:
-        EnvironmentFault: the variable names a file that cannot be read or holds no certificate.
-    """
-    name, _, path = ca_source().partition("=")
-    if not path:
-        return certifi.where()
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
-    except OSError as error:  # ssl.SSLError is one
-        reason = error.strerror or str(error) or type(error).__name__
-        raise EnvironmentFault(
-            f"{name}={path}: expected a PEM file with the server's authority (CA), found: {reason}; "
-            f"correct {name}, or unset it to trust the usual authorities"
-        ) from error
-    return path
 
 
 class _Watched:

@@ -18,8 +18,8 @@ CACHE = (
 class CacheShowOptions(NamedOptions, group="show"):
     """Show what a cache holds by split and genre, or one of its documents as text.
 
-    Options and inputs, documents and tokens by split and genre, digests. Without --document and
-    --grep only the manifests are read.
+    Options and inputs, documents and tokens by split and genre, digests. Without --document
+    only the manifests are read.
     """
 
     what: str = word(CACHE)
@@ -28,13 +28,8 @@ class CacheShowOptions(NamedOptions, group="show"):
         "show this document: its number (0, 1, ...; -1 is the last) or the beginning of its id",
         metavar="N|ID",
     )
-    grep: str = opt("", "show documents whose text contains this")
-    most: int = opt(5, "documents that --grep shows at most", least=1)
-    ids: bool = opt(False, "show every token of each document, one per line")
+    ids: bool = opt(False, "show every token of the document")
     json: bool = opt(False, "for scripts: one JSON document")
-
-    def contradictions(self) -> list[str]:
-        return ["--document and --grep: give one of them"] if self.document and self.grep else []
 
 
 @dataclass(frozen=True, kw_only=True)

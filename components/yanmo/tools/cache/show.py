@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 from yanmo.common.aligned_table import text_table
@@ -23,36 +21,32 @@ _MOST_IDS = 40
 
 def run(store: ObjectStore, options: CacheShowOptions) -> int:
     output = find(store, options.what, "tokenize", channel=options.channel)
-    if not options.document and not options.grep:
+    if not options.document:
         if options.json:
             print_json(_facts(output) | {"counts": output.manifest.counts})
         else:
             _print_cache(output)
         return 0
     documents = CachedDocuments(output)
-    chosen = list(islice(_chosen(documents, options), options.most))
+    number = _number_of(documents, options.document)
     if options.json:
-        print_json([_document(documents, number) for number in chosen])
-        return 0
-    for number in chosen:
+        print_json(_document(documents, number))
+    else:
         _print_document(documents, number, options.ids)
-    if options.grep and not chosen:
-        print(f"none of {plural(len(documents), 'document')} holds {options.grep!r}")
     return 0
 
 
-def _chosen(documents: CachedDocuments, options: CacheShowOptions) -> Iterator[int]:
-    if options.grep:
-        return (number for number in range(len(documents)) if options.grep in documents.text(number))
+def _number_of(documents: CachedDocuments, named: str) -> int:
+    """Return the number of the document that a number, or the beginning of an id, names."""
     try:
-        number = int(options.document) if len(options.document) < 16 else None
+        number = int(named) if len(named) < 16 else None
     except ValueError:
         number = None
     if number is None:
-        return iter([documents.number_of(options.document)])
+        return documents.number_of(named)
     number += len(documents) if number < 0 else 0
     documents.place(number)
-    return iter([number])
+    return number
 
 
 def _facts(output: Output) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.mapping import MapReport, batches_of
 from yanmo.curate.sources.listing import Source, file_digest, find_files, without_digest
 from yanmo.curate.sources.parsing import RawDocument, parse
-from yanmo.curate.text.chat_texts import clean_and_normalize
+from yanmo.curate.text.cleaning import clean_and_normalize
 from yanmo.curate.text.record_rules import RecordRules, record_rules
 from yanmo.options.command_line import load
 from yanmo.store.objects import ObjectStore
@@ -34,7 +34,7 @@ def run(store: ObjectStore, options: DiffOptions) -> int:
     rules = record_rules(curate)
     document = _raw(_source(output, curate, path), rules, curate.batch_bytes, int(line))
     raw = "\n".join(turn.text for turn in document.turns) if document.turns else document.text
-    cleaned, normalized = clean_and_normalize([document], rules)
+    cleaned, normalized = clean_and_normalize([document], rules.cleaning, rules.steps)
     changes = [*cleaned[0].changes, *(step for step, changed in normalized.changed.items() if changed[0])]
     print(f"{options.document}  changed by {', '.join(changes) or 'nothing'}\n")
     print(marked(raw, normalized.texts[0]))

@@ -13,21 +13,19 @@ from typing import Any
 from yanmo.common.made_by import made_by
 from yanmo.common.markdown import plain
 from yanmo.common.markdown import table as markdown_table
+from yanmo.tools.evaluations import Bits
 from yanmo.tools.export.contents import Source
-from yanmo.tools.export.measuring import Loss
 from yanmo.tools.export.options import ExportOptions
 from yanmo.tools.export.origin import Learned, Origin
-from yanmo.tools.runs.gather import Bits
 
 _MOST_SOURCES = 40
 
 
-def model_card(options: ExportOptions, name: str, source: Source, origin: Origin, loss: Loss | None) -> str:
+def model_card(options: ExportOptions, name: str, source: Source, origin: Origin) -> str:
     """The text of README.md.
 
     Args:
         name: of the model.
-        loss: what 8-bit integers lose; None where that was not measured.
     """
     parts = [
         _front_matter(options, name, origin),
@@ -36,7 +34,7 @@ def model_card(options: ExportOptions, name: str, source: Source, origin: Origin
         "## Use\n\n" + _use(options, source),
         "## Training text\n\n" + _texts(origin),
         "## Training\n\n" + _training(origin),
-        "## Evaluation\n\n" + "\n\n".join(_evaluation(origin, options, loss)),
+        "## Evaluation\n\n" + _evaluation(origin, options),
         "## Limits\n\n" + _limits(source),
         "## Made by\n\n" + _made_by(origin),
     ]
@@ -48,11 +46,11 @@ def _front_matter(options: ExportOptions, name: str, origin: Origin) -> str:
         "language": ["zh", "lzh"],
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
-        "tags": ["yanmo", *(["int8", "compressed-tensors"] if options.int8 else [])],
+        "tags": ["yanmo"],
     }
     if options.license:
         values["license"] = options.license.lower()
-    if origin.evaluation and not options.int8:  # of which other figures hold
+    if origin.evaluation:
         values["model-index"] = [{"name": name, "results": list(_results(origin))}]
     lines = "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items())
     return f"---\n{lines}---"
@@ -83,11 +81,10 @@ def _about(options: ExportOptions, source: Source, origin: Origin) -> str:
     config = source.config
     counts = origin.output.manifest.counts if origin.output else {}
     size = f"{counts['parameters'] / 1e6:,.2f} M parameters, " if counts.get("parameters") else ""
-    what = "8-bit integers in its layers" if options.int8 else {"fp32": "fp32", "bf16": "bf16"}[options.dtype]
     text = (
         f"A Chinese language model: a decoder of {size}{config.num_hidden_layers} layers and width "
         f"{config.hidden_size}, with {config.vocab_size:,} tokens and a context of "
-        f"{config.max_position_embeddings:,} tokens. Its weights are in {what}."
+        f"{config.max_position_embeddings:,} tokens. Its weights are in {options.dtype}."
     )
     return text if options.license else f"{text}\n\nWho exported it has not said under which licence it is."
 
@@ -99,9 +96,8 @@ def _use(options: ExportOptions, source: Source) -> str:
     ollama create NAME -f Modelfile && ollama run NAME
 
 A text that is sent without the chat template begins with `<|bos|>`, which these programs do not add."""
-    extra = "    # pip install compressed-tensors\n" if options.int8 else ""
-    how = f"""\
-{extra}    from transformers import AutoModelForCausalLM, AutoTokenizer
+    how = """\
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")
     inputs = tokenizer("春眠不觉晓", return_tensors="pt")
@@ -190,41 +186,22 @@ def _given(options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield from ((name, value) for name, value in sorted(options.items()) if value not in ("", None))
 
 
-def _evaluation(origin: Origin, options: ExportOptions, loss: Loss | None) -> Iterator[str]:
+def _evaluation(origin: Origin, options: ExportOptions) -> str:
     evaluation = origin.evaluation
     if evaluation is None:
-        yield "It was not evaluated."
-    else:
-        rows = [(plain(genre), *_shown(bits)) for genre, bits in evaluation.genres.items()]
-        table = markdown_table(
-            ("genre", "bits per character", "95 % interval"), [*rows, ("mean", *_shown(evaluation.mean))]
-        )
-        measured = f"{evaluation.output.manifest.stage}/{evaluation.output.manifest.key[:12]}"
-        changed = (
-            " These are figures of the weights in fp32, before this export." if _is_changed(options) else ""
-        )
-        yield (
-            "Bits per character of texts that it has not learned from, without the tag of a genre, "
-            f"ends of texts counted (`{measured}`, split {evaluation.conditions.get('split', 'test')}). Less "
-            f"is better.{changed}\n\n{table}"
-        )
-    if not options.int8:
-        return
-    if loss is None:
-        yield "What the 8-bit integers lose was not measured."
-        return
-    lost = [(plain(g), f"{a:.4f}", f"{b:.4f}", f"{b - a:+.4f}") for g, (a, b) in loss.genres.items()]
-    before, after = loss.mean
-    lost.append(("mean", f"{before:.4f}", f"{after:.4f}", f"{after - before:+.4f}"))
-    yield (
-        f"What the 8-bit integers lose, on {loss.documents:,} texts of {loss.characters:,} characters "
-        f"({loss.where}), in bits per character:\n\n"
-        + markdown_table(("genre", "fp32", "int8", "difference"), lost)
+        return "It was not evaluated."
+    rows = [(plain(genre), *_shown(bits)) for genre, bits in evaluation.genres.items()]
+    table = markdown_table(
+        ("genre", "bits per character", "95 % interval"), [*rows, ("mean", *_shown(evaluation.mean))]
     )
-
-
-def _is_changed(options: ExportOptions) -> bool:
-    return options.int8 or options.dtype != "fp32"
+    measured = f"{evaluation.output.manifest.stage}/{evaluation.output.manifest.key[:12]}"
+    is_changed = options.dtype != "fp32"
+    changed = " These are figures of the weights in fp32, before this export." if is_changed else ""
+    return (
+        "Bits per character of texts that it has not learned from, without the tag of a genre, "
+        f"ends of texts counted (`{measured}`, split {evaluation.conditions.get('split', 'test')}). Less "
+        f"is better.{changed}\n\n{table}"
+    )
 
 
 def _shown(bits: Bits) -> tuple[str, str]:

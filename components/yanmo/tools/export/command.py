@@ -21,7 +21,6 @@ from yanmo.tools.export.options import ExportOptions
 
 if TYPE_CHECKING:
     from yanmo.tools.export.contents import Source
-    from yanmo.tools.export.measuring import Loss
     from yanmo.tools.export.origin import Origin
     from yanmo.tools.export.place import Place
 
@@ -50,8 +49,7 @@ def _run(options: ExportOptions) -> None:
     place.check()
     folder, origin = _opened(options)
     source = checked(folder)
-    loss = _loss(options, source, origin) if options.int8 else None
-    _write(options, source, origin, loss, place)
+    _write(options, source, origin, place)
 
 
 def _opened(options: ExportOptions) -> tuple[Path, Origin]:
@@ -73,24 +71,7 @@ def _opened(options: ExportOptions) -> tuple[Path, Origin]:
     return output.path("config.json").parent, origin_of(output)
 
 
-def _loss(options: ExportOptions, source: Source, origin: Origin) -> Loss | None:
-    from yanmo.tools.export.contents import DTYPES
-    from yanmo.tools.export.measuring import evaluation_set_of, loss_of_int8
-
-    if not options.measure_characters:
-        return None
-    evaluation_set = evaluation_set_of(origin)
-    if evaluation_set is None:
-        log.warning("what int8 loses is not measured: no evaluation set is known of %s", origin.name)
-        return None
-    dtype = DTYPES[options.dtype]
-    loss = loss_of_int8(source.folder, evaluation_set, dtype, options.measure_characters)
-    before, after = loss.mean
-    log.info("int8 loses %.4f bits per character: fp32=%.4f int8=%.4f", after - before, before, after)
-    return loss
-
-
-def _write(options: ExportOptions, source: Source, origin: Origin, loss: Loss | None, place: Place) -> None:
+def _write(options: ExportOptions, source: Source, origin: Origin, place: Place) -> None:
     from yanmo.tools.export.card import model_card
     from yanmo.tools.export.contents import write_settings, write_weights
     from yanmo.tools.export.gguf_file import modelfile, write_gguf
@@ -103,7 +84,6 @@ def _write(options: ExportOptions, source: Source, origin: Origin, loss: Loss | 
         "content_digest": origin.output.content_digest if origin.output else "",
         "for": options.for_,
         "dtype": options.dtype,
-        "int8": options.int8,
         "yanmo": made_by()["yanmo"],
     }
     with place.staged() as folder:
@@ -111,9 +91,9 @@ def _write(options: ExportOptions, source: Source, origin: Origin, loss: Loss | 
             write_gguf(source, folder / "model.gguf", name, options.dtype)
             (folder / "Modelfile").write_text(modelfile(source), encoding="utf-8")
         else:
-            write_weights(source, folder, options.dtype, int8=options.int8)
-            write_settings(source, folder, options.dtype, int8=options.int8)
-        card = model_card(options, name, source, origin, loss)
+            write_weights(source, folder, options.dtype)
+            write_settings(source, folder, options.dtype)
+        card = model_card(options, name, source, origin)
         (folder / "README.md").write_text(card, encoding="utf-8")
         (folder / RECORD).write_text(record_of(folder, facts), encoding="utf-8")
         total = sum(path.stat().st_size for path in folder.iterdir())

@@ -20,7 +20,6 @@ from yanmo.formats.round_trip import open_tokenizer
 from yanmo.model.decoder import DecoderConfig
 from yanmo.model.hf_export import Symbols, read_config, shapes_of
 from yanmo.model.weights_check import check_weights, read_headers
-from yanmo.tools.export.int8 import is_of_a_layer, quantization_config, quantized
 from yanmo.tools.export.weights import copy_weights
 
 log = logging.getLogger(__name__)
@@ -73,27 +72,19 @@ def checked(folder: Path) -> Source:
     return Source(folder, config, symbols, tokenizer)
 
 
-def write_weights(source: Source, folder: Path, dtype: str, *, int8: bool) -> list[str]:
+def write_weights(source: Source, folder: Path, dtype: str) -> list[str]:
     """Write the weights; the names of the files. Raises as `copy_weights`."""
     stored = read_headers(source.folder)
     if source.config.tie_word_embeddings:
         stored.pop("lm_head.weight", None)
-    kind = DTYPES[dtype]
-
-    def changed(name: str, tensor: torch.Tensor) -> dict[str, torch.Tensor]:
-        if not int8 or not is_of_a_layer(name, tensor.ndim):
-            return {name: tensor.to(kind).contiguous()}
-        integers, scale = quantized(tensor)
-        return {name: integers, f"{name}_scale": scale.to(kind)}
-
     total = sum(tensor.bytes for tensor in stored.values())
-    return copy_weights(stored, folder, changed, Progress(log, "written", total, unit="B"))
+    return copy_weights(stored, folder, DTYPES[dtype], Progress(log, "written", total, unit="B"))
 
 
-def write_settings(source: Source, folder: Path, dtype: str, *, int8: bool) -> list[str]:
+def write_settings(source: Source, folder: Path, dtype: str) -> list[str]:
     """Write config.json, generation_config.json and the tokenizer's files; their names."""
     written = {
-        "config.json": _config(source, dtype, int8=int8),
+        "config.json": _config(source, dtype),
         "generation_config.json": generation_settings(source),
         "tokenizer_config.json": _tokenizer_config(source),
     }
@@ -110,12 +101,11 @@ def _write_json(path: Path, value: dict[str, Any]) -> None:
     path.write_text(json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _config(source: Source, dtype: str, *, int8: bool) -> dict[str, Any]:
+def _config(source: Source, dtype: str) -> dict[str, Any]:
     name = str(DTYPES[dtype]).removeprefix("torch.")
     value = read_object(source.folder / "config.json")
     value = {key: each for key, each in value.items() if key not in _LEFT_OUT}
-    value |= {"dtype": name, "torch_dtype": name}
-    return value | ({"quantization_config": quantization_config()} if int8 else {})
+    return value | {"dtype": name, "torch_dtype": name}
 
 
 def ends_of(source: Source) -> list[int]:

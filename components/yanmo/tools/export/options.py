@@ -20,7 +20,6 @@ class ExportOptions(ToolOptions, group="export"):
         yanmo export demo exported/demo                      # the champion of the channel demo
         yanmo export demo exported/demo-gguf --for llama.cpp
         yanmo export train/1bcc4416 s3://models/demo --dtype bf16
-        yanmo export demo exported/demo-int8 --int8          # for CPUs; measures what it loses
 
     Weights, tokenizer with chat template, the marks that end a text, and README.md, a model card: which
     texts under which licences, options, evaluation, machine, limits. The folder is there whole or not
@@ -39,15 +38,6 @@ class ExportOptions(ToolOptions, group="export"):
     )
     channel: str = channel_opt("channel of what is named without one, such as run:ID")
     dtype: str = opt("fp32", "type of the weights", choices=("fp32", "bf16"), often=True)
-    int8: bool = opt(
-        False,
-        "weights of all layers as 8-bit integers, for CPUs: a folder of compressed-tensors; what that costs "
-        "in bits per character is measured and written into the card",
-        often=True,
-    )
-    measure_characters: int = opt(
-        20_000, "characters of the evaluation set that --int8 is measured on; 0 measures nothing"
-    )
     name: str = opt("", "name of the model in its card; default: that of the folder")
     license: str = opt("", "licence that you give the model, for its card: an SPDX name such as apache-2.0")
     overwrite: bool = opt(False, "replace a folder that an earlier export made", often=True)
@@ -58,7 +48,5 @@ class ExportOptions(ToolOptions, group="export"):
             yield "FOLDER is empty: expected a folder to make, or s3://bucket/prefix"
         if self.name and not _NAME.fullmatch(self.name):
             yield f"--name {self.name[:60]}: expected letters, digits, '.', '_' and '-', at most 96"
-        if self.int8 and self.for_ == "llama.cpp":
-            yield "--int8 is for transformers and vllm; of a GGUF file llama.cpp's llama-quantize makes Q8_0"
         if self.license and not _LICENSE.fullmatch(self.license):
             yield f"--license {self.license[:60]}: expected an SPDX name, such as apache-2.0 or cc-by-sa-4.0"

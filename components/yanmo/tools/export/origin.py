@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
-from yanmo.formats.learned_text import caches_behind, documents_behind
 from yanmo.formats.licenses import UNKNOWN
 from yanmo.formats.stage_cost import StageCost, stage_cost
+from yanmo.formats.training_text import caches_behind, documents_behind
 from yanmo.store.output import Output
-from yanmo.tools.runs.gather import Evaluation, evaluation_of
+from yanmo.tools.evaluations import Evaluation, evaluation_of
 
 log = logging.getLogger(__name__)
 Source = tuple[str, str]

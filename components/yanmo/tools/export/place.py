@@ -1,15 +1,12 @@
 """Where an exported model goes: a folder or a prefix of a bucket, which holds all of it or nothing.
 
-A folder is written beside its place and renamed. A prefix has no rename: `yanmo.json`, which says what
-belongs to the export, is written first and `config.json` or `model.gguf`, without which nobody loads a model,
-last. Of two that find a prefix empty, the one whose `yanmo.json` was there first goes on.
+A folder is written beside its place and renamed. A prefix has no rename: `config.json` or `model.gguf`,
+without which nobody loads a model, is removed first and written last.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import errno
 import fcntl
 import hashlib
 import json
@@ -23,16 +20,17 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from yanmo.common.errors import StorageError, UsageError, naming
+from yanmo.common.errors import UsageError, naming
 from yanmo.common.plain_json import json_value
 from yanmo.store.durable_files import flock, fsync_dir
-from yanmo.store.s3.folder import S3Folder
+from yanmo.store.s3.files import S3Folder
 from yanmo.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
 RECORD = "yanmo.json"
 """What is in the folder, with digests: it marks a folder as an export that another may replace."""
 LAST = ("config.json", "model.gguf")
+"""Without one of them nobody loads a model."""
 SCHEMA = "yanmo.export/1"
 
 
@@ -47,14 +45,14 @@ class Place(Protocol):
         """
 
     def staged(self) -> contextlib.AbstractContextManager[Path]:
-        """An empty folder to write into, which is gone afterwards."""
+        """Return an empty folder to write into, which is gone afterwards."""
 
     def publish(self, folder: Path) -> None:
         """Put what was written there in its place, whole."""
 
 
 def place_of(where: str, settings: StoreSettings, *, overwrite: bool) -> Place:
-    """The place at an address.
+    """Return the place at an address.
 
     Raises:
         UsageError: no such kind of address.
@@ -75,11 +73,9 @@ class _Folder:
         self._prefix = f".{self.path.name[:100]}.yanmo-export-"
 
     def check(self) -> None:
-        if not os.path.lexists(self.path):
-            return
-        if not self.path.is_dir():
+        if os.path.lexists(self.path) and not self.path.is_dir():
             raise UsageError(f"{self.path}: is a file; give another folder")
-        names = sorted(path.name for path in self.path.iterdir())
+        names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
         if names:
             record = self.path / RECORD
             data = record.read_bytes() if record.is_file() else b""
@@ -90,7 +86,9 @@ class _Folder:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._clear_leftovers()
         folder = self.path.with_name(f"{self._prefix}{uuid.uuid4().hex}")
-        lock = _made_and_locked(folder)
+        folder.mkdir()
+        lock = os.open(folder, os.O_RDONLY)
+        flock(lock, fcntl.LOCK_EX)  # while this process lives nobody takes it for a leftover
         try:
             yield folder
         finally:
@@ -99,7 +97,9 @@ class _Folder:
 
     def _clear_leftovers(self) -> None:
         """Remove what exports that were killed left beside the place: nobody holds its lock any more."""
-        for path in self.path.parent.glob(f"{_escaped(self._prefix)}*"):
+        for path in self.path.parent.iterdir():
+            if not path.name.startswith(self._prefix):
+                continue
             with contextlib.suppress(OSError):
                 lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
                 try:
@@ -116,52 +116,21 @@ class _Folder:
                 os.fsync(file.fileno())
         fsync_dir(folder)
         self.check()  # somebody else may have been faster
-        if os.path.lexists(self.path) and any(self.path.iterdir()):
-            _exchange(folder, self.path)  # and what was there goes with the staging folder
+        if self.path.is_dir() and any(self.path.iterdir()):
+            former = folder.with_name(f"{self._prefix}former-{uuid.uuid4().hex}")
+            self.path.rename(former)
+            folder.rename(self.path)
+            shutil.rmtree(former)
         else:
-            try:
-                folder.rename(self.path)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-                raise UsageError(f"{self.path}: something was put there meanwhile; look at it") from error
+            folder.rename(self.path)
         fsync_dir(self.path.parent)
 
 
-def _made_and_locked(folder: Path) -> int:
-    """Make a folder that this process holds; another export may take it for a leftover before it is held."""
-    while True:
-        folder.mkdir(exist_ok=True)
-        lock = os.open(folder, os.O_RDONLY)
-        flock(lock, fcntl.LOCK_EX)
-        if folder.exists():
-            return lock
-        os.close(lock)
-
-
 def _readable() -> int:
-    """The mode of a new file, by the umask, which can only be read by setting it."""
+    """Return the mode of a new file, by the umask, which can only be read by setting it."""
     umask = os.umask(0o077)
     os.umask(umask)
     return 0o666 & ~umask
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
-
-
-_EXCHANGE, _CWD = 2, -100
-
-
-def _exchange(first: Path, second: Path) -> None:
-    """Let two folders change places, at once where the system can do that (Linux, most file systems)."""
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename and rename(_CWD, os.fsencode(first), _CWD, os.fsencode(second), _EXCHANGE) == 0:
-        return
-    former = first.with_name(f"{first.name}-former")
-    second.rename(former)
-    first.rename(second)
-    shutil.rmtree(former)
 
 
 class _Prefix:
@@ -176,7 +145,9 @@ class _Prefix:
         if not self._held:
             return
         record = self._remote.read(RECORD) if RECORD in self._held else b""
-        what = "an exported model" if self._loadable() else "a part of an export that runs or was killed"
+        what = (
+            "an exported model" if {*LAST} & {*self._held} else "a part of an export that runs or was killed"
+        )
         _check_replaceable(self.uri, self._held, record, what, overwrite=self.overwrite)
 
     @contextlib.contextmanager
@@ -186,55 +157,16 @@ class _Prefix:
             yield Path(folder)
 
     def publish(self, folder: Path) -> None:
-        self.check()
+        self.check()  # somebody else may have been faster
         names = sorted(path.name for path in folder.iterdir())
-        mark = self._marked(folder)
-        if self._loadable():
-            self._remote.delete(self._loadable())
-        if RECORD in self._held:
-            self._remote.put(RECORD, folder / RECORD)
-        elif not self._remote.create(RECORD, mark):
-            raise self._other()
-        try:
-            for name in sorted({*names} - {RECORD}, key=lambda name: (name in LAST, name)):
-                self._check_mark(mark)
-                self._remote.put(name, folder / name)
-        except BaseException:
-            self._clear(names, mark)
-            raise
-        self._remote.delete([name for name in self._held if name not in names])
-
-    def _loadable(self) -> list[str]:
-        return [name for name in self._held if name in LAST]
-
-    def _check_mark(self, mark: bytes) -> None:
-        try:
-            is_ours = self._remote.read(RECORD) == mark
-        except FileNotFoundError:
-            is_ours = False
-        if not is_ours:
-            raise self._other()
-
-    def _other(self) -> StorageError:
-        return StorageError(f"{self.uri}: another export writes there too; run this again when it has ended")
-
-    def _clear(self, names: list[str], mark: bytes) -> None:
-        """Leave nothing of an export that failed; what another one writes is left alone."""
-        with contextlib.suppress(OSError):
-            self._check_mark(mark)
-            self._remote.delete([name for name in {*names, *self._held} if name != RECORD])
-            self._remote.delete([RECORD])
-
-    def _marked(self, folder: Path) -> bytes:
-        """Give the record of this export a mark of its own, so that another one's is seen."""
-        record = json_value((folder / RECORD).read_bytes())
-        text = json.dumps(record | {"upload": uuid.uuid4().hex}, ensure_ascii=False, indent=1) + "\n"
-        (folder / RECORD).write_text(text, encoding="utf-8")
-        return text.encode()
+        self._remote.delete(name for name in self._held if name in LAST or name not in names)
+        # The record first: it says of what a kill leaves that an export made it.
+        for name in sorted(names, key=lambda name: (name != RECORD, name in LAST)):
+            self._remote.put(name, folder / name)
 
 
 def record_of(folder: Path, facts: dict[str, Any]) -> str:
-    """The text of `yanmo.json` for the files in a folder."""
+    """Return the text of `yanmo.json` for the files in a folder."""
     files = {}
     for path in sorted(folder.iterdir()):
         with path.open("rb") as file, naming(path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -20,18 +20,16 @@ from yanmo.model.weights_file import write_tensors
 
 PART_BYTES = 5_000_000_000
 """Most bytes in a file, as transformers' `save_pretrained` has it."""
-Changed = Callable[[str, torch.Tensor], dict[str, torch.Tensor]]
-"""What becomes of a tensor: names and tensors in its place."""
 
 
 def copy_weights(
     stored: Mapping[str, StoredTensor],
     folder: Path,
-    changed: Changed,
+    dtype: torch.dtype,
     progress: Progress,
     part_bytes: int = PART_BYTES,
 ) -> list[str]:
-    """Write every tensor, as `changed` makes it, into `folder`; the names of the files.
+    """Write every tensor as `dtype` into `folder`; the names of the files.
 
     Raises:
         OSError: the disk is full, among others.
@@ -39,7 +37,7 @@ def copy_weights(
     parts: list[Path] = []
     where: dict[str, int] = {}
     total = 0
-    for part in _parts(stored, changed, progress, part_bytes):
+    for part in _parts(stored, dtype, progress, part_bytes):
         parts.append(folder / f".part-{len(parts)}")
         write_tensors(part, parts[-1], metadata={"format": "pt"})
         where |= dict.fromkeys(part, len(parts) - 1)
@@ -56,18 +54,18 @@ def copy_weights(
 
 
 def _parts(
-    stored: Mapping[str, StoredTensor], changed: Changed, progress: Progress, part_bytes: int
+    stored: Mapping[str, StoredTensor], dtype: torch.dtype, progress: Progress, part_bytes: int
 ) -> Iterator[dict[str, torch.Tensor]]:
     part: dict[str, torch.Tensor] = {}
     size = 0
     for name in sorted(stored):
         with safe_open(stored[name].file, framework="pt") as file:
-            made = changed(name, file.get_tensor(name))
-        added = sum(map(_bytes, made.values()))
+            tensor = file.get_tensor(name).to(dtype).contiguous()
+        added = _bytes(tensor)
         if part and size + added > part_bytes:
             yield part
             part, size = {}, 0
-        part |= made
+        part[name] = tensor
         size += added
         progress.add(stored[name].bytes)
     yield part

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Iterator, Sequence
 
-from yanmo.common.words import plural
+from yanmo.common.logs import Progress
 from yanmo.formats.chat_tokens import Turn
 from yanmo.tools.generate.prompts import Prompt
 from yanmo.tools.generate.spelling import Streamed
 from yanmo.tools.generate.writing_session import WritingSession
 
 log = logging.getLogger(__name__)
-_SECONDS = 10.0
-"""Between two lines of progress."""
 
 
 def answered(session: WritingSession, prompts: Sequence[Prompt]) -> Iterator[str]:
@@ -26,7 +23,7 @@ def answered(session: WritingSession, prompts: Sequence[Prompt]) -> Iterator[str
     """
     ids = [ids_of(session, prompt) for prompt in prompts]
     seeds = [session.seed if prompt.seed is None else prompt.seed for prompt in prompts]
-    samples, number = session.options.samples, len(prompts)
+    samples = session.options.samples
     streams: list[list[Streamed]] = [[] for _ in prompts]
 
     def each() -> Iterator[Streamed]:
@@ -36,30 +33,14 @@ def answered(session: WritingSession, prompts: Sequence[Prompt]) -> Iterator[str
                 streams[at].append(session.streamed(ids[at], seeds[at], sample, answers=answers))
                 yield streams[at][-1]
 
-    done, progress = 0, _Progress(number)
+    done, progress = 0, Progress(log, "answered", len(prompts), unit="prompts")
     for live in session.write(each()):
         for streamed in live:
             streamed.go_on()
-        while done < number and len(streams[done]) == samples and _have_ended(streams[done]):
+        while done < len(prompts) and len(streams[done]) == samples and _have_ended(streams[done]):
             yield _line(prompts[done], seeds[done], streams[done])
             streams[done], done = [], done + 1
-        progress.tell(done, len(live))
-
-
-class _Progress:
-    """A line of the log at most every ten seconds, and one at the end."""
-
-    def __init__(self, number: int) -> None:
-        self._number, self._tokens = number, 0
-        self._began = self._told = time.monotonic()
-
-    def tell(self, done: int, tokens: int) -> None:
-        self._tokens += tokens
-        now = time.monotonic()
-        if done == self._number or now - self._told > _SECONDS:
-            self._told = now
-            rate = self._tokens / max(now - self._began, 1e-9)
-            log.info("%d of %s, %.0f tokens/s", done, plural(self._number, "prompt"), rate)
+            progress.add()
 
 
 def ids_of(session: WritingSession, prompt: Prompt) -> list[int]:

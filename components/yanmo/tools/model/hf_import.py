@@ -30,8 +30,6 @@ from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.manifest import file_sha256
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.model.adapter_import import CONFIG as ADAPTER
-from yanmo.tools.model.adapter_import import import_adapter, is_adapter
 from yanmo.tools.model.options import ImportOptions
 from yanmo.tools.model.own_tokenizer import TEMPLATE, commit_tokenizer, write_tokenizer_files
 
@@ -45,13 +43,6 @@ _TAKEN = (*_NEEDED, "tokenizer_config.json", "special_tokens_map.json", "genres.
 def run(store: ObjectStore, options: ImportOptions) -> int:
     """Check the model, commit it and its tokenizer, and print how to name it."""
     with given_folder(options.folder) as folder, only_answers():
-        if is_adapter(folder):
-            answer(f"train/{import_adapter(store, folder, options.base, options.channel).manifest.key}")
-            return ExitCode.DONE
-        if options.base:
-            raise UsageError(
-                f"--base {options.base}: {options.folder} holds a model, no adapter; leave out --base"
-            )
         files = _files(folder)
         check(store, folder, options.channel)  # also where the same was taken before, by an older code maybe
         digests = {path.name: file_sha256(path) for path in files}
@@ -83,7 +74,7 @@ def given_folder(place: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="yanmo-import-") as copies:
         for file in found:
             name = file.uri.removeprefix(base)
-            if name in (*_TAKEN, ADAPTER) or name.endswith((".safetensors", INDEX)):
+            if name in _TAKEN or name.endswith((".safetensors", INDEX)):
                 log.info("downloading %s, %s", file.uri, human_bytes(file.bytes))
                 with open_s3(file.uri) as source, (Path(copies) / name).open("wb") as copy:
                     shutil.copyfileobj(source, copy, 1 << 24)

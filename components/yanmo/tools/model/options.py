@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.options.fields import opt, word
-from yanmo.options.shared import MODEL, ToolOptions, channel_opt
+from yanmo.options.fields import word
+from yanmo.options.shared import ToolOptions, channel_opt
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,6 @@ class ImportOptions(ToolOptions, group="import"):
 
         yanmo model import FOLDER --store runs/store    # prints train/KEY, for `yanmo train --model`
         yanmo model import s3://models/Qwen2.5-0.5B
-        yanmo model import ADAPTER --base train/KEY     # a LoRA adapter of peft's, added to its model
 
     The key depends on the files' bytes, so that importing twice makes one output. Weights may be in
     several safetensors files; bf16 stays bf16, other types are stored as fp32. The import is refused,
@@ -29,4 +28,3 @@ class ImportOptions(ToolOptions, group="import"):
 
     folder: str = word("folder or s3:// prefix with config.json, tokenizer.json and *.safetensors")
     channel: str = channel_opt("channel on whose text the tokenizer is tried too; 'none' for no channel")
-    base: str = opt("", f"model that an adapter belongs to: {MODEL}")

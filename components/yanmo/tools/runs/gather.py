@@ -10,50 +10,31 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
-from yanmo.common.errors import DataError, UsageError, wrong_in
-from yanmo.common.threads import thread_pool
+from yanmo.common.errors import UsageError
+from yanmo.common.names import DATA_STAGES
 from yanmo.formats.stage_cost import StageCost, stage_cost
 from yanmo.options.nearest import did_you_mean
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import Output, find_output, open_reference, read_json
-from yanmo.tools.store.inventory import take
+from yanmo.store.output import Output, open_reference
+from yanmo.tools.evaluations import (
+    Evaluation,
+    each,
+    input_digest,
+    most_alike,
+    open_or_warn,
+    outputs_of,
+    read_evaluation,
+)
 from yanmo.tools.store.pointed import Named, read_undamaged
 
 log = logging.getLogger(__name__)
-FOLLOWED = ("tokenize", "balance", "curate")
+FOLLOWED = DATA_STAGES[::-1]
 """The stages whose options a run is told apart by, beside those of train itself."""
-_AT_ONCE = 8
-S = TypeVar("S")
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Bits:
-    """Bits per character, and their interval where the evaluation has one."""
-
-    value: float
-    interval: tuple[float, float] | None = None
-
-    @classmethod
-    def of(cls, values: dict[str, Any]) -> Bits:
-        interval = values.get("interval")
-        return cls(float(values["bits_per_character"]), (interval[0], interval[1]) if interval else None)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """One evaluation of a model."""
-
-    output: Output
-    conditions: dict[str, str]
-    """Evaluation set, split, scoring ...: what two evaluations must have in common to be compared."""
-    mean: Bits
-    genres: dict[str, Bits]
 
 
 @dataclass(kw_only=True)
@@ -113,12 +94,17 @@ def gather(store: ObjectStore, channel: str = "", last: int = 0) -> Gathered:
         UsageError: there is no such channel.
     """
     named = _named(store, channel)
-    runs, evaluations = [Run(model=model) for model in _outputs(store, "train")], _outputs(store, "evaluate")
+    runs, evaluations = (
+        [Run(model=model) for model in outputs_of(store, "train")],
+        outputs_of(store, "evaluate"),
+    )
     _find_chains(store, runs)
     if channel:
         sets = _sets_of_channel(store, named)
         mine = {n.reference.key for n in named}
-        measured = {_input(e, "model") for e in evaluations if _input(e, "evaluation_set") in sets}
+        measured = {
+            input_digest(e, "model") for e in evaluations if input_digest(e, "evaluation_set") in sets
+        }
         runs = [
             run
             for run in runs
@@ -127,25 +113,16 @@ def gather(store: ObjectStore, channel: str = "", last: int = 0) -> Gathered:
             or not sets.keys().isdisjoint(_kept_apart(run))
         ]
         present = next(iter(sets), "")
-        evaluations = [e for e in evaluations if _input(e, "evaluation_set") == present]
+        evaluations = [e for e in evaluations if input_digest(e, "evaluation_set") == present]
     runs.sort(key=lambda run: (run.model.manifest.created_at, run.name), reverse=True)
     shown = runs[:last] if last else runs
     digests = {run.model.content_digest for run in shown}
-    read = _each(_read_evaluation, [e for e in evaluations if _input(e, "model") in digests])
-    best = _most_alike([e for e in read if e])
-    for run, cost in zip(shown, _each(lambda run: stage_cost(run.model), shown), strict=True):
+    read = each(read_evaluation, [e for e in evaluations if input_digest(e, "model") in digests])
+    best = most_alike([e for e in read if e])
+    for run, cost in zip(shown, each(lambda run: stage_cost(run.model), shown), strict=True):
         run.evaluation, run.cost = best.get(run.model.content_digest), cost
         run.champion = list(_champion(run, named))
     return Gathered(uri=store.uri, channel=channel, runs=shown, others=len(runs) - len(shown))
-
-
-def _each(action: Callable[[S], T], items: Iterable[S]) -> list[T]:
-    """`action` of every item, a few at a time, in order; the first error is raised."""
-    pool = thread_pool(_AT_ONCE, "gather")
-    try:
-        return list(pool.map(action, items))
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _named(store: ObjectStore, channel: str) -> list[Named]:
@@ -161,7 +138,7 @@ def _named(store: ObjectStore, channel: str) -> list[Named]:
     wanted = [info for info, (_, of, kind, *_) in parts if channel in ("", of) and kind != "runs"]
     wanted = [info for info in wanted if not kinds or info.name.split("/")[2] in kinds]
     found: list[Named] = []
-    for some, damaged in _each(lambda info: read_undamaged(store, [info]), wanted):
+    for some, damaged in each(lambda info: read_undamaged(store, [info]), wanted):
         found += some
         for by, why in damaged.items():
             log.warning("%s is left out: %s", by, why)
@@ -177,21 +154,6 @@ def _champion(run: Run, named: Iterable[Named]) -> Iterator[str]:
     yield from (channel if is_now else f"was {channel}" for channel, is_now in sorted(ever.items()))
 
 
-def _outputs(store: ObjectStore, stage: str) -> list[Output]:
-    """Every committed output of a stage that can be read; of others a warning says why."""
-    folders = take(store, f"cas/{stage}", leftovers=False).keys.values()
-    keys = [folder.key for folder in folders if folder.manifest]
-    return [one for one in _each(lambda key: _opened(lambda: find_output(store, stage, key)), keys) if one]
-
-
-def _opened(open_it: Callable[[], Output | None]) -> Output | None:
-    try:
-        return open_it()
-    except DataError as error:
-        log.warning("left out: %s", error)
-        return None
-
-
 def _sets_of_channel(store: ObjectStore, named: Sequence[Named]) -> dict[str, None]:
     """Content digests of the channel's evaluation set and of those that it was made from, newest first."""
     pointers = (n.reference for n in named if n.is_pointer and n.by.endswith("/evaluation_set"))
@@ -199,16 +161,10 @@ def _sets_of_channel(store: ObjectStore, named: Sequence[Named]) -> dict[str, No
     reference = next(pointers, None)
     while reference and reference.content_digest not in found:
         found[reference.content_digest] = None
-        output = _opened(lambda pinned=reference: open_reference(store, pinned))  # type: ignore[misc]
+        output = open_or_warn(lambda pinned=reference: open_reference(store, pinned))  # type: ignore[misc]
         value = output.manifest.inputs.get("evaluation_set") if output else None
         reference = Reference.from_dict(value) if value and "manifest_uri" in value else None
     return found
-
-
-def _input(output: Output, name: str) -> str:
-    """The content digest of an input; "" where there was none."""
-    value = output.manifest.inputs.get(name)
-    return str(value["content_digest"]) if value else ""
 
 
 def _kept_apart(run: Run) -> Iterator[str]:
@@ -217,31 +173,6 @@ def _kept_apart(run: Run) -> Iterator[str]:
         for values in (output.manifest.inputs, output.manifest.references):
             if value := values.get("evaluation_set"):
                 yield value["content_digest"]
-
-
-def _read_evaluation(output: Output) -> Evaluation | None:
-    try:
-        summary = read_json(output, "summary.json")
-        conditions = {name: str(value) for name, value in summary["conditions"].items()}
-        genres = {name: Bits.of(value) for name, value in summary["genres"].items()}
-        return Evaluation(output, conditions, Bits.of(summary["mean"]), genres)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        log.warning("%s is left out: %s", output, error if isinstance(error, DataError) else wrong_in(error))
-        return None
-
-
-def _most_alike(evaluations: Iterable[Evaluation]) -> dict[str, Evaluation]:
-    """Digest of a model -> its newest evaluation, of those made alike that most models have."""
-    groups: dict[str, dict[str, Evaluation]] = defaultdict(dict)
-    for one in sorted(evaluations, key=lambda e: e.output.manifest.created_at):
-        groups[json.dumps(one.conditions, sort_keys=True)][_input(one.output, "model")] = one
-    return max(reversed(groups.values()), key=len, default={})
-
-
-def evaluation_of(model: Output) -> Evaluation | None:
-    """Return a model's newest evaluation, of those under the conditions that it was measured under most."""
-    mine = [e for e in _outputs(model.store, "evaluate") if _input(e, "model") == model.content_digest]
-    return _most_alike(one for e in mine if (one := _read_evaluation(e))).get(model.content_digest)
 
 
 def _find_chains(store: ObjectStore, runs: Sequence[Run]) -> None:
@@ -256,7 +187,7 @@ def _find_chains(store: ObjectStore, runs: Sequence[Run]) -> None:
             for reference in _followed(output, *more)
             if reference not in opened
         )
-        found = _each(lambda r: _opened(lambda: open_reference(store, r)), wanted)
+        found = each(lambda r: open_or_warn(lambda: open_reference(store, r)), wanted)
         opened |= dict(zip(wanted, found, strict=True))
         front = [output for output in found if output and output.manifest.stage in FOLLOWED]
     for run in runs:
@@ -303,4 +234,4 @@ def _options(output: Output, opened: dict[Reference, Output | None]) -> Iterator
 
 def _is_own(cache: Output, tokenizer: Output | None) -> bool:
     """Whether tokenize made the tokenizer itself, of this text: it then follows from options and text."""
-    return tokenizer is not None and _input(cache, "documents") == _input(tokenizer, "documents")
+    return tokenizer is not None and input_digest(cache, "documents") == input_digest(tokenizer, "documents")

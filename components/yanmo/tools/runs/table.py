@@ -9,7 +9,8 @@ from typing import Any
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.logs import human_seconds
-from yanmo.tools.runs.gather import Bits, Evaluation, Gathered, Run
+from yanmo.tools.evaluations import Bits, Evaluation
+from yanmo.tools.runs.gather import Gathered, Run
 
 _ABSENT = "-"
 _WIDEST = 40

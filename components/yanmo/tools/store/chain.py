@@ -76,7 +76,9 @@ class Opener:
             raise DataError(f"{output}: {edge.label}: {error}") from error
 
 
-def references_in(data: bytes, schema: str, needed: Mapping[str, type | None], where: str) -> list[Reference]:
+def references_in(
+    data: bytes, schema: str, needed: Mapping[str, type | None], where: str, *, is_sealed: bool = False
+) -> list[Reference]:
     """Every reference in a JSON document of pointers/ or runs/, however deep.
 
     Args:
@@ -88,7 +90,9 @@ def references_in(data: bytes, schema: str, needed: Mapping[str, type | None], w
         DataError: it is not a document of this schema, or a reference in it is malformed.
     """
     try:
-        values = parse(unsealed(data), schema, MAX_DOCUMENT_BYTES)
+        values = parse(data, schema, MAX_DOCUMENT_BYTES)
+        if is_sealed:
+            unsealed(data)
         for name, kind in needed.items():
             if name not in values:
                 raise ValueError(f"lacks {name}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.common.logs import Progress
-from yanmo.formats.learned_text import learned_by, rows_with
+from yanmo.formats.training_text import is_trained_on, rows_with
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import KEY, Output, find_output
 from yanmo.tools.store.chain import edges
@@ -114,9 +114,9 @@ def learned(
     """
     found = Learned()
     for name in dict.fromkeys([*holders, *down]):
-        if name[0] == "train" and learned_by(outputs[name], document):
+        if name[0] == "train" and is_trained_on(outputs[name], document):
             own = _cache_of(outputs[name])
-            (found.directly if own and learned_by(own, document) else found.by_start).append(name)
+            (found.directly if own and is_trained_on(own, document) else found.by_start).append(name)
     found.evaluation_sets = [name for name in holders if name[0] == "evaluation_set"]
     found.tokenizers = [name for name in down if name[0] == "tokenizer"]
     served = {by for name in (*found.directly, *found.by_start) for by in pointers.get(name, ())}

@@ -50,8 +50,6 @@ def run(store: ObjectStore, options: LsOptions) -> int:
     rows = [row for row in _rows(store, inventory, named) if not options.stage or row.stage == options.stage]
     if options.channel:
         rows = [row for row in rows if row.pointers]
-    if options.leftovers:
-        rows = [row for row in rows if row.status != "done" or row.uncommitted_bytes or row.superseded]
     if options.json:
         print_json(_document(store, inventory, named, rows) | {"damaged_pointers": damaged})
     else:
@@ -134,7 +132,7 @@ def _print(
     done = sum(row.status == "done" for row in rows)
     print(f"{store.uri}: {human_bytes(inventory.bytes)}; {done} outputs shown")
     pointers = [n for n in named if n.is_pointer]
-    if pointers and not options.stage and not options.leftovers:
+    if pointers and not options.stage:
         table = [("pointer", "names", "moved")]
         for one in pointers:
             target = f"{one.reference.stage}/{one.reference.key[:12]}"

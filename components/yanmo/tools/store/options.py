@@ -50,7 +50,6 @@ class LsOptions(ToolOptions, group="ls"):
 
     stage: str = opt("", "only outputs of this stage or part")
     channel: str = opt("", "only pointers of this channel, and what they name")
-    leftovers: bool = opt(False, "only what gc may remove: not committed")
     json: bool = opt(False, "for scripts: one JSON document")
 
 
@@ -139,10 +138,6 @@ class CpOptions(NamedOptions, group="cp"):
     and after those of its inputs, so that the target never names what it does not hold. The same
     command goes on after a kill: files that have arrived are compared and not sent again. What is
     committed there already is compared by name and size only; `yanmo store verify` reads it.
-
-    The records of what `auto` became in the trainings of the chain go with them, so that the same
-    command finds the same key at the target, whatever its machines have. One that the target has
-    already stays.
     """
 
     what: tuple[str, ...] = word(WHAT)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
-from yanmo.store.manifest import Reference, unsealed
+from yanmo.store.manifest import Reference
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
 from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage, parse_pointer
 from yanmo.store.runs.run_record import RUN, is_run_record
@@ -75,8 +75,8 @@ def _read(name: str, data: bytes, where: str) -> list[Reference]:
 
 
 def _read_record(data: bytes, number: int, where: str) -> list[Reference]:
-    found = references_in(data, RECORD_SCHEMA, {"model": Reference, "previous": None}, where)
-    values = parse(unsealed(data), RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
+    found = references_in(data, RECORD_SCHEMA, {"model": Reference, "previous": None}, where, is_sealed=True)
+    values = parse(data, RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
     if values.get("number") != number:
         raise DataError(
             f"{where}: is the record of number {values.get('number')}; restore both to their places"

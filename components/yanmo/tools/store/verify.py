@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.words import plural
-from yanmo.store.manifest import Reference, is_sealed
+from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore, Wanted, check_sha256, check_size
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
 from yanmo.tools.store.chain import Opener, edges
@@ -125,8 +125,8 @@ def _note_other_manifest(
 ) -> None:
     """The manifest that is pinned is lost; one of equal content is there, whose files are read as well.
 
-    Its seal says that it was committed so. Without one anybody may have changed it.
-    If one that `--force` replaced lies next to it under its own name, somebody put it back.
+    Its seal says that it was committed so. If one that `--force` replaced lies next to it under its own name,
+    somebody put it back.
     """
     name = manifest_name(reference.stage, reference.key)
     found = output.reference.manifest_sha256
@@ -135,7 +135,7 @@ def _note_other_manifest(
         f"{store.uri}/{name}: changed since {who} referred to it: expected sha256 "
         f"{reference.manifest_sha256[:16]}, found {found[:16]}"
     )
-    if is_sealed(store.read(name)[0]) and not is_older:
+    if not is_older:
         log.warning("%s; its content is the same and whole, so nothing is lost", fault)
     else:
         faults.note(fault)

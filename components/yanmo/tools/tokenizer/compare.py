@@ -27,7 +27,7 @@ from yanmo.tools.store.find import find
 from yanmo.tools.tokenizer.candidates import Workshop, parse_candidates, read_candidate
 from yanmo.tools.tokenizer.measure import Measured, measure, save_encoded
 from yanmo.tools.tokenizer.options import CompareOptions
-from yanmo.tools.tokenizer.sample_text import SampleText, of_files, of_output
+from yanmo.tools.tokenizer.sample_text import SampleText, of_output
 from yanmo.tools.tokenizer.scores import recommendation, scores
 
 if TYPE_CHECKING:  # torch, which --help and a wrong option need not wait for
@@ -41,16 +41,11 @@ def run(store: ObjectStore, options: CompareOptions) -> int:
     """Compare, and print a table and one sentence."""
     wanted = parse_candidates(options.candidates, options.sizes)
     with only_answers():
-        corpus = _corpus(store, options).limited(options.characters, options.held_out_characters)
+        documents = find(store, options.documents, channel=options.channel, where="--documents")
+        corpus = of_output(documents).limited(options.characters, options.held_out_characters)
         found = compare(corpus, wanted, options)
     answer(json.dumps(found, ensure_ascii=False, indent=1) if options.json else table(found))
     return ExitCode.DONE
-
-
-def _corpus(store: ObjectStore, options: CompareOptions) -> SampleText:
-    if options.documents:
-        return of_output(find(store, options.documents, channel=options.channel, where="--documents"))
-    return of_files(map(Path, options.files), options.text_field)
 
 
 def compare(corpus: SampleText, wanted: list[tuple[str, int]], options: CompareOptions) -> dict[str, Any]:

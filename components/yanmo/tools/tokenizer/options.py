@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.options.fields import opt, values_of, word
+from yanmo.options.fields import REQUIRED, opt, values_of, word
 from yanmo.options.shared import WHAT, NamedOptions, ToolOptions, channel_opt
 from yanmo.options.values import MOST_EXACT
 from yanmo.tokenize.config import TokenizeConfig
@@ -19,8 +19,7 @@ class CompareOptions(NamedOptions, group="compare"):
     Size, speed, agreement with jieba, and bits per character.
 
         yanmo tokenizer compare --store runs/demo --documents demo/balance
-        yanmo tokenizer compare --files corpus/small.jsonl.zst --sizes 8192,16384
-        yanmo tokenizer compare --files my.jsonl --candidates jieba,bpe,./Qwen3-0.6B --json
+        yanmo tokenizer compare --documents demo/curate --candidates jieba,bpe,./Qwen3-0.6B --json
 
     Each candidate is made from the same text (char, jieba, bpe, unigram), or is a folder
     with a tokenizer.json, used as it is. Then one small model is trained with each, all with the
@@ -29,13 +28,9 @@ class CompareOptions(NamedOptions, group="compare"):
     parameters. Each has one training with one seed.
     """
 
-    documents: str = opt("", f"{WHAT}, of documents; its train and valid splits are used", metavar="WHAT")
-    files: tuple[str, ...] = opt(
-        (),
-        "files of type .jsonl (also .zst, .gz), .parquet or .txt; one document in 20 is held out",
-        metavar="FILE ...",
+    documents: str = opt(
+        REQUIRED, f"{WHAT}, of documents; its train and valid splits are used", metavar="WHAT"
     )
-    text_field: str = opt("text", "field or column with a document's text")
     characters: int = opt(4_000_000, "largest number of characters to train on", least=1)
     held_out_characters: int = opt(200_000, "largest number of characters to score", least=1)
     candidates: str = opt(
@@ -53,10 +48,6 @@ class CompareOptions(NamedOptions, group="compare"):
     workers: int = opt(0, "trainings at the same time, one core each; 0 is one per CPU", most=10_000)
     seed: int = opt(0, "seed of the first weights and the order of the text", most=MOST_EXACT)
     json: bool = opt(False, "print everything as JSON")
-
-    def contradictions(self) -> list[str]:
-        is_one = bool(self.documents) != bool(self.files)
-        return [] if is_one else ["give --documents or --files, one of the two"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,9 +107,8 @@ def prepare(decoder: Decoder, options: TrainConfig, device: str) -> str:
     """
     import torch
 
-    from yanmo.model.attention import activate_best_flash, choose_path, lowest_capability, path_name
+    from yanmo.model.attention import DTYPES, activate_best_flash, choose_path, lowest_capability, path_name
     from yanmo.model.decoder import Block
-    from yanmo.train.backends.precision import DTYPES
 
     check_compiler(options, device)
     dtype = DTYPES[options.precision]

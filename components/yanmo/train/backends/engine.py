@@ -118,7 +118,8 @@ class Engine(Protocol):
         """Go on with a state that `loss_scale` returned, of any backend; an empty one changes nothing."""
 
     def full_weights(self) -> dict[str, Tensor]:
-        """The fp32 weights of every parameter that is trained in its shape, on the CPU, on every rank."""
+        """Return the fp32 weights of every parameter that is trained in its shape, on the CPU, on every
+        rank."""
 
     def scoring(self) -> AbstractContextManager[Decoder]:
         """The decoder in evaluation mode with whole weights; each rank may run it as often as it needs."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
@@ -30,7 +30,7 @@ from yanmo.train.backends.optimizer import MatrixAdamW, Piece, cut_places
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.frequent_tokens import DRAWN, NEAR
-from yanmo.train.options.optimizer_options import Rule
+from yanmo.train.options.recipe_options import Rule
 
 
 def collective_timeout(options: TrainConfig) -> timedelta:
@@ -227,7 +227,8 @@ def trained(decoder: Decoder) -> Iterator[tuple[str, torch.nn.Parameter]]:
 
 
 def copy_with(decoder: Decoder, weights: dict[str, Tensor], device: torch.device) -> Decoder:
-    """A decoder of the same shape and dtype that holds `weights`; the training's random numbers stay."""
+    """Return a decoder of the same shape and dtype that holds `weights`; the training's random numbers
+    stay."""
     dtype = next(decoder.parameters()).dtype
     with torch.random.fork_rng(devices=[]):  # its first weights, which nobody sees, would move dropout's
         whole = Decoder(copy.copy(decoder.config))
@@ -237,3 +238,29 @@ def copy_with(decoder: Decoder, weights: dict[str, Tensor], device: torch.device
         weights = {**weights, "lm_head.weight": weights["model.embed_tokens.weight"]}
     whole.load_state_dict(weights)
     return whole.to(device=device, dtype=dtype).eval()
+
+
+_BLOCK = 4096
+"""Elements whose squares are summed before they are added to others."""
+
+
+def norm_of(tensors: Iterable[Tensor]) -> Tensor:
+    """Return the 2-norm of all elements together: fp32, no dimensions, on their device.
+
+    On a CPU torch adds the squares of a tensor in 8 running sums: of 20 million elements the norm is 0.15 %
+    too small. Of blocks, and then of the blocks' norms, it is right to 4e-7, in the same time; a copy in
+    float64 takes 6 to 23 times as long (1.5 and 20 million elements, 1 and 2 threads).
+
+    Args:
+        tensors: fp32, one at least; one that is not contiguous is copied.
+    """
+    norms = []
+    for tensor in tensors:
+        flat = tensor.detach().reshape(-1)
+        whole = len(flat) // _BLOCK * _BLOCK
+        if whole:
+            norms.append(torch.linalg.vector_norm(flat[:whole].view(-1, _BLOCK), dim=1))
+        if whole < len(flat):
+            norms.append(torch.linalg.vector_norm(flat[whole:]).view(1))
+    norm: Tensor = torch.linalg.vector_norm(torch.cat(norms))
+    return norm

@@ -1,4 +1,4 @@
-"""What this machine has to train on: its CPUs, and its GPUs without importing torch in this process.
+"""What this machine has to train on: CPUs, memory, and GPUs without importing torch in this process.
 
 The supervisor never imports torch, and a machine without a GPU must not wait for it: without a device file
 the answer is no GPU. Otherwise a separate process asks torch, as only what torch sees counts
@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from yanmo.common.control_group import usable_cpus
+from yanmo.common.control_group import ControlGroup, usable_cpus
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.words import plural
+from yanmo.model.flash_limits import Capability
 from yanmo.train.backends.accelerator import compile_problem
 
 log = logging.getLogger(__name__)
@@ -45,28 +45,6 @@ class Machine:
     """Whether this torch has variable-length flash attention."""
     compiles: bool = False
     """Whether torch.compile finds what it needs on CUDA."""
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Machine:
-        """Return the machine that `dataclasses.asdict` was called on; the values may have gone through JSON.
-
-        Raises:
-            ValueError: the values are not those of a machine.
-        """
-        capability = facts.get("capability")
-        of_gpus = capability if isinstance(capability, (list, tuple)) else ()
-        numbers = [facts.get("cpus"), facts.get("gpus"), *of_gpus]
-        is_whole = (
-            facts.keys() == cls.__dataclass_fields__.keys()
-            and all(type(number) is int and number >= 0 for number in numbers)
-            and facts["cpus"] > 0
-            and (len(of_gpus) == 2 or (capability is None and not facts["gpus"]))
-            and isinstance(facts["name"], str)
-            and all(isinstance(facts[name], bool) for name in ("has_varlen", "compiles"))
-        )
-        if not is_whole:
-            raise ValueError(f"expected what is known of a machine's CPUs and GPUs; found {dict(facts)}")
-        return cls(**{**facts, "capability": tuple(capability) if capability else None})
 
     def __str__(self) -> str:
         if not self.gpus:
@@ -96,8 +74,9 @@ def this_machine() -> Machine:
     command = [sys.executable, "-m", "yanmo.train.backends.hardware"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
-        found = Machine.from_facts(json.loads(done.stdout.splitlines()[-1]))
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError, AttributeError) as error:
+        facts = json.loads(done.stdout.splitlines()[-1])
+        found = Machine(**facts | {"capability": tuple(facts["capability"] or ()) or None})
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError, KeyError) as error:
         last_line = (getattr(error, "stderr", "") or "").strip().splitlines()[-1:]
         raise EnvironmentFault(
             f"{files[0]} exists, but torch could not be asked about it ({error}{': ' if last_line else ''}"
@@ -135,3 +114,56 @@ def _look() -> Machine:
 
 if __name__ == "__main__":
     print(json.dumps(asdict(_look())))
+
+
+def machine_memory() -> int:
+    """Return the bytes of this machine, or of the container's limit where that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        text = Path(path).read_text(encoding="ascii").strip() if os.access(path, os.R_OK) else ""
+        if text.isdigit():
+            total = min(total, int(text))
+    return total
+
+
+def memory_kills() -> int:
+    """Return how many processes of this container were killed so far for lack of memory.
+
+    Files: kernel.org, cgroup-v2.rst (memory.events) and cgroup-v1/memory.rst (memory.oom_control).
+    """
+    group = ControlGroup("memory", "memory.limit_in_bytes", "memory.max")
+    text = group.read("memory.oom_control" if group.is_v1 else "memory.events")
+    lines = (line.split() for line in text.splitlines())
+    return next((int(words[1]) for words in lines if words[:1] == ["oom_kill"]), 0)
+
+
+@cache
+def _asked(fields: str, path: str) -> str:
+    """Return what the nvidia-smi on a PATH says of each GPU; "" without it."""
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def gpu_capability() -> Capability | None:
+    """Return the lowest compute capability of the GPUs; None where nobody can say."""
+    found = [
+        line.strip().split(".") for line in _asked("compute_cap", os.environ.get("PATH", "")).splitlines()
+    ]
+    known = [(int(x[0]), int(x[1])) for x in found if len(x) == 2 and x[0].isdigit() and x[1].isdigit()]
+    return min(known, default=None)
+
+
+def smallest_gpu() -> tuple[str, int]:
+    """Return name and bytes of the smallest GPU; ("", 0) without nvidia-smi."""
+    text = _asked("name,memory.total", os.environ.get("PATH", ""))
+    found = [line.rsplit(",", 1) for line in text.splitlines() if "," in line]
+    sizes = [(int(size) << 20, name.strip()) for name, size in found if size.strip().isdigit()]
+    return (min(sizes)[1], min(sizes)[0]) if sizes else ("", 0)
+
+
+def gpu_name() -> str:
+    """Return name of the smallest GPU; "" where there is none."""
+    return smallest_gpu()[0]

@@ -25,9 +25,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from yanmo.train.backends.precision import fast_products
+from yanmo.model.attention import DTYPES, lowest_capability
+from yanmo.model.flash_limits import half_precision
 from yanmo.train.memory.estimate import MOST_TOGETHER
-from yanmo.train.options.optimizer_options import Rule
+from yanmo.train.options.recipe_options import Rule
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the quintic iteration, as in Keller Jordan's Muon and torch.optim.Muon."""
@@ -346,3 +347,10 @@ def cut_places(pieces_of_ranks: Iterable[list[Piece]]) -> Cuts:
         places[name] = size
         size += shape.numel()
     return Cuts(places, shapes, size)
+
+
+def fast_products(device: torch.device) -> torch.dtype:
+    """Return the dtype of products whose rounding matters little: 16 bits where a device is made for it."""
+    if device.type != "cuda":
+        return torch.float32
+    return DTYPES[half_precision(lowest_capability())]

@@ -16,15 +16,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from yanmo.common.errors import UsageError
+from yanmo.model.attention import DTYPES
 from yanmo.model.decoder import Decoder
 from yanmo.train.backends import process_group
-from yanmo.train.backends.engine import Part, StateReader
-from yanmo.train.backends.flat import FlatEngine, collective_timeout
+from yanmo.train.backends.engine import Engine, Part, StateReader
+from yanmo.train.backends.flat import FlatEngine, collective_timeout, norm_of
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.backends.loss_scale import FIRST_POWER, WINDOW, LossScale
-from yanmo.train.backends.norm import norm_of
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
-from yanmo.train.backends.precision import DTYPES
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 
@@ -186,3 +186,27 @@ class PlainEngine(FlatEngine):
         names = [p.name for pieces in self.pieces for p in pieces][self.rank :: self.world_size]
         mine = set(names)
         return [part for part in self._held() if part.name in mine]
+
+
+def open_engine(decoder: Decoder, options: TrainConfig, device: str) -> Engine:
+    """Return the engine that the options ask for; joins the process group.
+
+    Args:
+        decoder: holds the first weights on rank 0; the other ranks receive them from rank 0.
+        device: cpu, cuda or mps.
+
+    Raises:
+        UsageError: DeepSpeed refuses --deepspeed-config.
+    """
+    if options.backend == "torch":
+        return PlainEngine(decoder, options, device)
+    from yanmo.train.backends.zero import ZeroEngine  # DeepSpeed is imported only where it is used
+
+    try:
+        return ZeroEngine(decoder, options, device)
+    except (AssertionError, ValueError, TypeError) as error:
+        if isinstance(error, UsageError) or not options.deepspeed_config:
+            raise
+        raise UsageError(
+            f"--deepspeed-config {options.deepspeed_config}: DeepSpeed refuses it: {error}"
+        ) from error

@@ -27,15 +27,14 @@ from torch import Tensor
 from yanmo.model.decoder import Decoder
 from yanmo.train.backends import process_group
 from yanmo.train.backends.engine import StateReader
-from yanmo.train.backends.flat import FlatEngine, collective_timeout, copy_with, trained
+from yanmo.train.backends.flat import FlatEngine, collective_timeout, copy_with, norm_of, trained
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.backends.loss_scale import WINDOW, LossScale
-from yanmo.train.backends.norm import norm_of
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
 from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
-from yanmo.train.options.optimizer_options import Rule
+from yanmo.train.options.recipe_options import Rule
 
 
 def import_deepspeed(device: str, compiled: bool = False) -> Any:

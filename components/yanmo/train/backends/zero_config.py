@@ -116,7 +116,8 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _without_auto(value: dict[str, Any]) -> dict[str, Any]:
-    """A file's settings without those that it leaves to us, at any depth, and without what is empty then."""
+    """Return a file's settings without those that it leaves to us, at any depth, and without what is empty
+    then."""
     kept = {}
     for name, of_it in value.items():
         left = _without_auto(of_it) or "auto" if isinstance(of_it, dict) and of_it else of_it

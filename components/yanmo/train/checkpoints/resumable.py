@@ -27,11 +27,10 @@ from yanmo.train.collectives import Collectives
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.health.setbacks import Health, Skipped, Trouble
-from yanmo.train.health.watchdog import LOADING
+from yanmo.train.health.watchdog import LOADING, RankFigures
 from yanmo.train.metrics.interval import Interval, Ledger, Stopwatch
 from yanmo.train.metrics.metrics_log import MetricsLog
-from yanmo.train.metrics.rank_figures import RankFigures
-from yanmo.train.validation_policy import ValidationPolicy
+from yanmo.train.validate import ValidationPolicy
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from typing import Any
 from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost
 from yanmo.common.plain_json import json_value
 from yanmo.stage.exporter import Telemetry
-from yanmo.store.recall import Recall, under
+from yanmo.store.cancellation import Cancellation, under
 from yanmo.store.runs.lease import Lease
 from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job
@@ -58,7 +58,7 @@ class Uploader:
         """
         self._lease, self._telemetry = lease, telemetry
         self._work, self._root = work, work.path / job.CHECKPOINTS
-        self._stop, self._recall = threading.Event(), Recall()
+        self._stop, self._cancellation = threading.Event(), Cancellation()
         self._thread: threading.Thread | None = None
         self._saved = ""
         self._lost: LeaseLost | None = None
@@ -98,7 +98,7 @@ class Uploader:
 
     @property
     def work_name(self) -> str:
-        """Where the work lies in the store."""
+        """Return where the work lies in the store."""
         return self._work.name
 
     def newest(self) -> Kept | None:
@@ -147,7 +147,8 @@ class Uploader:
         return [other for other in found if self._is_whole(other)]
 
     def _files(self, name: str) -> list[str]:
-        """A checkpoint's files, the manifest last, so that an interrupted restore does not look complete."""
+        """Return a checkpoint's files, the manifest last, so that an interrupted restore does not look
+        complete."""
         files = [path for path in (self._root / name).iterdir() if not path.name.startswith(".")]
         files.sort(key=lambda path: (path.name == _MANIFEST, path.name))
         return [path.relative_to(self._work.path).as_posix() for path in files]
@@ -171,7 +172,8 @@ class Uploader:
             return False
 
     def _label(self, name: str) -> str:
-        """A key that sorts states by age: after a rewind, the state of an earlier step is the newer one."""
+        """Return a key that sorts states by age: after a rewind, the state of an earlier step is the newer
+        one."""
         rewinds = self._progress(name).get("rewinds", 0) if name else 0
         return f"step-~{rewinds:03d}-{name}" if rewinds else name
 
@@ -186,7 +188,7 @@ class Uploader:
         pause = _POLL_SECONDS
         while not self._stop.wait(pause):
             try:
-                with under(self._recall):
+                with under(self._cancellation):
                     self.save()
                 pause = _POLL_SECONDS
             except FileNotFoundError:
@@ -195,7 +197,7 @@ class Uploader:
                 self._lost = error
                 return
             except (OSError, EnvironmentFault, DataError) as error:
-                if self._stop.is_set():  # called back
+                if self._stop.is_set():  # cancelled
                     return
                 log.warning("the last checkpoint is on this machine only: %s", error)
                 if self._telemetry:
@@ -205,7 +207,7 @@ class Uploader:
     def __enter__(self) -> Uploader:
         if not self._work.is_in_store:
             self._stop.clear()
-            self._recall = Recall()
+            self._cancellation = Cancellation()
             self._thread = threading.Thread(target=self._run, daemon=True, name="uploader")
             self._thread.start()
         return self
@@ -214,6 +216,6 @@ class Uploader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._recall.set()
+        self._cancellation.set()
         if self._thread:
             self._thread.join()

@@ -18,8 +18,8 @@ from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
 from yanmo.train.checkpoints.far_parts import FarParts
 from yanmo.train.collectives import Collectives
+from yanmo.train.health.watchdog import RankFigures
 from yanmo.train.job import PeerFailed
-from yanmo.train.metrics.rank_figures import RankFigures
 
 _POLL_SECONDS = 0.01
 
@@ -56,17 +56,17 @@ class Writer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being written or committed."""
+        """Return whether nothing is being written or committed."""
         return self._step is None and not self.is_writing
 
     @property
     def is_writing(self) -> bool:
-        """Whether this rank's thread is writing."""
+        """Return whether this rank's thread is writing."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def has_failed(self) -> bool:
-        """Whether this rank's thread met an error, to be raised by `settle`."""
+        """Return whether this rank's thread met an error, to be raised by `settle`."""
         return self._error is not None
 
     def begin(self, position: Position, *, keep: bool) -> None:

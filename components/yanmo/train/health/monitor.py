@@ -158,7 +158,8 @@ class Monitor:
 
 
 def _layer(name: str) -> str:
-    """The name under which a parameter is measured: the number of its layer, embedding, head or norm."""
+    """Return the name under which a parameter is measured: the number of its layer, embedding, head or
+    norm."""
     number = _LAYER.search(name)
     if number:
         return number.group(1)

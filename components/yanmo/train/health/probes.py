@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from yanmo.model.decoder import Block, Decoder, rotate
+from yanmo.model.decoder import Block, Decoder
 
 DORMANT = 0.025
 """A unit is dormant when the mean of its |activation| is at most this share of its layer's mean: the tau of
@@ -87,7 +87,8 @@ def _uncompiled(decoder: Decoder) -> AbstractContextManager[Any]:
 
 @torch.no_grad()
 def look_inside(decoder: Decoder, ids_BT: Tensor, segments_BT: Tensor) -> dict[str, Any]:
-    """The metrics above, by layer (`output_entropy`: one number), from one forward pass over packed rows.
+    """Return the metrics above, by layer (`output_entropy`: one number), from one forward pass over packed
+    rows.
 
     Args:
         decoder: with whole weights, in evaluation mode.
@@ -100,10 +101,7 @@ def look_inside(decoder: Decoder, ids_BT: Tensor, segments_BT: Tensor) -> dict[s
         found["active_units"].append(active_units(inputs[0].flatten(0, -2)[text]))
 
     def attention(module: Any, inputs: tuple[Any, ...]) -> None:
-        x_BTD, rotary = inputs[0], inputs[1]
-        shape = (*x_BTD.shape[:2], -1, module.head_dim)
-        q = rotate(module.q_norm(module.q_proj(x_BTD).view(shape)), rotary)
-        k = rotate(module.k_norm(module.k_proj(x_BTD).view(shape)), rotary)
+        q, k, _ = module.heads(inputs[0], inputs[1])
         found["attention_entropy"].append(attention_entropy(q, k, segments_BT))
 
     def block(module: Any, inputs: Any, output: Tensor) -> None:

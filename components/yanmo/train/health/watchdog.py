@@ -15,7 +15,9 @@ paused for hours, ends no rank.
 
 from __future__ import annotations
 
+import dataclasses
 import faulthandler
+import json
 import os
 import sys
 import threading
@@ -23,6 +25,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+from yanmo.common.plain_json import json_value
 
 FOLDER = "heartbeats"
 TRAINING = "training step"
@@ -139,7 +143,7 @@ class Watchdog:
 
     @property
     def doing(self) -> str:
-        """What the training thread reported last."""
+        """Return what the training thread reported last."""
         return self._doing
 
     def _write_doing(self, doing: str) -> None:
@@ -159,7 +163,8 @@ class Watchdog:
 
 
 def heartbeat_path(folder: Path, rank: int) -> Path:
-    """The file that a rank's watchdog touches while the rank makes progress; it holds the process id."""
+    """Return the file that a rank's watchdog touches while the rank makes progress; it holds the process
+    id."""
     return folder / FOLDER / f"rank-{rank:05d}"
 
 
@@ -169,7 +174,7 @@ def doing_path(heartbeat: Path) -> Path:
 
 
 def figures_path(heartbeat: Path) -> Path:
-    """Return the file next to a heartbeat that says what the rank has counted (metrics/rank_figures.py)."""
+    """Return the file next to a heartbeat that says what the rank has counted (`RankFigures`)."""
     return heartbeat.with_name(f"figures-{heartbeat.name}")
 
 
@@ -231,3 +236,48 @@ def forget_heartbeats(folder: Path) -> None:
     """Delete the heartbeat files of an earlier start."""
     for path in (folder / FOLDER).glob("*rank-*"):
         path.unlink(missing_ok=True)
+
+
+@dataclasses.dataclass
+class RankFigures:
+    """Counted by one rank since its process began."""
+
+    step: int = 0
+    """The last step that it has ended; 0 for none."""
+    steps: int = 0
+    """Steps that it has ended, those made again included."""
+    step_seconds: float = 0.0
+    """Wall seconds of all of them."""
+    data_seconds: float = 0.0
+    """Of these, what they waited for their rows."""
+    last_seconds: float = 0.0
+    """Wall seconds of the last one."""
+    memory_bytes: int = 0
+    memory_peak_bytes: int = 0
+    allocator_retries: int = 0
+    checkpoint_seconds: float = 0.0
+    """Wall seconds from the beginning of the last checkpoint until it was whole; of rank 0."""
+    checkpoint_failures: int = 0
+
+    def ended(self, step: int, seconds: float, data_seconds: float) -> None:
+        """Count a step."""
+        self.step = step
+        self.steps += 1
+        self.step_seconds += seconds
+        self.data_seconds += data_seconds
+        self.last_seconds = seconds
+
+    def write(self, path: Path) -> None:
+        """Write them; a reader sees the old file or the new one."""
+        temporary = path.with_name(f".{path.name}")
+        temporary.write_text(json.dumps(vars(self)), encoding="ascii")
+        temporary.replace(path)
+
+
+def read_figures(path: Path) -> RankFigures | None:
+    """Return what a rank wrote last; None where it has written nothing that can be read."""
+    try:
+        value = json_value(path.read_text(encoding="ascii"))
+        return RankFigures(**{name: type(empty)(value[name]) for name, empty in vars(RankFigures()).items()})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

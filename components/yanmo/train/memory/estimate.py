@@ -31,12 +31,11 @@ from dataclasses import dataclass
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import human_bytes
-from yanmo.model.flash_limits import misfit, prefers_cudnn
-from yanmo.model.logits_at_once import rows_at_once
+from yanmo.model.flash_limits import misfit, prefers_cudnn, rows_at_once
 from yanmo.options.fields import NONE
+from yanmo.train.backends.hardware import gpu_capability, machine_memory, smallest_gpu
 from yanmo.train.config import TrainConfig
-from yanmo.train.memory.machine import gpu_capability, machine_memory, smallest_gpu
-from yanmo.train.options.model_options import num_parameters, shape_of
+from yanmo.train.options.recipe_options import num_parameters, shape_of
 
 _BASE = {"cpu": 900 << 20, "cuda": 800 << 20, "mps": 800 << 20}
 """RSS of a worker whose state and activations are left out. On a CPU with torch 2.13's CUDA build 797 to
@@ -210,7 +209,7 @@ class _Moments:
         return self._whole() + max(scores, logits)
 
     def validation(self) -> int:
-        """Logits of some rows, or what a layer makes of a batch."""
+        """Return logits of some rows, or what a layer makes of a batch."""
         if not self.options.valid_characters:
             return 0
         rows, tokens = 128, 0
@@ -241,7 +240,7 @@ def activations(options: TrainConfig, vocab_size: int, rows: int, e: int, device
 
 
 def _activations_on_cuda(o: TrainConfig, vocab_size: int, rows: int, e: int) -> int:
-    """As `activations`, from what autograd saves there, counted tensor by tensor.
+    """Return what `activations` does, from what autograd saves there, counted tensor by tensor.
 
     torch's allocator uses again at once what was freed: so the head's tables and a layer's own do not add up.
     """
@@ -306,7 +305,7 @@ def device_memory(options: TrainConfig, device: str) -> int:
 
 
 def room(options: TrainConfig, device: str) -> float:
-    """Bytes that a micro batch which is left to us may fill: of a GPU no more than `--memory-share`."""
+    """Return the bytes that a micro batch left to us may fill: of a GPU at most `--memory-share`."""
     share = options.memory_share if device == "cuda" else 1.0
     return FREE_SHARE * share * device_memory(options, device)
 

@@ -20,9 +20,17 @@ from yanmo.common.bar import Bar
 from yanmo.stage.exporter import Telemetry
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
-from yanmo.train.health.watchdog import STARTS, TRAINING, Silence, doings, figures_path, heartbeat_path
+from yanmo.train.health.watchdog import (
+    STARTS,
+    TRAINING,
+    RankFigures,
+    Silence,
+    doings,
+    figures_path,
+    heartbeat_path,
+    read_figures,
+)
 from yanmo.train.metrics.declared import DOINGS, METRICS
-from yanmo.train.metrics.rank_figures import RankFigures, read_figures
 
 log = logging.getLogger(__name__)
 _STILL_SECONDS, _FROZEN_SECONDS = 5.0, 15.0

@@ -89,8 +89,8 @@ class Ledger:
         self._cpu_seconds = 0.0
 
     def read(self) -> list[StepResult]:
-        """The steps since the last call that had a target, in order, and into the interval; all ranks call it
-        together."""
+        """Return the steps since the last call that had a target, in order, and into the interval; all ranks
+        call it together."""
         if not self._pending:
             return []
         numbers = torch.stack([torch.stack([p.nats, p.moved.float()]) for p in self._pending])

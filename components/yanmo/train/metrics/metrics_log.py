@@ -21,8 +21,8 @@ from yanmo.train import job
 from yanmo.train.backends.engine import Engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
+from yanmo.train.health.watchdog import RankFigures
 from yanmo.train.metrics.interval import Interval, Stopwatch
-from yanmo.train.metrics.rank_figures import RankFigures
 from yanmo.train.metrics.utilization import Utilization
 
 log = logging.getLogger(__name__)

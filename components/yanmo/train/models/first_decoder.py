@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from yanmo.common.logs import human_seconds
 from yanmo.formats.token_cache import TokenCache
+from yanmo.model.attention import DTYPES
 from yanmo.model.bigram_start import count_bigrams, set_bigram_start
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.hf_export import Symbols, load, load_frozen
@@ -21,7 +22,6 @@ from yanmo.model.lora import adapt
 from yanmo.model.lora_shape import Lora
 from yanmo.model.weights_check import WEIGHTS
 from yanmo.store.output import Output
-from yanmo.train.backends.precision import DTYPES
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.models.starting_model import CONFIG, check_tokenizer
@@ -57,11 +57,6 @@ def decoder_config(options: TrainConfig, vocab_size: int) -> DecoderConfig:
         max_position_embeddings=options.context,
         tie_word_embeddings=options.tied_head,
     )
-
-
-def decoder_shape(options: TrainConfig, vocab_size: int) -> Decoder:
-    """Return a decoder of the options' shape, with torch's default weights."""
-    return Decoder(decoder_config(options, vocab_size))
 
 
 def new_decoder(options: TrainConfig, cache: TokenCache, samples: Samples, *, draw: bool) -> Decoder:

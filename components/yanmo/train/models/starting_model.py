@@ -75,7 +75,8 @@ def _short(digests: list[str]) -> str:
 
 
 def with_shape_of(options: TrainConfig, model: Output) -> TrainConfig:
-    """The options with the model's own shape instead of the given one; logs which options had no effect."""
+    """Return the options with the model's own shape instead of the given one; logs which options had no
+    effect."""
     shape = shape_in(read_object(model.path(CONFIG)))
     asked = {name: getattr(options, name) for name in shape}
     other = [f"{name} {shape[name]}, not {asked[name]}" for name in shape if shape[name] != asked[name]]

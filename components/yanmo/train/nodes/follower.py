@@ -21,19 +21,18 @@ from yanmo.store.commit import find_whole
 from yanmo.store.manifest import Reference
 from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job
-from yanmo.train.backends.hardware import this_machine
+from yanmo.train.backends.hardware import memory_kills, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import BEFORE_OTHERS, doings
 from yanmo.train.job import WorkerJob, clear
-from yanmo.train.memory.machine import memory_kills
-from yanmo.train.memory.micro_batch import halve_micro_batch
+from yanmo.train.memory.fitting import halve_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
-from yanmo.train.nodes.leader import OF_THE_WINDOW
-from yanmo.train.nodes.place import place_of
+from yanmo.train.nodes.leader import OF_THE_WINDOW, place_of
 from yanmo.train.nodes.record import End, NodesRecord, is_at_work, read_nodes_record
 from yanmo.train.supervision.automatic import TrainRun, check_machine
 from yanmo.train.supervision.ending import Ending, raise_failure
-from yanmo.train.supervision.windows import Unbegun, full_ranks, run_ranks, stop_requests
+from yanmo.train.supervision.ranks import Unbegun, full_ranks, run_ranks
+from yanmo.train.supervision.stopping import stop_requests
 
 log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0

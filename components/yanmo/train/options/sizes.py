@@ -55,7 +55,7 @@ SIZES: dict[str, Settings] = {
     "medium": _size(16, 768, 6, 2, 128, 1920, 1024, 128),
     "large": _size(24, 1024, 8, 2, 128, 3584, 2048, 128),
 }
-"""With a vocabulary of 8,192 and an untied head 4.3 M, 39.9 M, 108.6 M and 343.9 M parameters."""
+"""With a vocabulary of 8,192 and an untied head 4.3 M, 39.9 M, 108.6 M and 344.0 M parameters."""
 
 
 def left_to_size(values: Mapping[str, Any]) -> dict[str, Scalar]:

@@ -31,8 +31,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
 from yanmo.train.options.machine_options import AUTO
 from yanmo.train.supervision.automatic import TrainRun
-from yanmo.train.supervision.ranks import start
-from yanmo.train.supervision.watching import WorkersLog
+from yanmo.train.supervision.ranks import WorkersLog, start
 
 log = logging.getLogger(__name__)
 _WARM_STEPS, _STEPS = 4, 12

@@ -1,4 +1,4 @@
-"""The ranks of this node: processes that the supervisor starts itself, and how they end.
+"""The ranks of this node: processes that the supervisor starts itself, watches, and whose log it reads.
 
 Each rank is told which one it is, and where one fails the others are asked to end.
 
@@ -13,19 +13,33 @@ torch before it starts a rank, hides exit codes, and looks up the machine's name
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import IO
 
+from yanmo.common.bar import above_the_bar
+from yanmo.common.errors import WorkerLost
+from yanmo.common.log_lines import read_line
 from yanmo.common.parent import PARENT
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import MEETING, Place
+from yanmo.train.health.watchdog import BEFORE_OTHERS, Heartbeats, Silence, alive, doings
+from yanmo.train.job import MEETING, Place, Status, WorkerJob, parse_status
+from yanmo.train.metrics.gauges import MetricsGauges
+from yanmo.train.supervision.ending import Ending, describe
 
+log = logging.getLogger(__name__)
+_DOING_SECONDS = 3.0
+"""After so long a rank has written down what it was doing."""
 _SPINS = "3000"
 """How often a thread of libgomp's looks whether the others are done, before it sleeps.
 
@@ -182,3 +196,203 @@ def start(options: TrainConfig, job_path: Path, place: Place | None = None) -> R
     finally:
         for file in kept:
             os.close(file)
+
+
+_POLL_SECONDS = 0.2
+_GRACE_SECONDS = 120.0
+"""How long the workers may take to save after they were asked to stop."""
+FOLLOW_SECONDS = 15.0
+"""How long the other ranks may take to end after one failed: they may wait for it in a collective."""
+FROZEN_SECONDS = 20.0
+"""How long after `--hang-seconds` a silent rank counts as frozen: a live one has ended itself by then."""
+_LAST_WORDS_SECONDS = 30.0
+"""How long the workers' log is still read after they have ended."""
+
+
+class Frozen(WorkerLost):
+    """A rank stands still and cannot report it: stopped by a person, a debugger or a stuck driver."""
+
+    rank: int | None = None
+    """The one that stands still, where it is one."""
+
+
+def watch(
+    group: Ranks,
+    workers_log: WorkersLog,
+    folder: Path,
+    hang_seconds: float,
+    place: Place | None,
+    stopping: Sequence[float],
+    each_time: Callable[[], None],
+) -> None:
+    """Wait for the workers; return early if they have to be ended from outside.
+
+    Args:
+        place: of several nodes, says how long no thread of a rank may run; else as long as it may make no
+            progress.
+        stopping: holds the monotonic time of a request to stop, once there was one.
+        each_time: called a few times a second.
+
+    Raises:
+        Frozen: a rank stands still, no rank ever began, or the workers do not stop when asked to.
+    """
+    failed_at, begun, nobody = 0.0, False, Silence()
+    heartbeats, signs = Heartbeats(folder), alive(folder)
+    silence_seconds = place.silence_seconds if place else 0.0
+    while not group.have_ended:
+        time.sleep(_POLL_SECONDS)
+        each_time()
+        now = time.monotonic()
+        if stopping and now - stopping[0] > _GRACE_SECONDS:
+            raise Frozen(
+                f"the workers did not save within {_GRACE_SECONDS:.0f} s after they were asked to stop, and "
+                "were ended; run the same command again to go on from the last checkpoint"
+            )
+        has_failed = bool(group.codes) or any(status.state == "failed" for status in workers_log.statuses)
+        failed_at = failed_at or (now if has_failed else 0.0)
+        if failed_at:
+            if now - failed_at > FOLLOW_SECONDS:
+                return
+            continue
+        begun = begun or bool(doings(folder))
+        unbegun = nobody.look(None)
+        if hang_seconds and not begun and unbegun > hang_seconds + FROZEN_SECONDS:
+            raise Frozen(
+                f"none of the workers has begun within {unbegun:.0f} s (--hang-seconds); run the "
+                f"same command again. Last lines that were written:\n{workers_log.tail}"
+            )
+        limit, of = hang_seconds + FROZEN_SECONDS, "--hang-seconds"
+        silent = heartbeats.silent(limit) if hang_seconds else []
+        if silence_seconds and not silent:
+            limit, of = silence_seconds, "by --collective-seconds"
+            silent = signs.silent(limit)
+        ended = {status.rank for status in workers_log.statuses}  # one of them may still write the model
+        silent = [rank for rank in silent if rank not in ended]
+        if silent:
+            error = Frozen(
+                f"rank {silent[0]} stands still and does not answer (a stopped process, a stuck driver): no "
+                f"sign of life for {limit:.0f} s ({of}); run the same command again to go on from the last "
+                "checkpoint"
+            )
+            error.rank = silent[0]
+            raise error
+
+
+class WorkersLog(threading.Thread):
+    """Reads all that the workers write, even if the disk is full.
+
+    Our own lines are shown at once, all lines go to workers.log, and statuses are collected.
+    """
+
+    def __init__(self, group: Ranks, path: Path) -> None:
+        super().__init__(daemon=True)
+        self._pipe, self._path = group.stdout, path
+        self._tail: deque[str] = deque(maxlen=15)
+        self.statuses: list[Status] = []
+
+    def run(self) -> None:
+        # Nothing may end this thread: workers block when nobody reads, and their last lines are here.
+        with self._open() as file:
+            for line in self._pipe:
+                status = parse_status(line)
+                if status is not None:
+                    self.statuses.append(status)
+                    continue
+                text = line.decode(errors="replace")
+                self._tail.append(text)
+                with suppress(OSError):  # a full disk
+                    file.write(line)
+                own = read_line(text.rstrip("\n"))  # the rest, of libraries, is in workers.log
+                if own and own.stage == "train":
+                    with (
+                        suppress(OSError, ValueError),
+                        above_the_bar(),
+                    ):  # a full disk, a `| tee` that is gone
+                        sys.stderr.buffer.write(line)
+                        sys.stderr.flush()
+
+    def _open(self) -> FileIO:
+        try:
+            return FileIO(self._path, "ab")
+        except OSError as error:
+            log.warning("%s cannot be written (%s); the workers' log is not kept", self._path, error)
+            return FileIO(os.devnull, "wb")
+
+    def wait(self) -> None:
+        """Wait until all is read, but not forever: a process that outlives the workers may hold the pipe."""
+        self.join(_LAST_WORDS_SECONDS)
+
+    @property
+    def tail(self) -> str:
+        """Return the last lines."""
+        return "".join(self._tail.copy())
+
+
+class Unbegun(Exception):
+    """This process is asked to stop, and its ranks still wait for those of other nodes."""
+
+
+def run_ranks(
+    task: WorkerJob, gauges: MetricsGauges, stopping: Sequence[float], each_time: Callable[[], None]
+) -> Ending:
+    """Run the ranks of this node until they have ended; return all that is known of that.
+
+    Args:
+        stopping: holds the monotonic time of a request to stop, once there was one.
+        each_time: called a few times a second.
+
+    Raises:
+        Frozen: they had to be ended from outside.
+        Unbegun: see there.
+    """
+    options, place = task.options, task.place
+
+    def look() -> None:
+        is_late = bool(stopping) and time.monotonic() - stopping[0] > _DOING_SECONDS
+        if place and is_late and all(doing in BEFORE_OTHERS for doing in doings(task.own).values()):
+            raise Unbegun("while its ranks waited for those of other nodes")
+        each_time()
+
+    gauges.starting(options, place)
+    group = start(options, task.write(), place)
+    workers_log = WorkersLog(group, task.own / "workers.log")
+    workers_log.start()
+    try:
+        watch(group, workers_log, task.own, options.hang_seconds, place, stopping, look)
+    except BaseException as error:
+        gauges.ended(well=False)
+        if isinstance(error, Frozen):
+            why, others = ("", "did not stop") if error.rank is None else ("stands still", "waited for it")
+            rank = 0 if error.rank is None and options.world_size == 1 else error.rank
+            describe(_ending(task, workers_log, group), error, rank, why, others)
+        raise
+    finally:
+        group.end()
+    workers_log.wait()
+    states = {status.rank: status.state for status in workers_log.statuses}
+    gauges.ended(well=len(states) == options.ranks and "failed" not in states.values())
+    return _ending(task, workers_log, group)
+
+
+def full_ranks(ending: Ending, *, was_killed: bool) -> list[Status]:
+    """Return the ranks that lacked memory.
+
+    Args:
+        was_killed: whether the system killed processes of this container for it meanwhile.
+    """
+    full = [status for status in ending.statuses if status.out_of_memory]
+    lost = sorted(set(ending.own) - {status.rank for status in ending.statuses}) if was_killed else []
+    message = "killed for lack of the container's memory"
+    return full + [Status(rank, "failed", message=message, out_of_memory=True) for rank in lost]
+
+
+def _ending(task: WorkerJob, workers_log: WorkersLog, group: Ranks) -> Ending:
+    return Ending(
+        ranks=task.options.world_size,
+        own=task.own_ranks,
+        of_a_node=task.options.ranks if task.options.nnodes > 1 else 0,
+        statuses=workers_log.statuses,
+        doings=doings(task.own),
+        codes=dict(group.codes),
+        tail=workers_log.tail,
+    )

@@ -26,7 +26,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError, ExitCode, UsageError, advice, exit_code
 from yanmo.common.words import plural
-from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
+from yanmo.formats.seed_noise import FILE, NOISE, PART, SeedNoise, Twin
 from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import by_kind
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
@@ -107,7 +107,8 @@ def _spare_the_model(run: TrainRun, error: Exception, what: str) -> None:
 
 
 def twin_of(options: TrainConfig, number: int) -> TrainConfig:
-    """The options of twin `number` (0, 1, ...): the recipe's whole schedule in a share of its steps."""
+    """Return the options of twin `number` (0, 1, ...): the recipe's whole schedule in a share of its
+    steps."""
     share = options.twin_share
     steps = shortened(options.steps, share)
     return dataclasses.replace(
@@ -227,7 +228,7 @@ def _together(run: TrainRun, twins: list[Output]) -> Output:
     )
 
     def build(attempt: Attempt) -> Result:
-        attempt.write(FILE, noise.to_json())
+        attempt.write(FILE, NOISE.to_json(noise))
         return Result(counts={"twins": len(twins)})
 
     inputs = {f"twin {number:03d}": twin for number, twin in enumerate(twins)}

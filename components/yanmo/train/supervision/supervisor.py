@@ -8,58 +8,59 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import math
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, UsageError
-from yanmo.common.json_object import read_object
 from yanmo.common.logs import human_bytes
-from yanmo.common.made_by import made_by
-from yanmo.common.plain_json import json_value
-from yanmo.common.words import plural
-from yanmo.formats.documents import text_form
-from yanmo.formats.round_trip import open_tokenizer
 from yanmo.formats.seed_noise import PART
 from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import by_kind
 from yanmo.stage.channel_lease import Busy, alone_in
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.stage_run import Finish
+from yanmo.stage.nvml import power_limit
 from yanmo.store.commit import Result
 from yanmo.store.output import Output
 from yanmo.store.pause import Pause
+from yanmo.store.runs.failure_card import Details, attach, details_of
 from yanmo.train import job
-from yanmo.train.backends.hardware import this_machine
+from yanmo.train.backends.hardware import memory_kills, this_machine
 from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.config import STAGE, TrainConfig
-from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
-from yanmo.train.job import WorkerJob, clear, read_metrics
-from yanmo.train.memory.estimate import parameters
-from yanmo.train.memory.fitting import fitted
+from yanmo.train.job import Status, WorkerJob, clear
+from yanmo.train.memory.estimate import divisors, parameters
+from yanmo.train.memory.fitting import fitted, halve_micro_batch, largest_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
-from yanmo.train.models.model_card import model_card
 from yanmo.train.models.starting_model import (
-    CONFIG,
     check_finite,
     check_tokenizer,
-    shape_in,
     vocabulary_of,
     with_shape_of,
 )
 from yanmo.train.nodes.leader import Leader, leading, tell_busy
-from yanmo.train.nodes.record import forget_parts, record_name
+from yanmo.train.nodes.record import forget_parts
 from yanmo.train.sinks.process import Sinks
 from yanmo.train.supervision.automatic import Look, TrainRun, check_machine
+from yanmo.train.supervision.committed import committed
+from yanmo.train.supervision.ending import describe, raise_failure
+from yanmo.train.supervision.ranks import (
+    Unbegun,
+    full_ranks,
+    run_ranks,
+)
 from yanmo.train.supervision.seed_twins import seed_noise
-from yanmo.train.supervision.unfinished import begins, ends, is_trained, pauses
-from yanmo.train.supervision.windows import train_in_windows
-from yanmo.train.time_window import TimeWindows
+from yanmo.train.supervision.stopping import stop_file
+from yanmo.train.supervision.unfinished import begins, ends, pauses
+from yanmo.train.time_window import TimeWindow, TimeWindows
 
 log = logging.getLogger(__name__)
+_SHOWN_SECONDS = 1.0
+"""How often the figures of the workers are read while nobody scrapes: as often as they write them."""
 
 
 def work(run: TrainRun, look: Look = this_machine) -> Result:
@@ -107,7 +108,120 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
         if options.twins:
             noise = seed_noise(run, task, functools.partial(_train_twin, windows, leader))
             parts = {PART: noise} if noise else {}
-    return dataclasses.replace(_result(run, cache, folder), references=parts)
+    return dataclasses.replace(committed(run, cache, folder), references=parts)
+
+
+def train_in_windows(
+    task: WorkerJob,
+    windows: TimeWindows,
+    gauges: MetricsGauges,
+    uploader: Uploader,
+    others: Leader | None = None,
+) -> Pause | None:
+    """Run the workers, one time window after another, to the end; where and why they paused, if they did.
+
+    Args:
+        others: tells the other nodes of several what to train.
+
+    Raises:
+        Exception: the error that ended a worker, so that the stage has its exit code.
+    """
+    with stop_file(task.folder / job.STOP) as stopping:
+        while True:
+            clear(task.folder)
+            window = windows.current()
+            if stopping or (window.ends_at <= time.time() and window.then == "paused"):
+                return _pause(task, _saved_step(task.folder), window, stopping)
+            try:
+                statuses = _one_window(_for_window(task, window), gauges, uploader, stopping, others)
+            except Unbegun:
+                return _pause(task, _saved_step(task.folder), window, stopping)
+            except Exception as error:
+                _say_what_is_kept(error, uploader)
+                raise
+            if statuses is None:
+                gauges.restarting("smaller micro batch")
+                continue
+            states = {status.state for status in statuses}
+            if states == {"done"}:
+                return None
+            if states != {"changed"}:
+                return _pause(task, max(status.step for status in statuses), window, stopping)
+            gauges.restarting("time window")
+
+
+def _say_what_is_kept(error: Exception, uploader: Uploader) -> None:
+    """Put the last good checkpoint onto the card of a failure."""
+    details = details_of(error) or Details()
+    kept = uploader.newest()
+    if kept is not None:
+        details = dataclasses.replace(details, checkpoint=kept.shown, saved_at=kept.saved_at)
+    attach(error, dataclasses.replace(details, is_resumable=True))
+
+
+def _pause(task: WorkerJob, step: int, window: TimeWindow, stopping: list[float]) -> Pause:
+    """Return where and why it paused. Where somebody signals a rank and not the stage, nothing was
+    asked here and no window is over."""
+    is_planned = bool(window.reason) and not stopping
+    whom = "" if stopping else " to another node or a rank" if task.options.nnodes > 1 else " to a rank"
+    why = window.reason if is_planned else f"asked to stop by a signal{whom}"
+    return Pause(where=f"step {step} of {task.options.steps}", why=why, is_planned=is_planned)
+
+
+def _saved_step(folder: Path) -> int:
+    """Return the step of the newest checkpoint, 0 where there is none; whether it is whole, the next start
+    sees."""
+    names = [path.name.removeprefix("step-") for path in (folder / job.CHECKPOINTS).glob("step-*")]
+    return max((int(name) for name in names if name.isdecimal()), default=0)
+
+
+def _for_window(task: WorkerJob, window: TimeWindow) -> WorkerJob:
+    """Return the job with the settings of a time window, and no larger a micro batch than has fitted."""
+    options = task.options.by_night() if window.is_night else task.options
+    most, note = largest_micro_batch(task.folder)
+    if most and options.micro_rows > most:
+        rows = next(n for n in divisors(options) if n <= most)  # it may be from a run with other --ranks
+        options = dataclasses.replace(options, micro_batch=rows)
+    elif window.is_night or task.options.night:
+        note = f"settings of the {'night' if window.is_night else 'day'}"
+    else:
+        note = ""
+    ends_at = None if math.isinf(window.ends_at) else window.ends_at
+    return dataclasses.replace(
+        task, options=options, ends_at=ends_at, then=window.then, reason=window.reason, note=note
+    )
+
+
+def _one_window(
+    task: WorkerJob,
+    gauges: MetricsGauges,
+    uploader: Uploader,
+    stopping: list[float],
+    others: Leader | None = None,
+) -> list[Status] | None:
+    """Return how the ranks ended; None when the micro batch was halved and they have to be started again.
+
+    Raises:
+        Exception: what ended the ranks.
+    """
+    killed_before = memory_kills()
+
+    def look() -> None:
+        gauges.show(_SHOWN_SECONDS)
+        uploader.check()
+
+    with power_limit(task.options.power_watts), uploader:
+        task = others.begin(task, uploader.work_name) if others else task
+        ending = run_ranks(task, gauges, stopping, look)
+    full = full_ranks(ending, was_killed=memory_kills() > killed_before)
+    if full:  # also while stopping: a micro batch that did not fit must not be tried again
+        try:
+            halve_micro_batch(task, full[0])
+        except EnvironmentFault as error:
+            raise describe(ending, error, full[0].rank, "", "lost it") from None
+        return None
+    raise_failure(ending)
+    return list(ending.statuses)
 
 
 @contextmanager
@@ -166,30 +280,6 @@ def _train_twin(
     return train_in_windows(task, windows, gauges, uploader, others)
 
 
-def forget(run: TrainRun, output: Output) -> Finish:
-    """Delete the checkpoints and working files of a finished run; its model is committed."""
-    if run.options.twins > 1 and PART not in output.manifest.references:
-        log.warning(
-            "%s holds no seed noise: it was trained without --twins, or too few were done; the same command "
-            "with --force trains it again and measures it by %s",
-            output,
-            plural(run.options.twins, "twin"),
-        )
-    is_trained(run, output)
-    folder = run.work_folder.path
-    run.work_folder.forget()
-    forget_parts(run.store, run.work_folder.name)
-    run.store.delete(record_name(run.key))
-    for name in (job.CHECKPOINTS, job.EXPORT, job.NODES):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    for name in (job.METRICS, job.TRACE, job.MICRO_BATCH, "job.json", "workers.log"):
-        (folder / name).unlink(missing_ok=True)
-    clear(folder)
-    with suppress(OSError):
-        (folder / HEARTBEATS).rmdir()
-    return Finish()
-
-
 def _checked(options: TrainConfig, cache: TokenCache, model: Output | None, folder: Path) -> TrainConfig:
     """Return the options with a micro batch that fits, after checks of the starting model, memory and disk.
 
@@ -233,54 +323,3 @@ def _check_space(folder: Path, options: TrainConfig, vocabulary: int) -> None:
     raise EnvironmentFault(
         f"{folder}: {human_bytes(disk.free)} free, {what}; free space, or give another --store"
     )
-
-
-def _result(run: TrainRun, cache: TokenCache, folder: Path) -> Result:
-    export = folder / job.EXPORT
-    result: dict[str, Any] = json_value((export / job.RESULT).read_text(encoding="utf-8"))
-    for name in result["files"]:
-        shutil.copyfile(export / name, run.attempt.path(name))
-        run.attempt.add(name)
-    lines = read_metrics(folder / job.METRICS)
-    run.attempt.write("metrics.jsonl", (folder / job.METRICS).read_bytes(), role="record")
-    valid: dict[str, float | None] = {}
-    for line in lines:
-        valid = line.get("valid_bits_per_character", valid)
-    if (folder / job.TRACE).exists():
-        shutil.copyfile(folder / job.TRACE, run.attempt.path(job.TRACE))
-        run.attempt.add(job.TRACE, role="record")
-    shape = shape_in(read_object(export / CONFIG))
-    known = open_tokenizer(cache.tokenizer.path("tokenizer.json"))
-    card = model_card(
-        run.options,
-        {**result, **shape},
-        valid,
-        run.input("token_cache"),
-        run.inputs["model"],
-        (known.id_to_token(cache.bos) or "", known.id_to_token(cache.eos) or ""),
-        has_tags=any(tag >= 0 for tag in cache.tag_ids),
-    )
-    run.attempt.write("README.md", card, role="record")
-    counts = {name: result[name] for name in ("steps", "tokens", "parameters")}
-    metadata: dict[str, Any] = {
-        "valid_bits_per_character": valid,
-        "seconds": result["seconds"],
-        "made_by": made_by(),
-        "genres": list(cache.genres),
-        "precision": run.options.precision,
-        "text_form": text_form(run.input("token_cache")),
-        **_lora(run, result),
-        "events": [line for line in lines if "event" in line],
-    }
-    metadata |= {name: result[name] for name in ("device", "device_name", "ranks")}  # for GPU-hours
-    return Result(counts=counts, metadata=metadata)
-
-
-def _lora(run: TrainRun, result: dict[str, Any]) -> dict[str, Any]:
-    """Return what is recorded of an adapter; nothing where all weights were trained."""
-    o = run.options
-    if not o.lora_rank:
-        return {}
-    shape: dict[str, Any] = {"rank": o.lora_rank, "alpha": o.lora_alpha, "dropout": o.lora_dropout}
-    shape |= {"targets": list(o.lora_names), "trained_parameters": result["trained_parameters"]}
-    return {"lora": shape}

@@ -27,7 +27,7 @@ from yanmo.store.runs.unfinished import (
     Unfinished,
     change_unfinished,
     read_unfinished,
-    resume_command,
+    resumed_by,
 )
 from yanmo.store.schema import utc_now
 from yanmo.train.config import STAGE, TrainConfig
@@ -65,7 +65,7 @@ def begins(run: TrainRun, checkpoint: str) -> None:
 
     found = change_unfinished(run.store, options.channel, noted).of(run.key)
     if found is not None and found.state == GIVEN_UP:
-        raise GivenUp(_sentence(found, options))
+        raise GivenUp(_sentence(found))
 
 
 def ends(run: TrainRun, checkpoint: str) -> None:
@@ -173,14 +173,13 @@ def _give_up(options: TrainConfig, training: Training, ended: str) -> str:
     why = f"{_no_progress(training, tries)}; the last one ended with: {textwrap.shorten(ended, _LONGEST_END)}"
     given_up = training.aside(GIVEN_UP, why)
     change_unfinished(store_of(options), options.channel, lambda record: record.with_(given_up))
-    return _sentence(given_up, options)
+    return _sentence(given_up)
 
 
-def _sentence(training: Training, options: TrainConfig) -> str:
+def _sentence(training: Training) -> str:
     """Return the sentence about a training that is given up: first what to do, as cards are cut."""
-    command = resume_command(store_of(options).uri, options.channel, training)
     return (
-        f"{training} is given up: {training.why}. Once the cause is mended, this command lets the channel's "
-        f"next run go on with it: {command}. Until then a run trains what its form says, where new data or "
-        "other options make that another model"
+        f"{training} is given up: {training.why}. Once the cause is mended, a run of the channel whose form "
+        f"says {resumed_by(training)} goes on with it. Until then a run trains what its form says, where new "
+        "data or other options make that another model"
     )

@@ -1,9 +1,8 @@
-"""What only a pod of the cluster can tell: the store from there, its image, its /dev/shm."""
+"""What only a pod of the cluster can tell: whether the store is reached from there, and its image pulled."""
 
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -11,38 +10,11 @@ from typing import Any
 
 from yanmo_pipelines import resources
 from yanmo_pipelines.cluster.checks.finding import Asked, Finding
-from yanmo_pipelines.cluster.fitting import quantity
 from yanmo_pipelines.cluster.jobs import ended_state, pods_of_job, started
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.waiting import waiting
 
 _SECONDS = 180.0
-_CHECKS = ("store", "shm")
-
-
-def shm(asked: Asked) -> Iterator[Finding]:
-    """A memory volume at /dev/shm is as large as was asked for; only a pod can tell."""
-    if "KUBERNETES_SERVICE_HOST" not in os.environ:
-        yield Finding("shm", "left", "/dev/shm of a pod was not measured", "--in-pod measures it")
-        return
-    wanted = quantity(_shared_memory(asked.options.resources))
-    space = os.statvfs("/dev/shm")
-    size = space.f_frsize * space.f_blocks
-    mib, asked_mib = size >> 20, int(wanted) >> 20
-    if size >= wanted:
-        yield Finding("shm", "ok", f"/dev/shm has {mib} MiB where {asked_mib} are asked for")
-    else:
-        yield Finding(
-            "shm",
-            "bad",
-            f"/dev/shm has {mib} MiB where {asked_mib} are asked for: torch's workers end in bus errors",
-            "let the namespace admit emptyDir volumes of medium Memory, and count them against memory limits",
-        )
-
-
-def _shared_memory(column: str) -> str:
-    """Return what a training asks for. A memory volume is no larger than the memory limit of its pod."""
-    return resources.row_of(column, "train").shared_memory or "64Mi"
 
 
 def in_pod(asked: Asked) -> Iterator[Finding]:
@@ -94,26 +66,21 @@ def _findings(api: KubernetesApi, pod: dict[str, Any]) -> Iterator[Finding]:
 
 def job(name: str, options: Any) -> dict[str, Any]:
     """A Job that lets doctor run in a pod of the namespace, with a stage's Secrets and no rights."""
-    shared = _shared_memory(options.resources)
     labels = {"app.kubernetes.io/name": "yanmo", "app.kubernetes.io/component": "doctor"}
-    mounts = [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "tmp", "mountPath": "/scratch"}]
-    volumes: list[dict[str, Any]] = [
-        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared}},
-        {"name": "tmp", "emptyDir": {}},
-    ]
+    mounts = [{"name": "tmp", "mountPath": "/scratch"}]
+    volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {}}]
     for secret, folder in options.secrets.items():
         mounts.append({"name": secret, "mountPath": folder})
         volumes.append({"name": secret, "secret": {"secretName": secret, "optional": True}})
-    only = [f"--only={check}" for check in _CHECKS]
     store = [f"--store={options.store}"] if options.store else []
     container = {
         "name": "doctor",
         "image": f"{options.image_prefix}{resources.IMAGES['cluster']}",
-        "args": ["doctor", *only, *store, f"--resources={options.resources}", "--json"],
+        "args": ["doctor", "--only=store", *store, "--json"],
         "volumeMounts": mounts,
         "resources": {
             "requests": {"cpu": "100m", "memory": "256Mi"},
-            "limits": {"cpu": "1", "memory": str(int(quantity(shared)) + (256 << 20))},
+            "limits": {"cpu": "1", "memory": "512Mi"},
         },
         "securityContext": {
             "allowPrivilegeEscalation": False,

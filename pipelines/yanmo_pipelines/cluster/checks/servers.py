@@ -15,7 +15,6 @@ NEEDED = (
     ("list", "jobs", "batch", "status"),
     ("list", "events", "", "rerun, status"),
     ("list", "workflows", "argoproj.io", "submit"),
-    ("list", "resourcequotas", "", "doctor"),
     ("get", "configmaps", "", "doctor"),
 )
 """Verb, resource, group, and the commands that need it."""
@@ -76,6 +75,6 @@ def rights(asked: Asked) -> Iterator[Finding]:
         yield Finding(
             "rights",
             "note",
-            "nodes may not be listed: nobody looks whether a node can hold each stage",
+            "nodes may not be listed: nobody looks for GPUs and images",
             "ask for a ClusterRole with get and list of nodes, or let an administrator run doctor",
         )

@@ -1,4 +1,4 @@
-"""What the installation of KFP and Argo is set to: what it retries, how often it looks, its time zone."""
+"""What the installation of KFP and Argo is set to: what it retries, its time zone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ _SAID = {
 }
 """Argo's retry policy -> what it does to the pods of a run. A pod that is evicted gets SIGTERM and ends with
 143 before it is gone: it failed, if Argo 4.0.5 sees that in time. Else it is an error, `pod deleted`."""
-_REQUEUE = "DEFAULT_REQUEUE_TIME"
 
 
 def retries(asked: Asked) -> Iterator[Finding]:
@@ -58,27 +57,9 @@ def retries(asked: Asked) -> Iterator[Finding]:
         yield Finding("retries", "note", said, f"so that both come back, {_TWO_LINES}")
 
 
-def requeue(asked: Asked) -> Iterator[Finding]:
-    """Yield how often Argo looks at a run."""
-    found = _variables(asked, "workflow-controller")
-    if found is None:
-        said = f"no Deployment workflow-controller in namespace {_kfps(asked)}: its settings are not known"
-        yield Finding("requeue", "note", said)
-        return
-    if _REQUEUE in found:
-        yield Finding("requeue", "ok", f"Argo looks at a run every {found[_REQUEUE]} ({_REQUEUE})")
-    else:
-        yield Finding(
-            "requeue",
-            "note",
-            "Argo looks at a run every 10 s (its default): KFP adds some 20 s to each task",
-            f"set {_REQUEUE}=1s on Deployment workflow-controller: about 10 s less for each task",
-        )
-
-
 def timezone(asked: Asked) -> Iterator[Finding]:
     """The zone in which recurring runs start; KFP has one for all."""
-    found = _variables(asked, "ml-pipeline-scheduledworkflow") or {}
+    found = _variables(asked, "ml-pipeline-scheduledworkflow")
     zone = found.get("CRON_SCHEDULE_TIMEZONE") or _installed(asked).get("cronScheduleTimezone")
     if zone:
         yield Finding("timezone", "ok", f"recurring runs start by the clock of {zone}")
@@ -91,13 +72,13 @@ def timezone(asked: Asked) -> Iterator[Finding]:
         )
 
 
-def _variables(asked: Asked, deployment: str) -> dict[str, str] | None:
-    """The environment of a Deployment of KFP's; None where there is none."""
+def _variables(asked: Asked, deployment: str) -> dict[str, str]:
+    """The environment of a Deployment of KFP's; nothing where there is none."""
     path = f"/apis/apps/v1/namespaces/{_kfps(asked)}/deployments/{deployment}"
     try:
         found = asked.kubernetes.get(path, f"read Deployment {deployment}")
     except NotFound:
-        return None
+        return {}
     containers = found["spec"]["template"]["spec"]["containers"]
     return {v["name"]: v.get("value", "") for c in containers for v in c.get("env") or []}
 

@@ -143,6 +143,7 @@ def plan_of(schedule: Schedule) -> Plan:
     options = schedule.options
     own = {"store": options.store, "channel": options.channel}
     settings = [f"{name}={value}" for name, value in schedule.settings.items()]
+    settings.append(f"resolve.schedule={schedule.name}")
     try:
         return planned(options.pipeline, settings, own, options)
     except UsageError as error:
@@ -160,6 +161,8 @@ def _chosen(options: FileOptions, schedules: dict[str, Schedule]) -> dict[str, S
 
 
 def _apply(runs: RecurringRuns, chosen: Mapping[str, Schedule], plans: Mapping[str, Plan], zone: str) -> int:
+    for name, schedule in chosen.items():
+        runs.difference(schedule, plans[name])  # whatever refuses one of them does so before one is made
     for name, schedule in chosen.items():
         answer(f"{name}: {runs.apply(schedule, plans[name])}")
         fields = written_in(schedule.cron, schedule.options.timezone, runs.zone, 0.0).fields

@@ -20,6 +20,7 @@ from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace
 from yanmo_pipelines.cluster.status.of_kfp import runs_of
 from yanmo_pipelines.cluster.status.of_kubernetes import jobs_now, pods_now
+from yanmo_pipelines.cluster.status.of_runs import settle_runs
 from yanmo_pipelines.cluster.status.of_store import store_state
 from yanmo_pipelines.cluster.status.shown import Status, shown
 
@@ -61,13 +62,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _status(options: StatusOptions) -> Status:
     found = Status()
-    found.store = _ask(
-        found,
-        "store",
-        lambda: store_state(store_of(options, options.store or default_store()), options.channel),
-    )
+    store = _ask(found, "store", lambda: store_of(options, options.store or default_store()))
     kubernetes = _ask(found, "kubernetes", lambda: KubernetesApi.of(options))
-    found.runs = _ask(found, "kfp", lambda: runs_of(_kfp(options, kubernetes), options.runs, kubernetes))
+    kfp = _ask(found, "kfp", lambda: _kfp(options, kubernetes))
+    if kfp:
+        found.runs = _ask(found, "kfp", lambda: runs_of(kfp, options.runs, kubernetes))
+    if store:
+        if found.runs is not None or kubernetes:
+            known = kfp if found.runs is not None else None
+            _ask(found, "ends of runs", lambda: settle_runs(store, options.channel, known, kubernetes))
+        found.store = _ask(found, "store", lambda: store_state(store, options.channel))
     if kubernetes:
         found.pods = _ask(found, "pods", lambda: pods_now(kubernetes))
         found.jobs = _ask(found, "jobs", lambda: jobs_now(kubernetes, options.runs))

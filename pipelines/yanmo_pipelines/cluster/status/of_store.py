@@ -14,20 +14,21 @@ from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.failure_card import FILE as _FAILURE
 from yanmo.store.runs.failure_card import read_cards
 from yanmo.store.runs.lease import live_holder
-from yanmo.store.runs.unfinished import GIVEN_UP, read_unfinished, resume_command, unfinished_name
+from yanmo.store.runs.unfinished import GIVEN_UP, LEFT, read_unfinished, resumed_by, unfinished_name
 from yanmo.tools.store.pointed import Named, read_undamaged
 
 _LEASE, _WORK = "LEASE.json", "WORK.json"
 
 
 @dataclass(frozen=True)
-class GivenUp:
-    """A training that several runs could not bring further."""
+class SetAside:
+    """A training that several runs could not bring further, or that somebody left."""
 
     training: str
+    state: str
     why: str
-    command: str
-    """What takes it up again."""
+    resumed_by: str
+    """The field of a run's form that takes it up again."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Channel:
     name: str
     outputs: dict[str, Named]
     """Pointer -> what it names: champion, train, ..."""
-    given_up: list[GivenUp] = field(default_factory=list)
-    """Trainings that wait for a person, as no run made progress with them."""
+    set_aside: list[SetAside] = field(default_factory=list)
+    """Trainings that no run finishes by itself."""
     night: Row | None = None
     """The newest night that the store's pages know of."""
     page: str = ""
@@ -76,7 +77,7 @@ def store_state(store: ObjectStore, channel: str = "") -> StoreState:
     """Return what the store holds, of one channel or of all."""
     prefix = f"pointers/{channel}" if channel else "pointers"
     named, damaged = read_undamaged(store, store.list(prefix))
-    channels: dict[str, dict[str, Named]] = {name: {} for name in _with_nights(store, channel)}
+    channels: dict[str, dict[str, Named]] = {name: {} for name in with_nights(store, channel)}
     for each in named:
         of, _, pointer = each.by.partition("/")
         if each.is_pointer:
@@ -86,7 +87,7 @@ def store_state(store: ObjectStore, channel: str = "") -> StoreState:
         Channel(
             name,
             outputs,
-            _given_up(store, name, damaged),
+            _set_aside(store, name, damaged),
             **_nights(store, name, damaged),
         )
         for name, outputs in sorted(channels.items())
@@ -100,21 +101,21 @@ def store_state(store: ObjectStore, channel: str = "") -> StoreState:
     )
 
 
-def _given_up(store: ObjectStore, channel: str, damaged: dict[str, str]) -> list[GivenUp]:
-    """Return what a channel gave up; a damaged record is named among what is damaged."""
+def _set_aside(store: ObjectStore, channel: str, damaged: dict[str, str]) -> list[SetAside]:
+    """Return what a channel gave up or left; a damaged record is named among what is damaged."""
     try:
         record = read_unfinished(store, channel)
     except DataError as error:
         damaged[unfinished_name(channel)] = str(error)
         return []
     return [
-        GivenUp(str(one), one.why, resume_command(store.uri, channel, one))
+        SetAside(str(one), one.state, one.why, resumed_by(one))
         for one in record.set_aside
-        if one.state == GIVEN_UP
+        if one.state in (GIVEN_UP, LEFT)
     ]
 
 
-def _with_nights(store: ObjectStore, channel: str) -> list[str]:
+def with_nights(store: ObjectStore, channel: str) -> list[str]:
     """Channels that have nights; one whose first night failed has no pointer yet."""
     names = {info.name.split("/")[1] for info in store.list(f"nights/{channel}" if channel else "nights")}
     return sorted(name for name in names if store.stat(index_name(name)) is not None)

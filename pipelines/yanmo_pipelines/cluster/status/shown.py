@@ -90,9 +90,9 @@ def _channel(channel: Channel, now: float) -> Iterator[str]:
         yield f"  night      {channel.night.date}  {channel.night.state}{_took(channel.night)}"
         yield f"             {channel.night.sentence.en[:_MOST_OF_A_SENTENCE]}"
         yield f"             {channel.page}"
-    for each in channel.given_up:
-        yield f"  given up   {each.training}: {each.why}"
-        yield f"             to take it up again: {each.command}"
+    for each in channel.set_aside:
+        yield f"  {each.state:<10} {each.training}: {each.why}"
+        yield f"             to take it up again: {each.resumed_by} on a run's form"
 
 
 def _took(night: Row) -> str:

@@ -7,36 +7,28 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.errors import EnvironmentFault
+from yanmo.curate.sources import entries as module
 from yanmo.curate.sources.entries import Entry, read_entries
 
 ROOT = Path(__file__).parents[4]
 
 
-def test_bundled_is_the_checkouts_corpus_or_the_one_that_the_image_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("YANMO_CORPUS", raising=False)
+def test_bundled_is_the_checkouts_corpus() -> None:
+    """tests/install/test_release.py has that of the wheel."""
     assert read_entries(" bundled ") == [Entry(str(ROOT / "corpus/small.jsonl.zst"))]
-    own = tmp_path / "own.jsonl"
-    monkeypatch.setenv("YANMO_CORPUS", str(own))
-    with pytest.raises(EnvironmentFault, match=r"has no corpus at .*own\.jsonl; run in a checkout or"):
-        read_entries("bundled")
-    own.touch()
-    assert read_entries("bundled") == [Entry(str(own))]
     assert read_entries("bundled.jsonl") == [Entry("bundled.jsonl")], "only the word alone"
 
 
 def test_bundled_chats_lie_beside_the_corpus_and_may_be_one_of_several(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("YANMO_CORPUS", raising=False)
     both = [Entry(str(ROOT / "corpus" / name)) for name in ("small.jsonl.zst", "chats.jsonl.zst")]
     assert read_entries("bundled,bundled-chats") == both
     assert [entry.place for entry in read_entries("bundled-chats;license=MIT mine/")] == [
         both[1].place,
         "mine/",
     ]
-    monkeypatch.setenv("YANMO_CORPUS", str(tmp_path / "small.jsonl.zst"))
+    monkeypatch.setattr(module, "_CORPUS", tmp_path)
     with pytest.raises(
         EnvironmentFault, match=r"--sources bundled-chats: .* no corpus at .*/chats\.jsonl\.zst"
     ):

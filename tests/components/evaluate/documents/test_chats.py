@@ -19,8 +19,7 @@ from yanmo.formats.records import DOCUMENTS_WITH_TURNS, num_characters, write_pa
 from yanmo.stage.run import main
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
-from yanmo.tokenize.encoding import Marks, encode
-from yanmo.tokenize.segmenter import Segmenter
+from yanmo.tokenize.segmenter import Marks, Segmenter, encode
 
 
 @pytest.fixture(scope="module")

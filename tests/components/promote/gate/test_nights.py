@@ -5,7 +5,7 @@ import json
 import pytest
 from tiny_store import commit
 
-from yanmo.formats.seed_noise import FILE, PART, SeedNoise, Twin
+from yanmo.formats.seed_noise import FILE, NOISE, PART, SeedNoise, Twin
 
 CLOSE = 7.932
 """Bits of a night that gains 0.85 % of 8: below the 0.995 % of one night, above the 0.813 % of three."""
@@ -126,7 +126,7 @@ def test_the_seed_s_noise_of_the_recipe_decides_what_three_nights_need(stage):
     twins = tuple(
         Twin(seed=i, text="ab" * 32, bits_per_character=9.0 * (1 + 0.002 * (-1) ** i)) for i in range(12)
     )
-    part = commit(stage.store, PART, {FILE: SeedNoise(share=0.5, twins=twins).to_json()})
+    part = commit(stage.store, PART, {FILE: NOISE.to_json(SeedNoise(share=0.5, twins=twins))})
     outcomes = []
     for seed in (2, 3, 4):
         model = stage.model(seed)

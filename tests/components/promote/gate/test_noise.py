@@ -1,7 +1,6 @@
 """The seed's noise and the margin that it makes."""
 
 import itertools
-import json
 import math
 import re
 from pathlib import Path
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError
-from yanmo.formats.seed_noise import PART, SeedNoise, Twin, spread_of
+from yanmo.formats.seed_noise import NOISE, PART, SeedNoise, Twin, spread_of
 from yanmo.promote.config import PromoteConfig
 from yanmo.promote.gate import findings
 from yanmo.promote.gate.noise import MEAN_SHARE, RUN, Noise, chance_of_change, margin, quantile, told_apart
@@ -193,30 +192,26 @@ def test_a_refusal_for_another_reason_does_not_speak_of_noise():
     assert "noise" not in judge(two(0.1), RULES, Evidence(rolled_back="yesterday")).sentence.en
 
 
-def test_twins_are_read_as_they_were_written_and_a_damaged_file_is_bad_data(tmp_path):
+def test_twins_are_read_as_they_were_written_and_another_version_is_refused(tmp_path):
     twins = tuple(Twin(seed=i, text="ab" * 32, bits_per_character=9.0 + 0.01 * i) for i in range(4))
     noise = SeedNoise(share=0.25, twins=(*twins, Twin(seed=9, text="cd" * 32, bits_per_character=8.0)))
 
     store = open_store(str(tmp_path))
 
-    def committed(text):
+    def committed(data):
         def build(attempt):
-            attempt.write("noise.json", text)
+            attempt.write("noise.json", data)
             return Result(counts={})
 
-        return commit_once(store, Recipe(stage=PART, revision=1, semantic={"text": text}, inputs={}), build)
+        recipe = Recipe(stage=PART, revision=1, semantic={"text": data.decode()}, inputs={})
+        return commit_once(store, recipe, build)
 
-    assert SeedNoise.of(committed(noise.to_json())) == noise
+    data = NOISE.to_json(noise)
+    assert SeedNoise.of(committed(data)) == noise
     assert noise.spread == (pytest.approx(np.std([9.0, 9.01, 9.02, 9.03], ddof=1) / 9.015), 3)
-    whole = json.loads(noise.to_json())
-    shares = [{**whole, "share": share} for share in (math.nan, -3, 0, 1.5)]
-    twice = {**whole, "twins": whole["twins"][:1] * 8}
-    for wrong in ({}, [], {**whole, "twins": [{"seed": 1}]}, twice, *shares):
-        with pytest.raises(DataError, match=r"expected .*seed_noise/2.*with --twins and --force again"):
-            SeedNoise.of(committed(json.dumps(wrong)))
     for other in (1, 9):
         with pytest.raises(DataError, match="of another version of Yanmo"):
-            SeedNoise.of(committed(json.dumps({**whole, "schema": f"yanmo.seed_noise/{other}"})))
+            SeedNoise.of(committed(data.replace(b"seed_noise/2", b"seed_noise/%d" % other)))
 
 
 @pytest.mark.long

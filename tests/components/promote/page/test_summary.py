@@ -18,7 +18,8 @@ def test_the_summary_ends_with_verdict_and_verses(judged):
     lines = text.splitlines()
     assert lines[2].split() == ["genre", "challenger", "champion"]
     assert [line.split()[0] for line in lines[3:8]] == ["诗", "词", "文", "赋", "mean"]
-    assert any("0.25 % is assumed. Promoted: 7.79" in line for line in lines)
+    verdict = lines.index("Promoted: 2.50 % fewer bits per character than the champion.")
+    assert "0.25 % is assumed. 7.79" in lines[verdict + 1], "the conditions follow"
     asked = "Asked for: a gain of at least 0.995 %, or of 0.813 % as the mean of three nights (4.0 times the "
     assert any(line.startswith(f"{asked}seed's noise of 0.25 %, which is assumed") for line in lines)
     assert any("true gain under 1.18 % may take more than three nights" in line for line in lines)

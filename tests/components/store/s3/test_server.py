@@ -63,7 +63,7 @@ def test_both_ways_of_addressing_a_bucket(monkeypatch: pytest.MonkeyPatch, style
     monkeypatch.setenv("YANMO_S3_ADDRESSING", style)
     store = open_store("s3://bucket/p")
     assert isinstance(store, S3Store)
-    built = store.client._base_url.build(
+    built = store.bucket.client._base_url.build(
         method="GET", region="r", bucket_name="bucket", object_name=store._key("a")
     )
     assert built.geturl() == url

@@ -331,9 +331,9 @@ def test_an_answer_cut_at_any_byte_of_its_head_changes_nothing(
 ) -> None:
     """Over plain HTTP the end of the stream looks like the end of the headers."""
     monkeypatch.setattr("yanmo.store.s3.retry._FIRST_WAIT", 0.0)
-    monkeypatch.setattr("yanmo.store.s3.transfer.PART_BYTES", 10 if "parts" in asked else 8 << 20)
+    monkeypatch.setattr("yanmo.store.s3.bucket.PART_BYTES", 10 if "parts" in asked else 8 << 20)
     monkeypatch.setattr("yanmo.store.s3.store.PART_BYTES", 10 if "parts" in asked else 8 << 20)
-    store._retry_budget.seconds = 30.0
+    store.bucket._retry_budget.seconds = 30.0
     honest = _honest(told) if asked == "probe" else answered
     ask = ASKED[asked]
     told.answer = honest
@@ -493,7 +493,7 @@ def forgetful(told: Told) -> dict[str, bytes]:
 def test_a_clock_that_is_off_is_corrected_by_the_servers(told: Told, store: S3Store) -> None:
     told.answer = lambda request, n: Answer(body=b"x")
     store.read("a")
-    store.client.pool.clock_offset = -7200.0
+    store.bucket.client.pool.clock_offset = -7200.0
     dates = []
 
     def answer(request: Request, n: int) -> Answer:
@@ -503,7 +503,7 @@ def test_a_clock_that_is_off_is_corrected_by_the_servers(told: Told, store: S3St
     told.answer = answer
     store.read("a")  # dated two hours ago; its answer's Date header mends the offset
     store.read("a")
-    assert dates[0] < dates[1] and store.client.pool.clock_offset == 0.0
+    assert dates[0] < dates[1] and store.bucket.client.pool.clock_offset == 0.0
 
 
 def test_no_message_and_no_log_line_shows_a_credential(

@@ -118,12 +118,10 @@ def test_beside_it_lie_card_record_and_a_modelfile(lab: Lab, tmp_path: Path):
     assert export(lab, "main", out, "--overwrite") == 0
 
 
-def test_other_models_and_integers_are_refused(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_other_models_are_refused(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     random_model(tmp_path / "llama", model_type="llama")
     assert export(lab, tmp_path / "llama", tmp_path / "out") == ExitCode.USAGE
     assert "convert_hf_to_gguf.py" in capsys.readouterr().err and not (tmp_path / "out").exists()
-    assert export(lab, "main", tmp_path / "out", "--int8") == ExitCode.USAGE
-    assert "llama-quantize" in capsys.readouterr().err
 
 
 @pytest.fixture

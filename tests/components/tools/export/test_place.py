@@ -1,4 +1,4 @@
-"""A prefix of a bucket holds an export, nothing, or a part that nobody loads, whoever writes or is killed."""
+"""A prefix of a bucket holds an export, nothing, or a part that nobody loads, whoever is killed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from yanmo.common.errors import ExitCode
-from yanmo.store.s3.folder import S3Folder
-from yanmo.store.settings import StoreSettings
+from yanmo.store.s3.files import S3Folder
 from yanmo.tools.export.command import main
-from yanmo.tools.export.place import place_of, record_of
 
 if TYPE_CHECKING:
     from conftest import Lab
@@ -79,33 +77,3 @@ def test_after_kill_nine_nobody_can_load_it_and_it_is_replaced_when_asked(lab: L
         assert "a part of an export that runs or was killed" in capsys.readouterr().err
     assert export(lab, "main", prefix, "--overwrite") == 0
     whole(prefix)
-
-
-@pytest.mark.process
-def test_of_two_at_once_one_fills_it(lab: Lab, prefix: str):
-    both = [started(lab, prefix, "--dtype", dtype) for dtype in ("fp32", "bf16")]
-    ends = sorted(process.wait() for process in both)
-    assert ends[0] == 0 and ends[1] in (ExitCode.USAGE, ExitCode.RETRY)
-    record = whole(prefix)
-    assert record["dtype"] == ["fp32", "bf16"][[process.returncode for process in both].index(0)]
-
-
-def test_one_that_finds_another_record_leaves_it_alone(lab: Lab, prefix: str):
-    remote = S3Folder(prefix)
-    assert remote.create("yanmo.json", b"of another one") and remote.create("yanmo.json", b"of another one")
-    assert not remote.create("yanmo.json", b"mine")
-    assert export(lab, "main", prefix) == ExitCode.USAGE
-    assert remote.names() == ["yanmo.json"] and remote.read("yanmo.json") == b"of another one"
-
-
-def test_an_upload_that_fails_leaves_nothing(prefix: str):
-    place = place_of(prefix, StoreSettings(), overwrite=False)
-    place.check()
-    with place.staged() as folder:
-        for name in ("README.md", "config.json"):
-            (folder / name).write_text(name, encoding="utf-8")
-        (folder / "yanmo.json").write_text(record_of(folder, {}), encoding="utf-8")
-        (folder / "model.safetensors").mkdir()  # no file to upload
-        with pytest.raises(IsADirectoryError):
-            place.publish(folder)
-    assert S3Folder(prefix).names() == []

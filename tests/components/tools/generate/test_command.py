@@ -190,24 +190,8 @@ def changed(path, **values):
     path.write_text(json.dumps({**found, **values}), encoding="utf-8")
 
 
-def narrow(folder):
-    state = load_file(folder / "model.safetensors")
-    state["lm_head.weight"] = state["lm_head.weight"][:300].contiguous()
-    save_file(state, folder / "model.safetensors")
-
-
-def as_pickle(folder):
-    torch.save({}, folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-
-
 DAMAGES = {
     "shapes": (lambda f: changed(f / "config.json", hidden_size=64), "does not fit"),
-    "layers": (lambda f: changed(f / "config.json", num_hidden_layers=3), "does not fit"),
-    "huge": (lambda f: changed(f / "config.json", vocab_size=10**30), "no decoder has such a shape"),
-    "kind": (lambda f: changed(f / "config.json", model_type="gpt2"), "model_type 'qwen3'"),
-    "head": (narrow, "does not fit"),
-    "pickle": (as_pickle, "are pickles"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "lacks tokenizer.json"),
     "tokenizer": (lambda f: (f / "tokenizer.json").write_text("{}"), "not a tokenizer"),
     "end": (lambda f: changed(f / "generation_config.json", eos_token_id=[1, 9999]), "expected ids below"),

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from ground import Ground, rows
 
+from yanmo.common.names import STAGES
 from yanmo.formats.records import DOCUMENTS, document_id, write_parquet
 from yanmo.formats.token_cache import INDEX, write_index
 from yanmo.promote.history.champion_records import ChampionRecord, last_record, write_record
@@ -23,8 +24,6 @@ from yanmo.store.pointers import move_pointer
 from yanmo.store.runs.run_record import add_to_run
 
 DAY = 86400.0
-STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote")
-WITH_DATA = STAGES[:3]
 
 
 @dataclass

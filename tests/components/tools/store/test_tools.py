@@ -44,7 +44,6 @@ def test_ls_shows_tables_and_filters(ground: Ground) -> None:
     assert "demo/champion" in said and said.count("train/") >= 3
     assert "documents/" not in ground.tool("ls", "--stage", "cache").out
     assert "cache/" not in ground.tool("ls", "--channel", "demo").out
-    assert "train/" not in ground.tool("ls", "--leftovers").out
 
 
 @pytest.mark.parametrize("data", [b"{}", b"\xff", None])

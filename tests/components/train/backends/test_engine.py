@@ -13,8 +13,8 @@ from compiled import with_compiling
 from yanmo.model.decoder import Decoder
 from yanmo.model.scoring import token_bits
 from yanmo.train.backends.engine import Part
-from yanmo.train.backends.open_engine import open_engine
 from yanmo.train.backends.optimizer import MatrixAdamW, parameter_groups
+from yanmo.train.backends.plain import open_engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import NO_TARGET, Batch
 

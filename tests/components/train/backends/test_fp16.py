@@ -14,7 +14,7 @@ from yanmo.model.decoder import Decoder
 from yanmo.options.command_line import load
 from yanmo.train.backends.engine import Engine
 from yanmo.train.backends.loss_scale import WINDOW
-from yanmo.train.backends.open_engine import open_engine
+from yanmo.train.backends.plain import open_engine
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
 from yanmo.train.config import TrainConfig

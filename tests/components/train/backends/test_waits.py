@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from yanmo.train.backends.open_engine import open_engine
+from yanmo.train.backends.plain import open_engine
 from yanmo.train.data import Batch
 
 _SPEC = importlib.util.spec_from_file_location("test_engine", Path(__file__).parent / "test_engine.py")

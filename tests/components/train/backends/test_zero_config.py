@@ -147,14 +147,15 @@ def test_what_the_engine_rests_on_cannot_be_taken_from_under_it(theirs, tmp_path
 
 @pytest.mark.usefixtures("one_rank")
 def test_what_deepspeed_itself_refuses_is_the_users_to_mend(tmp_path, tiny):
-    from yanmo.train.backends.open_engine import open_engine
-    from yanmo.train.models.first_decoder import decoder_shape
+    from yanmo.model.decoder import Decoder
+    from yanmo.train.backends.plain import open_engine
+    from yanmo.train.models.first_decoder import decoder_config
 
     path = tmp_path / "ds.json"
     path.write_text('{"zero_optimization": {"reduce_bucket_size": "many"}}', encoding="utf-8")
     options = TrainConfig(**{**tiny, "deepspeed_config": str(path)})
     with pytest.raises(UsageError, match=r"(?s)DeepSpeed refuses it.*reduce_bucket_size"):
-        open_engine(decoder_shape(options, 60), options, "cpu")
+        open_engine(Decoder(decoder_config(options, 60)), options, "cpu")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", ""])

@@ -21,7 +21,7 @@ from yanmo.model.decoder import Decoder
 from yanmo.options.command_line import load
 from yanmo.train.backends.accelerator import prepare
 from yanmo.train.backends.engine import Engine
-from yanmo.train.backends.open_engine import open_engine
+from yanmo.train.backends.plain import open_engine
 from yanmo.train.checkpoints import checkpoint, writer
 from yanmo.train.checkpoints.checkpoint import Position
 from yanmo.train.collectives import Collectives
@@ -31,7 +31,7 @@ from yanmo.train.health.monitor import Monitor
 from yanmo.train.memory.estimate import estimate
 from yanmo.train.metrics.utilization import resident_memory
 from yanmo.train.models.first_decoder import decoder_config
-from yanmo.train.options.model_options import num_parameters
+from yanmo.train.options.recipe_options import num_parameters
 
 MOMENTS = ("backward", "checkpoint", "export", "monitor")
 VOCABULARY = 4096

@@ -18,6 +18,7 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
 from yanmo.model.lora import adapt
 from yanmo.options.command_line import load
+from yanmo.train.backends.hardware import gpu_capability
 from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory import fitting
@@ -31,9 +32,8 @@ from yanmo.train.memory.estimate import (
     parameters,
     room,
 )
-from yanmo.train.memory.machine import gpu_capability
 from yanmo.train.models.first_decoder import decoder_config, lora_of
-from yanmo.train.options.model_options import num_parameters, shape_of
+from yanmo.train.options.recipe_options import num_parameters, shape_of
 
 
 def options(*flags: str) -> TrainConfig:
@@ -150,20 +150,6 @@ def test_more_threads_than_the_machine_can_start_are_refused():
         with pytest.raises(EnvironmentFault):
             fitting.fitted(dataclasses.replace(asked, threads=most + 1), 400)
     fitting.fitted(options("--ranks=1", "--device=cpu", "--threads=1"), 400)
-
-
-def test_the_answer_of_a_gpu_is_remembered(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    asked = options("--micro-batch=auto", "--ranks=1", "--device=cuda", "--memory-gib=8")
-    tries = []
-    monkeypatch.setattr(fitting, "_try", lambda *a: tries.append(a) or 8)  # there is no GPU to ask
-    assert [fitting.settle(asked, 400, "cuda").micro_batch for _ in range(2)] == [8, 8]
-    assert len(tries) == 1
-    for number, change in enumerate(({"context": 128}, {"memory_share": 0.5}), start=2):
-        fitting.settle(dataclasses.replace(asked, **change), 400, "cuda")
-        assert len(tries) == number
-    (tmp_path / "yanmo" / "micro_batch.json").write_text("{", encoding="utf-8")
-    assert fitting.settle(asked, 400, "cuda").micro_batch == 8
 
 
 PEAK_OF = Path(__file__).parent / "peak_of.py"

@@ -18,8 +18,8 @@ from yanmo.options.fields import flag
 from yanmo.store.manifest import Reference
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Status, WorkerJob, is_out_of_memory
-from yanmo.train.memory.micro_batch import halve_micro_batch, largest_micro_batch
-from yanmo.train.supervision.windows import _for_window
+from yanmo.train.memory.fitting import halve_micro_batch, largest_micro_batch
+from yanmo.train.supervision.supervisor import _for_window
 from yanmo.train.time_window import TimeWindow
 
 
@@ -86,18 +86,18 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     from yanmo.train.checkpoints.uploader import Uploader
     from yanmo.train.metrics.declared import METRICS
     from yanmo.train.metrics.gauges import MetricsGauges
-    from yanmo.train.supervision import windows
-    from yanmo.train.supervision.ranks import Ranks
+    from yanmo.train.supervision import ranks
+    from yanmo.train.supervision.supervisor import _one_window
 
     code = "from yanmo.train.job import failure; failure(1, MemoryError()).send()"
-    full = Ranks([sys.executable, "-c", code], [os.environ])
-    monkeypatch.setattr(windows, "start", lambda options, path, place: full)
+    full = ranks.Ranks([sys.executable, "-c", code], [os.environ])
+    monkeypatch.setattr(ranks, "start", lambda options, path, place: full)
     store = open_store(str(tmp_path))
     lease = Lease(store, "runs/train/key/LEASE.json", "one")
     assert lease.acquire()
     uploader = Uploader(WorkFolder(store, "runs/train/key"), lease)
     gauges = MetricsGauges(Telemetry("train", METRICS), tmp_path)
-    assert windows._one_window(task, gauges, uploader, [time.monotonic()]) is None
+    assert _one_window(task, gauges, uploader, [time.monotonic()]) is None
     assert largest_micro_batch(tmp_path)[0] == 1
     lease.release()
 

@@ -12,10 +12,17 @@ import pytest
 from yanmo.stage.exporter import Telemetry
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
-from yanmo.train.health.watchdog import STARTS, TRAINING, doing_path, figures_path, heartbeat_path
+from yanmo.train.health.watchdog import (
+    STARTS,
+    TRAINING,
+    RankFigures,
+    doing_path,
+    figures_path,
+    heartbeat_path,
+    read_figures,
+)
 from yanmo.train.metrics.declared import DOINGS, METRICS
 from yanmo.train.metrics.gauges import MetricsGauges, _in_few_words
-from yanmo.train.metrics.rank_figures import RankFigures, read_figures
 
 ROOT = Path(__file__).parents[4]
 OPTIONS = TrainConfig(steps=100)

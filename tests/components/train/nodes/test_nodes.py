@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
@@ -317,5 +318,6 @@ def test_what_strangers_send_to_the_rendezvous_changes_nothing(nodes, store):
 def test_a_pod_of_several_names_no_command_that_would_train_without_the_others(monkeypatch):
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
     several = TrainConfig(nnodes=2, rendezvous="node-0:29500")
-    assert rerun_command(STAGE, [], several) == "", "the launch names its own"
-    assert rerun_command(STAGE, [], TrainConfig()).endswith("--from=cronjob/stage-train")
+    again = rerun_command(STAGE, ["--options=train.steps=9"], dataclasses.replace(several, run_id="5a1b"))
+    assert again == "yanmo rerun launch --channel=dev --inputs=run:5a1b --set=train.steps=9", "its launch"
+    assert rerun_command(STAGE, [], TrainConfig()) == "yanmo rerun train --channel=dev"

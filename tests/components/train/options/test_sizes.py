@@ -11,7 +11,7 @@ from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import estimate, largest_that_fits
 from yanmo.train.options.machine_options import AUTO
-from yanmo.train.options.model_options import num_parameters, shape_of
+from yanmo.train.options.recipe_options import num_parameters, shape_of
 from yanmo.train.options.sizes import PRESETS, SIZES, preset_names
 
 

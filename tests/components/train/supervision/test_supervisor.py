@@ -22,7 +22,7 @@ from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.train.checkpoints.checkpoint import step_of
 from yanmo.train.config import TrainConfig
-from yanmo.train.options.model_options import num_parameters, shape_of
+from yanmo.train.options.recipe_options import num_parameters, shape_of
 from yanmo.train.supervision.supervisor import _check_space, _sinks
 
 

@@ -13,9 +13,8 @@ import pytest
 
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Place
-from yanmo.train.supervision import watching
-from yanmo.train.supervision.ranks import Ranks, start
-from yanmo.train.supervision.watching import Frozen, WorkersLog
+from yanmo.train.supervision import ranks as watching
+from yanmo.train.supervision.ranks import Frozen, Ranks, WorkersLog, start
 
 TALK = """
 import sys

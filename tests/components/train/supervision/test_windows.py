@@ -17,18 +17,19 @@ from yanmo.store.manifest import Reference
 from yanmo.store.pause import Pause
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob
-from yanmo.train.supervision.windows import _pause, _stop_file
+from yanmo.train.supervision.stopping import stop_file
+from yanmo.train.supervision.supervisor import _pause
 from yanmo.train.time_window import TimeWindow
 
 
 def test_a_terminal_that_is_closed_stops_the_run_in_order_unless_nohup_says_otherwise(tmp_path):
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the suite itself may run under nohup
     try:
-        with _stop_file(tmp_path / "stop") as stopping:
+        with stop_file(tmp_path / "stop") as stopping:
             os.kill(os.getpid(), signal.SIGHUP)
             assert len(stopping) == 1 and (tmp_path / "stop").exists()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        with _stop_file(tmp_path / "stop") as stopping:
+        with stop_file(tmp_path / "stop") as stopping:
             os.kill(os.getpid(), signal.SIGHUP)
             assert not stopping
     finally:
@@ -36,7 +37,7 @@ def test_a_terminal_that_is_closed_stops_the_run_in_order_unless_nohup_says_othe
 
 
 def test_a_stop_that_cannot_be_written_down_is_heard_all_the_same(tmp_path, caplog):
-    with _stop_file(tmp_path / "no such folder" / "stop") as stopping:
+    with stop_file(tmp_path / "no such folder" / "stop") as stopping:
         os.kill(os.getpid(), signal.SIGTERM)
         assert len(stopping) == 1
     assert "end without saving" in caplog.text
@@ -45,7 +46,7 @@ def test_a_stop_that_cannot_be_written_down_is_heard_all_the_same(tmp_path, capl
 @pytest.mark.parametrize("asked", [False, True])
 def test_an_error_after_a_request_to_stop_is_not_followed_by_another_try(tmp_path, asked):
     try:
-        with pytest.raises(WorkerLost), _stop_file(tmp_path / "stop"):
+        with pytest.raises(WorkerLost), stop_file(tmp_path / "stop"):
             if asked:
                 os.kill(os.getpid(), signal.SIGTERM)
             raise WorkerLost("a rank was killed")

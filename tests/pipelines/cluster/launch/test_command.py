@@ -257,7 +257,7 @@ def test_what_cannot_be_is_refused_before_the_cluster_is_asked(
 
 def test_without_trainer_a_job_and_a_service_that_goes_with_it(ask: Ask, name: str, place: str) -> None:
     model = committed(open_store(place), "train")
-    container = {"name": "stage", "image": "yanmo-train:0.1.0"}
+    container = {"name": "stage", "image": "yanmo-train:0.2.0"}
     template = {"spec": {"jobTemplate": {"spec": {"template": {"spec": {"containers": [container]}}}}}}
     done = [
         {

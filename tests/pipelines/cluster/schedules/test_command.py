@@ -73,7 +73,8 @@ def test_apply_makes_it_once_and_diff_says_what_differs(kfp: RecurringKfp, sched
     assert next_line.count("21:00 +0800") == 3 and next_line.endswith("(Asia/Shanghai)")
     assert run["status"] == "ENABLED" and run["no_catchup"] is True and run["max_concurrency"] == "1"
     options = run["runtime_config"]["parameters"]["options"]
-    assert options == "train.when_busy=end train.night=21:00-08:00 train.timezone=Asia/Shanghai"
+    night = "train.when_busy=end train.night=21:00-08:00 train.timezone=Asia/Shanghai"
+    assert options == f"{night} resolve.schedule=nightly", "its runs know whose they are"
     assert schedule("diff")[:2] == (0, "")
     done = list(kfp.changes)
     code, out, _ = schedule("apply")
@@ -166,6 +167,20 @@ def test_delete_removes_what_it_made_and_nothing_else(kfp: RecurringKfp, schedul
     assert schedule("delete")[:2] == (0, "nightly: nothing to delete\n")
     code, _, err = schedule("delete", "--only=weekly")
     assert code == 64 and "was not made by `yanmo schedule`" in err and list(kfp.runs) == ["other"]
+
+
+def test_where_one_schedule_of_a_file_is_refused_none_is_made(kfp: RecurringKfp, schedule: Any) -> None:
+    """The first was made, and the second then refused."""
+    kfp.runs["x"] = {
+        "recurring_run_id": "x",
+        "display_name": "weekly",
+        "description": "by hand",
+        "status": "ENABLED",
+    }
+    second = "pipeline: language_model\n    channel: weekly\n    cron: 0 3 * * 0"
+    code, _, err = schedule("apply", more=f"\n  weekly:\n    {second}")
+    assert code == 64 and "recurring run weekly (x) was not made by" in err
+    assert not kfp.changes and list(kfp.runs) == ["x"]
 
 
 def test_a_name_that_somebody_else_has_is_refused(kfp: RecurringKfp, schedule: Any) -> None:

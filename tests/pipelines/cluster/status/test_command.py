@@ -11,9 +11,9 @@ import pytest
 from servers.replayed import answers, kubeconfig, one, serving
 
 from yanmo.common.errors import WorkerLost
+from yanmo.nights.index import report_end, rows_shown
 from yanmo.nights.night import Words
 from yanmo.nights.record import Run, StageEnd
-from yanmo.nights.reporting import report_end
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference
 from yanmo.store.pointers import move_pointer
@@ -73,7 +73,7 @@ def test_a_store_alone_is_shown_and_what_could_not_be_asked_said(
     assert "not asked: kubernetes: no Kubernetes cluster is known here" in out
 
 
-def test_a_training_that_was_given_up_is_shown_with_the_command_that_takes_it_up_again(
+def test_trainings_that_were_set_aside_are_shown_with_what_takes_them_up_again(
     store: FileStore, capfd: pytest.CaptureFixture[str]
 ) -> None:
     given_up = Training(
@@ -85,9 +85,9 @@ def test_a_training_that_was_given_up_is_shown_with_the_command_that_takes_it_up
     assert command.main([f"--store={store.root}"]) == 0
     out = capfd.readouterr().out
     assert "  given up   train/ffffffffffff (no checkpoint yet; begun " in out and "3 runs in a row" in out
-    again = "yanmo channel unfinished --resume train/ffffffffffff"
-    assert f"             to take it up again: {again} --store {store.uri} --channel main\n" in out
-    assert "left by li" not in out, "somebody knows of that one"
+    again = "             to take it up again: train_unfinished=train/{} on a run's form\n"
+    assert again.format("f" * 12) in out and again.format("e" * 12) in out
+    assert "  left       train/eeeeeeeeeeee (no checkpoint yet; begun " in out and "left by li" in out
     store.delete("runs/train/unfinished/main.json")
     store.create("runs/train/unfinished/main.json", b"{")
     assert command.main([f"--store={store.root}"]) == 0, "the rest is shown"
@@ -221,12 +221,51 @@ def test_with_neither_it_ends_with_what_is_missing(capfd: pytest.CaptureFixture[
     assert [line.split(":")[1].strip() for line in out.splitlines()] == ["store", "kubernetes", "kfp"]
 
 
+def run_of(store: FileStore, run_id: str, date: str = "2026-11-23") -> Run:
+    return Run(store=store, channel="new", run_id=run_id, date=date, timezone="UTC", last="promote")
+
+
+def test_runs_that_never_said_so_stand_as_kfp_and_kubernetes_say(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Terminated in the UI, failed, a Job that is over, one that both have forgotten, one that goes on."""
+    ids = ("stopped", "red", "job", "forgotten", "lives")
+    for run_id in ids:
+        report_end(run_of(store, run_id), StageEnd(task="resolve", state="done"))
+    history = [{"state": "RUNNING"}, {"state": "CANCELING"}]
+    of_kfp = {
+        "stopped": {"state": "FAILED", "state_history": history},
+        "red": {"state": "FAILED"},
+        "lives": {"state": "RUNNING"},
+    }
+    runs = [one(f"GET /apis/v2beta1/runs/{n}", 200, {"run_id": n, **said}) for n, said in of_kfp.items()]
+    unknown = {"code": 5, "message": "Failed to get a run: ResourceNotFoundError: Run not found"}
+    runs += [one(f"GET /apis/v2beta1/runs/{n}", 404, unknown) for n in ("job", "forgotten")]
+    done = {"conditions": [{"type": "Complete", "status": "True"}]}
+    jobs = {"items": [{"metadata": {"name": "j", "uid": "job"}, "status": done}]}
+    listed = one("GET /apis/batch/v1/namespaces/kubeflow/jobs?limit=500", 200, jobs)
+    with (
+        serving([*answers("status"), *runs]) as (kfp, _),
+        serving([*answers("status-kubernetes"), listed]) as (
+            cluster,
+            server,
+        ),
+    ):
+        monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, cluster))
+        assert command.main([f"--host={kfp}", f"--store={store.root}", "--runs=5"]) == 0
+        assert any("jobs" in asked for asked in server.asked)
+    found = {row.run_id: row.state for row in rows_shown(store, "new")}
+    assert found == {
+        "stopped": "terminated", "red": "failed", "job": "done", "forgotten": "begun", "lives": "begun"
+    }  # fmt: skip
+
+
 def test_the_last_night_is_named_with_its_page(
     store: FileStore, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("YANMO_PAGES_URL", "https://pages.example/yanmo")
     for date, words in (("2026-11-22", "The night before."), ("2026-11-23", "train failed: no space left.")):
-        run = Run(store=store, channel="new", run_id=f"run-{date}", date=date, timezone="UTC")
+        run = run_of(store, f"run-{date}", date)
         end = StageEnd(task="train", state="failed", sentence=Words(words, "失败"), seconds=5400.0)
         report_end(run, end)
     assert command.main([f"--store={store.root}"]) == 0

@@ -1,0 +1,55 @@
+"""What the first task of a run leaves for the others: their options, and the inputs that it looked up.
+
+    --options=pinned  --model=pinned:start_model
+
+It lies in the record of the run (store/runs/run_record.py). By way of KFP each task would hang on the first
+one, and the graph that a person looks at would show these lines and not the data's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from yanmo.common.errors import DataError
+from yanmo.options.command_line import load
+from yanmo.options.fields import NONE, flag, names_of
+from yanmo.options.shared import StageOptions
+from yanmo.store.objects import ObjectStore
+from yanmo.store.runs.run_record import RUN, run_record_name
+
+PINNED = "pinned"
+"""In the place of a value: that of the run's first task."""
+OPTIONS = f"--options={PINNED}"
+
+
+def is_pinned(words: Sequence[str]) -> bool:
+    """Return whether a command line takes anything of the run's first task."""
+    return OPTIONS in words
+
+
+def load_shared(words: Sequence[str], prog: str) -> StageOptions:
+    """Return what a command line says of the options that all stages share: where the rest is.
+
+    Raises:
+        UsageError: as `load`.
+    """
+    known = tuple(f"{flag(name)}=" for name in names_of(StageOptions))
+    return load(StageOptions, [word for word in words if word.startswith(known)], prog)
+
+
+def with_pinned(words: Sequence[str], store: ObjectStore, options: StageOptions) -> list[str]:
+    """Return a command line with the values that the run's first task left.
+
+    Raises:
+        DataError: it left none: its record is gone or damaged.
+    """
+    record = RUN.read(store, run_record_name(options.channel, options.run_id))
+    if record is None:
+        raise DataError(
+            f"run {options.run_id} has no record in channel {options.channel!r} of {store.uri}: its first "
+            "task, resolve, did not end well, or gc removed it; clone the run"
+        )
+    found = {PINNED: record.options}
+    found |= {f"{PINNED}:{n}": one.to_json() if one else NONE for n, one in record.pinned.items()}
+    parted = (word.partition("=") for word in words)
+    return [flag + equals + found.get(value, value) for flag, equals, value in parted]
