@@ -24,8 +24,6 @@ _PIP = {
     "could not import 'duckdb'": "duckdb",
     "could not import 'transformers'": "transformers",
     "could not import 'huggingface_hub'": "transformers",
-    "could not import 'sentencepiece'": "sentencepiece",
-    "could not import 'gguf'": "gguf",
     "datasets is not one of": "datasets",
     "tensorboard is not installed": "-e '.[sinks]'",
     "mlflow is not installed": "-e '.[sinks]'",
@@ -36,7 +34,7 @@ _PIP = {
 """Beginning of a reason -> Python packages that end it."""
 _MACHINE = ("needs a CUDA device", "needs a cluster", "needs root", "needs Linux", "needs a control group")
 """Beginnings of reasons that no package ends."""
-_PROGRAMS = ("needs llama.cpp's converter", "needs torch's CUDA build")
+_PROGRAMS = ("needs llama.cpp's server", "needs torch's CUDA build")
 """Beginnings of reasons that sources of somebody's end, which the reason names."""
 
 

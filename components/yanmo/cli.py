@@ -24,7 +24,7 @@ COMMANDS = {
     "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
     "generate": ("yanmo.tools.generate", "let a model write, answer a file of prompts, or talk"),
-    "export": ("yanmo.tools.export", "write a model as a folder that transformers, vLLM and llama.cpp load"),
+    "export": ("yanmo.tools.export", "write a model as a folder that transformers, vLLM or llama.cpp serve"),
     "submit": (
         "yanmo_pipelines.cluster.submit",
         "run a pipeline in a cluster's KFP, and follow it to its verdict",
@@ -41,6 +41,7 @@ COMMANDS = {
         "yanmo_pipelines.cluster.rerun",
         "run one stage again in a cluster, as a Job",
     ),
+    "roll": ("yanmo_pipelines.cluster.roll", "let a Deployment in a cluster serve a channel's champion"),
     "status": (
         "yanmo_pipelines.cluster.status.command",
         "channels, champions, what runs where, what waits and why",
@@ -84,7 +85,7 @@ def main() -> None:
             f"yanmo {name}: the Python package {error.name!r} is not installed; `pip install` Yanmo with its "
             "extra: data for curate, balance, tokenize, tokenizer, documents and cache; train for train, "
             "evaluate, promote, generate, export, model and tokenizer compare; pipeline for run and compile; "
-            "cluster for submit, launch, schedule, rerun, status and doctor",
+            "cluster for submit, launch, schedule, rerun, roll, status and doctor",
             file=sys.stderr,
         )
         sys.exit(_ENVIRONMENT)

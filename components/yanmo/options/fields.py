@@ -151,8 +151,8 @@ def word(help: str, default: Any = REQUIRED, *, free: bool = False) -> Any:
 
 
 def flag(name: str) -> str:
-    """Return the command-line flag of the option called `name`."""
-    return "--" + name.replace("_", "-")
+    """Return the command-line flag of the option called `name`; `for_` is --for."""
+    return "--" + name.rstrip("_").replace("_", "-")
 
 
 def called(cls: type, name: str) -> str:

@@ -20,6 +20,7 @@ from yanmo.options.fields import (
     Options,
     called,
     default_argv,
+    flag,
     option_fields,
     shown,
     values_of,
@@ -151,6 +152,7 @@ def _list(commands: Mapping[str, type[Options]], prog: str, about: str, topic: s
 def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
     groups, is_stage = groups_of(cls), issubclass(cls, StageOptions)
     name = topic.strip().lstrip("-").replace("-", "_").lower()
+    name += "_" * (f"{name}_" in values_of(cls))  # --for is `for_`
     if not is_stage and name in ("", "all"):
         yield from _whole(cls, prog)
     elif not name:
@@ -166,7 +168,7 @@ def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
     elif name in values_of(cls):
         yield from _option(cls, groups, name)
     else:
-        known = ["all", *(group.name for group in groups), *(n.replace("_", "-") for n in values_of(cls))]
+        known = ["all", *(group.name for group in groups), *(flag(n)[2:] for n in values_of(cls))]
         raise UsageError(
             f"--help {brief(topic)}: expected an option, a group or all; the groups are "
             f"{', '.join(g.name for g in groups)}"

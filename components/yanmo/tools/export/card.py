@@ -31,7 +31,7 @@ def model_card(options: ExportOptions, name: str, source: Source, origin: Origin
         _front_matter(options, name, origin),
         f"# {plain(name)}",
         _about(options, source, origin),
-        "## Use\n\n" + _use(source),
+        "## Use\n\n" + _use(options, source),
         "## Training text\n\n" + _texts(origin),
         "## Training\n\n" + _training(origin),
         "## Evaluation\n\n" + _evaluation(origin, options),
@@ -89,7 +89,13 @@ def _about(options: ExportOptions, source: Source, origin: Origin) -> str:
     return text if options.license else f"{text}\n\nWho exported it has not said under which licence it is."
 
 
-def _use(source: Source) -> str:
+def _use(options: ExportOptions, source: Source) -> str:
+    if options.for_ == "llama.cpp":
+        return """\
+    llama-server -m model.gguf                            # its page: http://127.0.0.1:8080
+    ollama create NAME -f Modelfile && ollama run NAME
+
+A text that is sent without the chat template begins with `<|bos|>`, which these programs do not add."""
     how = """\
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -15,7 +15,7 @@ from yanmo.common.made_by import made_by
 from yanmo.common.words import plural
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv
-from yanmo.store.opening import store_of
+from yanmo.store.opening import default_store, store_of
 from yanmo.store.settings import StoreSettings
 from yanmo.tools.export.options import ExportOptions
 
@@ -64,7 +64,7 @@ def _opened(options: ExportOptions) -> tuple[Path, Origin]:
     if is_folder(options.model):
         log.warning("%s: nothing says what it learned from, and so does its card", options.model)
         return Path(options.model), Origin(Path(options.model).resolve().name)
-    store = store_of(options)
+    store = store_of(options, options.store or default_store())
     output = model_output(store, options.model, options.channel)
     log.info("model=%s", output)
     output.paths("*")  # verified, all of them
@@ -74,6 +74,7 @@ def _opened(options: ExportOptions) -> tuple[Path, Origin]:
 def _write(options: ExportOptions, source: Source, origin: Origin, place: Place) -> None:
     from yanmo.tools.export.card import model_card
     from yanmo.tools.export.contents import write_settings, write_weights
+    from yanmo.tools.export.gguf_file import modelfile, write_gguf
     from yanmo.tools.export.place import RECORD, record_of
 
     is_remote = "://" in options.folder
@@ -81,12 +82,17 @@ def _write(options: ExportOptions, source: Source, origin: Origin, place: Place)
     facts = {
         "model": origin.name,
         "content_digest": origin.output.content_digest if origin.output else "",
+        "for": options.for_,
         "dtype": options.dtype,
         "yanmo": made_by()["yanmo"],
     }
     with place.staged() as folder:
-        write_weights(source, folder, options.dtype)
-        write_settings(source, folder, options.dtype)
+        if options.for_ == "llama.cpp":
+            write_gguf(source, folder / "model.gguf", name, options.dtype)
+            (folder / "Modelfile").write_text(modelfile(source), encoding="utf-8")
+        else:
+            write_weights(source, folder, options.dtype)
+            write_settings(source, folder, options.dtype)
         card = model_card(options, name, source, origin)
         (folder / "README.md").write_text(card, encoding="utf-8")
         (folder / RECORD).write_text(record_of(folder, facts), encoding="utf-8")

@@ -20,7 +20,6 @@ from yanmo.formats.round_trip import open_tokenizer
 from yanmo.model.decoder import DecoderConfig
 from yanmo.model.hf_export import Symbols, read_config, shapes_of
 from yanmo.model.weights_check import check_weights, read_headers
-from yanmo.tools.export.sentencepiece_file import sentencepiece_model
 from yanmo.tools.export.weights import copy_weights
 
 log = logging.getLogger(__name__)
@@ -86,7 +85,7 @@ def write_settings(source: Source, folder: Path, dtype: str) -> list[str]:
     """Write config.json, generation_config.json and the tokenizer's files; their names."""
     written = {
         "config.json": _config(source, dtype),
-        "generation_config.json": _generation(source),
+        "generation_config.json": generation_settings(source),
         "tokenizer_config.json": _tokenizer_config(source),
     }
     for name, value in written.items():
@@ -94,7 +93,8 @@ def write_settings(source: Source, folder: Path, dtype: str) -> list[str]:
     names = [name for name in _COPIED if (source.folder / name).is_file()]
     for name in names:
         shutil.copyfile(source.folder / name, folder / name)
-    return [*written, *names, *_tokenizer(source, folder)]
+    _write_tokenizer(source, folder / "tokenizer.json")
+    return [*written, *names, "tokenizer.json"]
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
@@ -121,7 +121,8 @@ def ends_of(source: Source) -> list[int]:
     return ends
 
 
-def _generation(source: Source) -> dict[str, Any]:
+def generation_settings(source: Source) -> dict[str, Any]:
+    """generation_config.json: how texts are chosen, and the marks that end them."""
     path = source.folder / "generation_config.json"
     value = read_object(path) if path.is_file() else {}
     ends = ends_of(source)
@@ -142,25 +143,18 @@ def _tokenizer_config(source: Source) -> dict[str, Any]:
     return value
 
 
-def _tokenizer(source: Source, folder: Path) -> list[str]:
-    """tokenizer.json, which puts `<|bos|>` before a text, and tokenizer.model where it can be made.
+def _write_tokenizer(source: Source, target: Path) -> None:
+    """Write tokenizer.json, which puts `<|bos|>` before a text.
 
     In a store the mark is put there by who encodes; other programs do what tokenizer.json says.
     """
     path = source.folder / "tokenizer.json"
     if not source.is_ours:
-        shutil.copyfile(path, folder / path.name)
-        return [path.name]
+        shutil.copyfile(path, target)
+        return
     value = json.loads(path.read_text(encoding="utf-8"))
     value["post_processor"] = value.get("post_processor") or _begins_with(_BOS, source.symbols.bos)
-    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
-    (folder / path.name).write_text(text, encoding="utf-8")
-    symbols = source.symbols
-    model = sentencepiece_model(value, symbols.bos, symbols.eos, symbols.pad)
-    if model is None:
-        return [path.name]
-    (folder / "tokenizer.model").write_bytes(model)
-    return [path.name, "tokenizer.model"]
+    target.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def _begins_with(mark: str, id: int) -> dict[str, Any]:

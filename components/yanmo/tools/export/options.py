@@ -15,19 +15,27 @@ _LICENSE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(ToolOptions, group="export"):
-    """Write a model as a folder that transformers, vLLM and llama.cpp's converter load.
+    """Write a model as a folder that transformers, vLLM or llama.cpp serve.
 
         yanmo export demo exported/demo                      # the champion of the channel demo
+        yanmo export demo exported/demo-gguf --for llama.cpp
         yanmo export train/1bcc4416 s3://models/demo --dtype bf16
 
-    Weights in safetensors, tokenizer with chat template, generation_config.json with the marks that end
-    a text, and README.md, a model card: which texts under which licences, options, evaluation,
-    machine, limits. The folder is there whole or not at all, and one that is there is not replaced
-    without --overwrite. Exit code: 0, 64, 65 (no such model, or a damaged one), 75, 78.
+    Weights, tokenizer with chat template, the marks that end a text, and README.md, a model card: which
+    texts under which licences, options, evaluation, machine, limits. The folder is there whole or not
+    at all, and one that is there is not replaced without --overwrite. Exit code: 0, 64, 65 (no such model,
+    or a damaged one), 75, 78.
     """
 
     model: str = word(f"model: a folder in Hugging Face's layout, {MODEL}")
     folder: str = word("folder to make, or s3://bucket/prefix")
+    for_: str = opt(
+        "transformers",
+        "what will read it: transformers and vllm one folder in Hugging Face's layout; llama.cpp a GGUF "
+        "file, with a Modelfile for Ollama",
+        choices=("transformers", "vllm", "llama.cpp"),
+        often=True,
+    )
     channel: str = channel_opt("channel of what is named without one, such as run:ID")
     dtype: str = opt("fp32", "type of the weights", choices=("fp32", "bf16"), often=True)
     name: str = opt("", "name of the model in its card; default: that of the folder")

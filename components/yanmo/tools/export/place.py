@@ -1,7 +1,7 @@
 """Where an exported model goes: a folder or a prefix of a bucket, which holds all of it or nothing.
 
-A folder is written beside its place and renamed. A prefix has no rename: `config.json`, without which nobody
-loads a model, is removed first and written last.
+A folder is written beside its place and renamed. A prefix has no rename: `config.json` or `model.gguf`,
+without which nobody loads a model, is removed first and written last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from yanmo.store.settings import StoreSettings
 log = logging.getLogger(__name__)
 RECORD = "yanmo.json"
 """What is in the folder, with digests: it marks a folder as an export that another may replace."""
-LAST = "config.json"
+LAST = ("config.json", "model.gguf")
+"""Without one of them nobody loads a model."""
 SCHEMA = "yanmo.export/1"
 
 
@@ -144,7 +145,9 @@ class _Prefix:
         if not self._held:
             return
         record = self._remote.read(RECORD) if RECORD in self._held else b""
-        what = "an exported model" if LAST in self._held else "a part of an export that runs or was killed"
+        what = (
+            "an exported model" if {*LAST} & {*self._held} else "a part of an export that runs or was killed"
+        )
         _check_replaceable(self.uri, self._held, record, what, overwrite=self.overwrite)
 
     @contextlib.contextmanager
@@ -156,9 +159,9 @@ class _Prefix:
     def publish(self, folder: Path) -> None:
         self.check()  # somebody else may have been faster
         names = sorted(path.name for path in folder.iterdir())
-        self._remote.delete(name for name in self._held if name == LAST or name not in names)
+        self._remote.delete(name for name in self._held if name in LAST or name not in names)
         # The record first: it says of what a kill leaves that an export made it.
-        for name in (RECORD, *(n for n in names if n not in (RECORD, LAST)), LAST):
+        for name in sorted(names, key=lambda name: (name != RECORD, name in LAST)):
             self._remote.put(name, folder / name)
 
 
