@@ -218,7 +218,7 @@ class Steps(Generic[Options, Made]):
     """Makes the output; called only when its key is not committed."""
     settle: Callable[[StageRun[Options, Made]], Options] | None = None
     """The options with values in the place of those that nobody gave and that inputs or machine decide;
-    called before the key is made."""
+    called before the key is made, so it must give the same for ever (store/runs/auto_record.py)."""
     prepare: Callable[[StageRun[Options, Made]], Prepared[Made]] | None = None
     """What the work needs besides its inputs, and what else the key depends on."""
     alone: Callable[[StageRun[Options, Made]], AbstractContextManager[None]] | None = None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
+from yanmo.common.errors import DataError
 from yanmo.store.objects import ObjectStore
+from yanmo.store.runs.auto_record import is_auto_record, read_record
 from yanmo.store.runs.in_use import LEASE
 from yanmo.store.runs.lease import is_held
+from yanmo.store.runs.unfinished import is_unfinished_record
 from yanmo.tools.store.gc_plan import GcPlan
-from yanmo.tools.store.inventory import Inventory
+from yanmo.tools.store.inventory import Inventory, KeyFolder
 
 log = logging.getLogger(__name__)
 SETTLED_SECONDS = 2.0
@@ -24,13 +28,23 @@ def judge_loose(
     inventory: Inventory,
     plan: GcPlan,
     older_than: float,
+    is_worked_at: Callable[[KeyFolder], bool],
 ) -> None:
     """Add to a plan what is to go of it.
 
     Args:
+        plan: says which keys are kept.
         older_than: seconds.
+        is_worked_at: whether a key without an output has work that may go on.
     """
     before = store.clock() - max(older_than, SETTLED_SECONDS)
+    for info in inventory.runs:
+        if info.modified > before or is_unfinished_record(info.name):
+            continue
+        if not is_auto_record(info.name):
+            plan.loose.append((info, "how a run ended"))
+        elif not _is_needed(store, inventory, plan, info.name, is_worked_at):
+            plan.loose.append((info, "what `auto` became, of an output that is gone"))
     for info in inventory.probes:
         if info.modified <= min(before, store.clock() - _PROBE_SECONDS):
             plan.loose.append((info, "a probe of conditional writes"))
@@ -48,3 +62,20 @@ def judge_loose(
 def local_run(name: str) -> str:
     """The folder of `yanmo run` that an object lies in, kfp/<run>; "" for others."""
     return "/".join(name.split("/")[:2]) if name.startswith("kfp/") else ""
+
+
+def _is_needed(
+    store: ObjectStore,
+    inventory: Inventory,
+    plan: GcPlan,
+    name: str,
+    is_worked_at: Callable[[KeyFolder], bool],
+) -> bool:
+    """Whether the key that a record of `auto` made is kept, or worked at; also where nobody can say."""
+    try:
+        record = read_record(store, name)
+    except DataError as error:
+        log.warning("%s. It stays", error)
+        return True
+    folder = inventory.keys.get((record.stage, record.key)) if record else None
+    return folder is not None and (folder.name in plan.kept or is_worked_at(folder))

@@ -65,7 +65,7 @@ class Planner:
             if name not in self._live:
                 self._judge(self.inventory.keys[name])
         self.plan.to_delete = list(consumers_first(self.plan.to_delete))
-        judge_loose(self.store, self.inventory, self.plan, self.ages.older_than)
+        judge_loose(self.store, self.inventory, self.plan, self.ages.older_than, self._is_worked_at)
         return self.plan
 
     def _is_old(self, modified: float, age: float | None = None) -> bool:
@@ -354,3 +354,7 @@ class Planner:
             return []
         inputs = None if folder.name in self._newest else folder.inputs
         return [*folder.checkpoints, *(info for info in (inputs, folder.lease) if info)]
+
+    def _is_worked_at(self, folder: KeyFolder) -> bool:
+        """Whether its work goes on, or may."""
+        return folder.manifest is None and bool(folder.work) and not self._old_work(folder)

@@ -26,7 +26,7 @@ _KFP = r"kfp/run-\d{8}-\d{6}-[0-9a-f]{8}/"
 """KFP's files of one `yanmo run`, and the lease that says that the run lives."""
 _IS_STAGE = re.compile(rf"{_STAGE}\Z").match
 _FORMS = {
-    "runs": re.compile(rf"runs/{_STAGE}/unfinished/[^/]+\.json\Z"),
+    "runs": re.compile(rf"runs/{_STAGE}/(?:unfinished/[^/]+|auto/[0-9a-f]{{64}})\.json\Z"),
     "kfp": re.compile(_KFP),
     "sources": re.compile(r"sources/[0-9a-f]{64}\.json\Z"),
     "probes": re.compile(r"probes/[0-9a-f]{32}\Z"),
@@ -36,7 +36,7 @@ _FORMS = {
 """What the store makes outside of keys. A store may be a whole bucket, in which others write as well."""
 _LOOSE = re.compile(
     rf"(?:(?:pointers|nights)/[^/]+(?:/history|/runs|/records)?|nights|sources|probes"
-    rf"|runs/{_STAGE}/unfinished)(?:/\.tmp-[^/]+)?\Z|{_KFP}"
+    rf"|runs/{_STAGE}/(?:auto|unfinished))(?:/\.tmp-[^/]+)?\Z|{_KFP}"
 )
 """Temporary files and empty folders of these."""
 KeyName = tuple[str, str]
@@ -115,7 +115,8 @@ class Inventory:
     pointers: list[ObjectInfo] = field(default_factory=list)
     """Below pointers/: pointers, histories, records of runs and of channels."""
     runs: list[ObjectInfo] = field(default_factory=list)
-    """Below runs/ but in no key's folder: records of what channels have begun and not judged."""
+    """Below runs/ but in no key's folder: records of what `auto` became, and of what channels have
+    begun and not judged."""
     nights: list[ObjectInfo] = field(default_factory=list)
     """Below nights/: what people read of a channel's nights. It keeps nothing; gc makes old pages short where
     it is asked to, and removes none."""

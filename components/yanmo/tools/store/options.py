@@ -138,6 +138,10 @@ class CpOptions(NamedOptions, group="cp"):
     and after those of its inputs, so that the target never names what it does not hold. The same
     command goes on after a kill: files that have arrived are compared and not sent again. What is
     committed there already is compared by name and size only; `yanmo store verify` reads it.
+
+    The records of what `auto` became in the trainings of the chain go with them, so that the same
+    command finds the same key at the target, whatever its machines have. One that the target has
+    already stays.
     """
 
     what: tuple[str, ...] = word(WHAT)

@@ -13,9 +13,11 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from yanmo.common.control_group import ControlGroup, usable_cpus
 from yanmo.common.errors import EnvironmentFault
@@ -46,6 +48,28 @@ class Machine:
     compiles: bool = False
     """Whether torch.compile finds what it needs on CUDA."""
 
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Machine:
+        """Return the machine that `dataclasses.asdict` was called on; the values may have gone through JSON.
+
+        Raises:
+            ValueError: the values are not those of a machine.
+        """
+        capability = facts.get("capability")
+        of_gpus = capability if isinstance(capability, (list, tuple)) else ()
+        numbers = [facts.get("cpus"), facts.get("gpus"), *of_gpus]
+        is_whole = (
+            facts.keys() == cls.__dataclass_fields__.keys()
+            and all(type(number) is int and number >= 0 for number in numbers)
+            and facts["cpus"] > 0
+            and (len(of_gpus) == 2 or (capability is None and not facts["gpus"]))
+            and isinstance(facts["name"], str)
+            and all(isinstance(facts[name], bool) for name in ("has_varlen", "compiles"))
+        )
+        if not is_whole:
+            raise ValueError(f"expected what is known of a machine's CPUs and GPUs; found {dict(facts)}")
+        return cls(**{**facts, "capability": tuple(capability) if capability else None})
+
     def __str__(self) -> str:
         if not self.gpus:
             return f"no GPU, {plural(self.cpus, 'CPU')}"
@@ -74,9 +98,8 @@ def this_machine() -> Machine:
     command = [sys.executable, "-m", "yanmo.train.backends.hardware"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
-        facts = json.loads(done.stdout.splitlines()[-1])
-        found = Machine(**facts | {"capability": tuple(facts["capability"] or ()) or None})
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError, KeyError) as error:
+        found = Machine.from_facts(json.loads(done.stdout.splitlines()[-1]))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError, AttributeError) as error:
         last_line = (getattr(error, "stderr", "") or "").strip().splitlines()[-1:]
         raise EnvironmentFault(
             f"{files[0]} exists, but torch could not be asked about it ({error}{': ' if last_line else ''}"

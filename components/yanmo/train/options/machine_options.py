@@ -14,6 +14,7 @@ from yanmo.options.fields import Options, Scalar, opt
 
 AUTO = -1
 """--micro-batch auto: find the largest that fits."""
+PRECISIONS = ("fp32", "bf16", "fp16")
 
 
 def fitting_ranks(batch_rows: int, micro_batches: Iterable[int], most: int) -> int:
@@ -69,7 +70,7 @@ class MemoryOptions(Options, group="memory"):
         "fp32",
         "precision of weights and activations; sums and optimizer states are fp32; fp16, with dynamic loss "
         "scaling, is for GPUs without bf16 (T4, RTX 20, V100)",
-        choices=("fp32", "bf16", "fp16"),
+        choices=PRECISIONS,
         often=True,
         auto="bf16 on GPUs of compute capability 8.0 and above, fp16 from 7.0, else {default}",
         by_machine=True,
@@ -186,6 +187,12 @@ class MachineOptions(Options, group="machine"):
         auto="true on CUDA with a C compiler, without --gradient-checkpointing, --offload and ZeRO-3; "
         "else {default}",
         by_machine=True,
+    )
+    auto_again: bool = opt(
+        False,
+        "decide again, on this machine, what is left to auto, instead of what an earlier run of the "
+        "same options recorded; another precision makes another model",
+        kind="environment",
     )
     prefetch_batches: int = opt(
         1,

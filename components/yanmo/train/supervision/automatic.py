@@ -5,9 +5,11 @@ of so many ranks as were given, under DeepSpeed. On GPUs they are bf16 where it 
 loss scaling, one rank per GPU, under DeepSpeed where they are several, variable-length flash attention where
 it runs, and compiled layers where there is a compiler.
 
-All follow from the machine that trains and from the other options, at each start. The precision is part of
-the key: a machine of another kind makes another model, unless it is given. What a channel is to finish is
-noted with its precision (store/runs/unfinished.py), so the next run goes on with it on any machine.
+The precision is part of the key, so the choice of the first machine is recorded under the given options and
+inputs (store/runs/auto_record.py); later runs with the same ones, on any machine, use the record. It holds
+only facts: the precision in the key, the machine's CPUs and GPUs. All else follows from these and the other
+options at each start, so an option outside of the key (`--micro-batch`, `--zero-stage`) changes nothing
+for a run without it. A machine that cannot do what it was asked for records nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.common.json_object import read_object
 from yanmo.common.words import plural
 from yanmo.model.flash_limits import half_precision, misfit, prefers_cudnn
-from yanmo.options.fields import AUTO, flag, names_of, spelled
+from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
 from yanmo.stage.stage_run import StageRun
-from yanmo.train.backends.hardware import Machine, this_machine
+from yanmo.store.commit import Recipe
+from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord, keep_first, read_record, record_name
+from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.models.starting_model import CONFIG, shape_in
 from yanmo.train.options.machine_options import (
+    PRECISIONS,
     fitting_ranks,
     left_backend,
     left_threads,
@@ -51,10 +56,12 @@ def settle(run: TrainRun, look: Look = this_machine) -> TrainConfig:
     """Return the options, with values for those left to the machine.
 
     Args:
-        look: returns what this machine has.
+        look: returns what this machine has; called only where no record is found.
 
     Raises:
-        EnvironmentFault: the values contradict a given option.
+        DataError: the record is damaged.
+        EnvironmentFault: the values contradict a given option, or this machine is the first and cannot do it;
+            nothing is recorded then.
     """
     goes_on = run.inputs["model"] is not None
     run.options = with_length(
@@ -90,27 +97,66 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
     left = [name for name in LEFT if name not in run.given]
     if "device" in run.given and options.device != "cuda":
         left = [name for name in left if name == "threads"]  # the others are the defaults, on every machine
-    if options.benchmark:  # it tries compiling itself, and another precision needs another attention
-        left = [name for name in left if name not in ("compile", "attention")]
     if not left:
         return options
+    if options.benchmark:  # it tries compiling itself, and another precision needs another attention
+        tried = [name for name in left if name not in ("compile", "attention")]
+        return _with(run, tried, decide(run, look()))
+    name = record_name(run.stage.name, _digest(run, left))
+
+    def check(record: AutoRecord) -> None:
+        _check(run, left, record)
+
+    found = None if options.auto_again else read_record(run.store, name, check)
+    if found is not None:
+        values = _as_recorded(run, found)
+        log.info("auto: %s, as recorded in %s/%s", _shown(values, left), run.store.uri, name)
+        if "device" in left and values["device"] == "cpu" and gpu_files():
+            log.info(
+                "a GPU may be here: --device cuda makes a training of its own, --auto-again decides again"
+            )
+        return _with(run, left, values)
     machine = look()
     values = decide(run, machine)
-    log.info("auto: %s, decided here (%s)", _shown(values, left), machine)
+    settled = _with(run, left, values)
+    problem = _problem(run, settled, machine)
+    if problem and "precision" in left:
+        raise EnvironmentFault(problem)
+    if problem:  # the key follows from what was given; if there is no output, the work reports the problem
+        return settled
+    record = AutoRecord(
+        stage=run.stage.name,
+        key=_key(run, values["precision"]),
+        options={"precision": values["precision"]},
+        machine=dataclasses.asdict(machine),
+        run_id=options.run_id,
+    )
+    if options.auto_again:
+        first = AUTO_RECORD.write(run.store, name, record)
+    else:
+        first = keep_first(run.store, name, record, check)
+    who = f"decided here ({machine})" if first == record else "decided by another machine just now"
+    values = values if first == record else _as_recorded(run, first)
+    log.info("auto: %s, %s, kept in %s/%s", _shown(values, left), who, run.store.uri, name)
     return _with(run, left, values)
 
 
-def decide(run: TrainRun, machine: Machine) -> dict[str, Any]:
+def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, Any]:
     """Return what the options become on a machine, in addition to those that were given.
 
     Of the given options only those that these depend on are read: a wrong `--ranks` is not found here.
+
+    Args:
+        machine: the machine on which the training was first started.
+        precision: the recorded one; "" decides it too.
     """
     options: TrainConfig = run.options
     rows = (options.micro_batch, options.night_micro_batch)
     on_gpu = options.device == "cuda" if "device" in run.given else machine.gpus > 0
     most = max(machine.gpus, 1)
-    precision = options.precision
-    if "precision" not in run.given:
+    if "precision" in run.given:
+        precision = options.precision
+    elif not precision:
         precision = half_precision(machine.capability) if on_gpu and machine.gpus else "fp32"
     attention = AUTO
     if on_gpu:
@@ -154,7 +200,10 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
         _say_cpus(options)
         return
     machine = look()
-    problem = _problem(run, options, machine)
+    # Where the precision was given, there may be no record: this machine's own facts are used.
+    recorded = [name for name in LEFT if name not in run.given and "precision" not in run.given]
+    whose = f" ({', '.join(recorded)} as recorded for these options)" if recorded else ""
+    problem = _problem(run, options, machine, whose)
     if problem:
         raise EnvironmentFault(problem)
     if options.precision == "bf16" and half_precision(machine.capability) == "fp16":
@@ -168,17 +217,23 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
 def _say_cpus(options: TrainConfig) -> None:
     """Log how many of this machine's CPUs a training uses, where that is not all of them."""
     used, cpus = options.ranks * options.threads, usable_cpus()
-    if used < cpus:
+    if used > cpus:
+        log.info("%d threads on %s: as it began, so that the digits stay the same", used, plural(cpus, "CPU"))
+    elif used < cpus:
         more = cpus // options.ranks
         hint = f"; --threads {more} uses more, with other last digits" if more > options.threads else ""
         log.info("%d of %d CPUs stay idle%s", cpus - used, cpus, hint)
 
 
-def _problem(run: TrainRun, options: TrainConfig, machine: Machine) -> str:
-    """Return why a machine cannot do a training, where it could run, and what works here; "" if it can."""
+def _problem(run: TrainRun, options: TrainConfig, machine: Machine, whose: str = "") -> str:
+    """Return why a machine cannot do a training, where it could run, and what works here; "" if it can.
+
+    Args:
+        whose: where the number of GPUs comes from.
+    """
     if options.device != "cuda":
         return ""
-    wanted = f"this training is for {options.ranks} GPU{'s' * (options.ranks > 1)}"
+    wanted = f"this training is for {options.ranks} GPU{'s' * (options.ranks > 1)}{whose}"
     if not machine.gpus:
         here = {"device": "cpu", "precision": options.precision} | _off_the_gpu(run, options.precision)
         return f"{wanted}, and this machine shows none; run the command where there are, or {_go_on(here)}"
@@ -259,9 +314,52 @@ def _with(run: TrainRun, left: list[str], values: Mapping[str, Any]) -> TrainCon
         return dataclasses.replace(options, **{name: values[name] for name in left})
     except ValueError as error:
         changes = _off_the_gpu(run, values["precision"]) if values["device"] == "cpu" else {}
-        found = "no GPU was found here; --device cuda trains where one is"
+        found = "no GPU was found here or by the run that decided; --device cuda trains where one is"
         advice = f". {found}, or {_go_on(changes)}" if changes else ""
         raise EnvironmentFault(f"{error} (chosen automatically: {_shown(values, left)}){advice}") from error
+
+
+def _check(run: TrainRun, left: list[str], record: AutoRecord) -> None:
+    """Refuse a record that belongs to other options or is damaged.
+
+    Raises:
+        ValueError: says what is wrong.
+    """
+    precision = record.options.get("precision")
+    if precision not in PRECISIONS or not record.options.keys() <= set(LEFT):
+        raise ValueError(f"expected a precision, one of {', '.join(PRECISIONS)}; found {record.options}")
+    Machine.from_facts(record.machine)
+    if "precision" not in left and precision != run.options.precision:
+        raise ValueError(f"it says {precision}, and --precision {run.options.precision} was given")
+    made = _key(run, precision)
+    if (record.stage, record.key) != (run.stage.name, made):
+        raise ValueError(f"it is of {record.stage}/{record.key[:12]}, and what it says makes {made[:12]}")
+
+
+def _as_recorded(run: TrainRun, record: AutoRecord) -> dict[str, Any]:
+    return decide(run, Machine.from_facts(record.machine), str(record.options["precision"]))
+
+
+def _digest(run: TrainRun, left: list[str]) -> str:
+    """Digest of the given options and the inputs: the key with `auto` in place of what was left open."""
+    device = {"device": run.options.device} if "device" in run.given else {}
+    return _recipe(run, dict.fromkeys(left, AUTO), device).key
+
+
+def _key(run: TrainRun, precision: str) -> str:
+    """Key of the output; of the options left to `auto`, only the precision is part of it."""
+    return _recipe(run, {"precision": precision}).key
+
+
+def _recipe(run: TrainRun, changes: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> Recipe:
+    semantic = by_kind(run.options, "semantic")
+    semantic |= {name: value for name, value in changes.items() if name in semantic}
+    return Recipe(
+        stage=run.stage.name,
+        revision=run.stage.revision,
+        semantic=semantic | dict(more or {}),
+        inputs=dict(run.inputs),
+    )
 
 
 def _shown(values: Mapping[str, Any], left: list[str]) -> str:

@@ -30,6 +30,7 @@ from yanmo.store.objects import Leftover
 from yanmo.store.output import Output, deletion_mark, open_reference
 from yanmo.store.pointers import move_pointer
 from yanmo.store.runs import in_use
+from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord
 from yanmo.store.runs.in_use import announce, check_present, work_name
 from yanmo.store.runs.lease import Lease
 from yanmo.store.runs.run_record import add_to_run
@@ -156,6 +157,31 @@ def test_by_default_nothing_is_removed_and_nothing_young_would_be(ground: Ground
     assert "would remove output train/" in ground.tool("gc", "--older-than", "0").out
     assert ground.gc(age="7d").code == 0
     assert ground.names() == before
+
+
+def test_a_record_of_auto_stays_as_long_as_its_key_and_goes_with_it(ground: Ground) -> None:
+    ground.chain()
+    needed, lost = ground.outputs["model"], ground.unwanted()
+
+    def record(digit: str, stage: str, key: str) -> str:
+        name = f"runs/{stage}/auto/{digit * 64}.json"
+        ground.write(name, AUTO_RECORD.to_json(AutoRecord(stage=stage, key=key, options={"ranks": 2})))
+        return name
+
+    kept = record("1", "train", needed.manifest.key)
+    gone = [record("2", "train", lost.manifest.key), record("3", "train", "e" * 64)]
+    ground.write(f"runs/train/{'f' * 64}/checkpoints/step-1/rank.safetensors")
+    paused = record("4", "train", "f" * 64)
+    damaged = f"runs/train/auto/{'5' * 64}.json"
+    ground.write(damaged, b"{}")
+    everything = {kept, paused, damaged, *gone}
+    assert ground.gc(age="7d").code == 0
+    assert everything <= set(ground.names("runs")), "all young"
+    time.sleep(2.1)  # SETTLED_SECONDS
+    assert ground.gc("--abandoned", "30d").code == 0
+    assert {name for name in ground.names("runs") if "/auto/" in name} == {kept, paused, damaged}
+    assert ground.tool("ls").code == 0 and ground.tool("verify").code == 0
+    assert "not of the store's making" not in ground.tool("ls").out
 
 
 def test_debris_of_every_kind_goes(ground: Ground) -> None:
