@@ -24,6 +24,7 @@ from yanmo.stage.run import beside
 from yanmo.stage.stage_run import Finish, Prepared, Steps
 from yanmo.store.commit import Result
 from yanmo.store.output import Output, read_json
+from yanmo.store.pointers import read_pointer
 from yanmo.store.runs.in_use import work_name
 
 if TYPE_CHECKING:
@@ -173,7 +174,10 @@ def _beside(run: EvaluateRun) -> dict[str, Output]:
         if model is None:
             continue
         changes = {"model": json.dumps(vars(model.reference)), "champion": NONE, "base": NONE}
-        changes |= {"pointer": NONE if run.options.pointer == NONE else f"{name}_evaluation"}
+        pointer = f"{name}_evaluation"
+        is_less = run.options.budget_documents and read_pointer(run.store, run.options.channel, pointer)
+        # a trial's small budget takes the place of no whole evaluation
+        changes |= {"pointer": NONE if run.options.pointer == NONE or is_less else pointer}
         changes |= {"documents": NONE} if name == "base" else {}
         log.info("measuring the %s %s", name, model)
         try:

@@ -200,6 +200,13 @@ def test_the_champion_is_measured_in_the_same_task_under_its_own_key(ground, tmp
     assert f"mean_bits_per_character {mean}" in gauges, "/metrics shows the challenger"
 
 
+def test_a_smaller_budget_takes_the_place_of_no_evaluation_of_the_champion(ground, tmp_path):
+    champion = f"--champion=train/{model_beside(ground, tmp_path).manifest.key}"
+    whole = handed_on(ground, tmp_path, champion)["champion"]
+    trial = handed_on(ground, tmp_path, champion, "--budget-documents=5")["champion"]
+    assert trial != whole == read_pointer(ground.store, "dev", "champion_evaluation")
+
+
 def test_a_champion_that_cannot_be_measured_does_not_fail_the_challenger(ground, tmp_path, caplog):
     other = model_beside(ground, tmp_path, damaged=True)
     carried = handed_on(ground, tmp_path, f"--champion=train/{other.manifest.key}")
