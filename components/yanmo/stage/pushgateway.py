@@ -13,24 +13,21 @@ is made in a thread that nobody waits for any longer.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.error import HTTPError, URLError
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from prometheus_client.core import Metric as Family
-from prometheus_client.exposition import (
-    basic_auth_handler,
-    default_handler,
-    push_to_gateway,
-    pushadd_to_gateway,
-)
+from prometheus_client.exposition import push_to_gateway, pushadd_to_gateway
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector, CollectorRegistry
 
@@ -99,9 +96,7 @@ def _gateway_of(stage: str, options: StageOptions) -> dict[str, Any] | None:
         "job": JOB,
         "grouping_key": {"stage": stage, "channel": options.channel},
         "timeout": _SECONDS,
-        "handler": functools.partial(basic_auth_handler, username=user, password=password)
-        if user
-        else default_handler,
+        "handler": functools.partial(_asked, user=user, password=password),
     }
 
 
@@ -144,6 +139,35 @@ def final_figures(telemetry: Telemetry) -> list[Family]:
         recorded = text_string_to_metric_families(telemetry.recorded())
         found |= {family.name: family for family in recorded if family.name in of_output}
     return list(found.values())
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Another place that it names gets neither the figures nor the password."""
+
+    def redirect_request(self, *asked: Any) -> None:
+        """None: the answer is the redirect itself, an error."""
+
+
+def _asked(
+    url: str,
+    method: str,
+    timeout: float | None,
+    headers: list[tuple[str, str]],
+    data: bytes,
+    *,
+    user: str,
+    password: str,
+) -> Callable[[], None]:
+    """A request as prometheus_client wants it; its own handlers take the password where a redirect leads."""
+    login = base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
+    with_login = {"Authorization": f"Basic {login}"} if user else {}
+    request = Request(url, data=data, headers={**dict(headers), **with_login}, method=method)
+
+    def ask() -> None:
+        with build_opener(_NoRedirect()).open(request, timeout=timeout):
+            pass
+
+    return ask
 
 
 class _Figures(Collector):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 import toy_stage
@@ -56,6 +58,16 @@ def test_final_figures_stay_under_stage_and_channel(toy: Run, gateway: Pushgatew
     assert gateway.value("yanmo_stage_outputs_total", part="toy", result="made") == 1
     assert before < (gateway.value("yanmo_stage_last_success_timestamp_seconds") or 0) < time.time()
     assert "run-7" not in gateway.text(), "a series for each run would be without end"
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="needs promtool")
+def test_promtool_finds_nothing_wrong_with_what_is_pushed(toy: Run, gateway: Pushgateway) -> None:
+    toy(f"--pushgateway={gateway.address}")
+    shown = gateway.text()
+    own = "".join(line for line in shown.splitlines(keepends=True) if "yanmo_" in line)
+    done = subprocess.run(["promtool", "check", "metrics"], input=own, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert "yanmo_toy_documents_total" in own
 
 
 def test_the_next_run_replaces_the_figures(toy: Run, gateway: Pushgateway) -> None:
@@ -166,13 +178,26 @@ def test_a_wrong_secret_is_warned_of_and_not_said(
 
 
 @pytest.mark.parametrize(
-    "address", ["http://me:hush@gateway:9091", "gateway:9091", "http://", "http://gateway/?token=hush"]
+    ("address", "says"),
+    [
+        ("http://me:hush@gateway:9091", "without user, password and query"),
+        ("http://hush@gateway:9091", "without user, password and query"),
+        ("gateway:9091", "expected http(s)://host[:port]"),
+        ("ftp://gateway", "expected http(s)://host[:port]"),
+        ("http://", "expected http(s)://host[:port]"),
+        ("http://gateway:port", "expected http(s)://host[:port]"),
+        ("http://gateway:0", "expected http(s)://host[:port]"),
+        ("http://gateway/?token=hush", "without user, password and query"),
+        ("http://gate way", "expected http(s)://host[:port]"),
+        ("http://[::1", "expected http(s)://host[:port]"),
+    ],
 )
 def test_an_address_that_cannot_be_is_refused_at_once(
-    toy: Run, caplog: pytest.LogCaptureFixture, address: str
+    toy: Run, caplog: pytest.LogCaptureFixture, address: str, says: str
 ) -> None:
     assert toy(f"--pushgateway={address}") == 64
-    assert "--pushgateway" in caplog.text and "hush" not in caplog.text
+    assert says in caplog.text
+    assert "hush" not in caplog.text
 
 
 # A Pushgateway that is not well.
@@ -236,18 +261,20 @@ ILL = {
     ),
     "garbage": (says(b"\x00\xff\xfe what?\r\n\r\n"), "what?"),
     "nothing": (says(b""), "onnection"),
+    "another place": (says(b"HTTP/1.1 302 Go\r\nLocation: http://127.0.0.1:1/\r\n\r\n"), "it answered 302"),
     "no answer": (hangs, "time"),
     "a slow answer": (trickles, "no answer in time"),
     "an endless answer": (never_ends, "it answered 500 no no"),
 }
 
 
+@pytest.mark.parametrize(("end", "code"), [("done", 0), ("data", 65)], ids=["done", "failed"])
 @pytest.mark.parametrize(("sick", "why"), ILL.values(), ids=ILL, indirect=["sick"])
 def test_what_is_wrong_with_it_is_one_warning(
-    toy: Run, caplog: pytest.LogCaptureFixture, sick: str, why: str
+    toy: Run, caplog: pytest.LogCaptureFixture, sick: str, why: str, end: str, code: int
 ) -> None:
     began = time.monotonic()
-    assert toy(f"--pushgateway={sick}") == 0
+    assert toy(f"--pushgateway={sick}", f"--end={end}") == code
     assert time.monotonic() - began < 20, "five seconds of it are the Pushgateway's"
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warned) == 1 and warned[0].startswith("Pushgateway: "), warned
@@ -267,3 +294,14 @@ def test_one_that_is_down_is_one_warning(toy: Run, caplog: pytest.LogCaptureFixt
 @pytest.mark.parametrize("sick", [hangs], indirect=True)
 def test_a_stage_that_fails_keeps_its_exit_code(toy: Run, sick: str) -> None:
     assert toy(f"--pushgateway={sick}", "--end=bug") == 70
+
+
+def test_what_the_gateway_finds_wrong_is_said(
+    toy: Run, gateway: Pushgateway, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Another job has pushed a metric of that name as another kind."""
+    text = "# TYPE yanmo_stage_exit_code counter\nyanmo_stage_exit_code 1\n"
+    place = f"{gateway.address}/metrics/job/other"
+    build_opener(ProxyHandler({})).open(Request(place, data=text.encode(), method="PUT")).close()
+    assert toy(f"--pushgateway={gateway.address}") == 0
+    assert "it answered 400" in caplog.text and "inconsistent" in caplog.text
