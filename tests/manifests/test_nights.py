@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +55,16 @@ def test_every_object_is_known_field_by_field(version: str) -> None:
 
 
 @pytest.mark.parametrize("night", NIGHTS, ids=lambda path: path.parent.name)
-def test_each_stage_of_the_night_reads_its_command_line(night: Path, tmp_path: Path) -> None:
-    (tmp_path / "options").write_text(
-        "curate.sources=bundled train.night=21:00-08:00 train.when_busy=end", encoding="utf-8"
-    )
+def test_each_stage_of_the_night_reads_its_command_line(night: Path) -> None:
+    line = "curate.sources=bundled train.night=21:00-08:00 train.when_busy=end"
     pod = pod_of(documents(night)[0])
     stages = {stage.name: stage for stage in LANGUAGE_MODEL}
     seen = []
     made = {"none"}
     for container in (*pod["initContainers"], *pod["containers"]):
         verb, *flags = container["args"]
-        placed = [flag.replace("@/run/yanmo/resolve", f"@{tmp_path}") for flag in flags]
+        placed = [flag.replace("--options=pinned", f"--options={line}") for flag in flags]
+        placed = [re.sub("=pinned:.*", "=none", flag) for flag in placed]  # as its first task found nothing
         placed = [flag.replace("$(YANMO_CHANNEL)", "main").replace("$(YANMO_OPTIONS)", "") for flag in placed]
         placed = [flag.replace("$(YANMO_DEFAULTS)", "curate.sources=bundled") for flag in placed]
         options = load(stages[verb].config, placed, f"yanmo {verb}")
@@ -76,9 +76,7 @@ def test_each_stage_of_the_night_reads_its_command_line(night: Path, tmp_path: P
         assert outputs
         made |= {artifact["uri"] for artifact in outputs.artifacts.values()}
         seen.append(verb)
-    measured = {"night": 2, "night-chat": 3}[night.parent.name]
-    order = ["resolve", "curate", "balance", "tokenize", "train", *["evaluate"] * measured, "promote"]
-    assert seen == order
+    assert seen == ["resolve", "curate", "balance", "tokenize", "train", "evaluate", "promote"]
 
 
 def test_the_chats_night_has_a_channel_and_defaults_of_its_own() -> None:

@@ -62,7 +62,7 @@ def test_a_compiled_pipelines_path_is_all_that_compile_answers(loud, tmp_path):
     done = command("compile", "--out", tmp_path, env=loud)
     assert done.returncode == 0, done.stderr
     assert NOISE in done.stderr
-    assert {Path(line).parent for line in done.stdout.splitlines()} == {tmp_path}
+    assert {Path(line).parent for line in done.stdout.splitlines()} == {tmp_path, tmp_path / "components"}
 
 
 def test_what_stores_and_channels_hold_is_all_that_is_answered(loud, tmp_path):

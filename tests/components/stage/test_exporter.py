@@ -332,7 +332,9 @@ def test_labels_that_other_rooms_fill_have_their_values():
     assert waiting.REASONS == REASONS and traffic.KINDS == REQUESTS
     assert {kind for kind, _ in ASKED.values()} == set(REQUESTS)
     sources = (Path(traffic.__file__).parent / "s3").glob("*.py")
-    first = {word for path in sources for word in re.findall(r'\.retry\(\s*f?"(\w+) ', path.read_text())}
+    first = {
+        word for path in sources for word in re.findall(r'\.(?:retry|ask)\(\s*f?"(\w+) ', path.read_text())
+    }
     assert first == set(ASKED), "the first word of each request says what it is counted as"
 
 
