@@ -130,7 +130,7 @@ def test_outside_of_a_checkout_own_text_comes_to_a_verdict(environment: Path, tm
     settings = [f"{name}={value}" for name, value in {"data_sources": "mine.jsonl", **SETTINGS}.items()]
     words = ["--store", "store", *(word for each in settings for word in ("--set", each))]
     said = run(environment, tmp_path, "yanmo", "run", *words)
-    assert "Promoted: the channel had no champion yet" in said and "report  store/report.html" in said
+    assert "Promoted: it is the channel's first champion." in said and "report  store/report.html" in said
     assert (tmp_path / "store/report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 

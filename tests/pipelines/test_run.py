@@ -61,7 +61,7 @@ def test_what_three_nights_could_not_train_is_given_up_and_finished_once_a_perso
     assert [stage for stage, _ in committed_in(last.stderr)][-1] == "promote"
     (record,) = (tmp_path / "store/pointers/demo/history").glob("000*1*.json")
     assert f"train/{json.loads(record.read_text())['model']['key']}".startswith(named)
-    assert "Promoted: the channel had no champion yet" in last.stdout
+    assert "Promoted: it is the channel's first champion." in last.stdout
     more = night(tmp_path, "")
     assert more.returncode == 0, more.stderr[-3000:]
     assert {stage for stage, _ in committed_in(more.stderr)} == set(ALL)
