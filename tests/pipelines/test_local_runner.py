@@ -87,7 +87,9 @@ def test_every_option_arrives_at_its_stage(start: Start, tmp_path: Path) -> None
 
 
 @pytest.mark.process
-def test_a_champion_is_resolved_and_shown_under_its_own_pointer(start: Start, tmp_path: Path) -> None:
+def test_a_champion_is_resolved_once_and_pinned_for_the_task_that_shows_it(
+    start: Start, tmp_path: Path
+) -> None:
     finish(start())
     store = FileStore(tmp_path / "runs/demo")
 
@@ -100,8 +102,10 @@ def test_a_champion_is_resolved_and_shown_under_its_own_pointer(start: Start, tm
     move_pointer(store, "dev", "champion", model.reference)
     code, _, err = finish(start("count_factor=2"))
     assert code == 0 and "champion of channel dev: train/" in err
-    earlier, shown = read_pointer(store, "dev", "earlier"), read_pointer(store, "dev", "show")
-    assert earlier and shown and earlier != shown
+    shown = read_pointer(store, "dev", "show")
+    assert shown is not None
+    inputs = json.loads(store.read(shown.manifest_uri)[0])["inputs"]
+    assert inputs["before"]["key"] == model.manifest.key
 
 
 def test_what_follows_a_paused_stage_ends_well_and_makes_nothing(start: Start, tmp_path: Path) -> None:
