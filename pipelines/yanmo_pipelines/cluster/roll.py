@@ -31,7 +31,7 @@ MODEL = "yanmo.dev/model"
 
 @dataclass(frozen=True, kw_only=True)
 class RollOptions(PlaceOptions, StoreOptions, group="roll"):
-    """Let a Deployment serve the champion of a channel: its pods are made anew if that has moved.
+    """Let a Deployment serve the champion of a channel: its pods are replaced if that has moved.
 
     The old pods serve until the new ones are ready. Exit code: 0, also where nothing has moved; 78 where
     there is no such Deployment.

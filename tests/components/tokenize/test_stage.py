@@ -41,7 +41,7 @@ def forget(root: Path, *stages: str) -> None:
 
 @pytest.fixture(autouse=True)
 def dictionary_read_once(lexicon, words, monkeypatch):
-    """The dictionary and its tables take a second to make; each test here would make them anew."""
+    """The dictionary and its tables take a second to make; each test here would make them again."""
     monkeypatch.setattr(work_module, "read_lexicon", lambda path: lexicon)
     monkeypatch.setattr(work_module, "dictionary_segmenter", lambda lexicon: words)
 
