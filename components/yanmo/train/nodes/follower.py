@@ -204,16 +204,17 @@ class Follower:
         self.stop_file = task.own / job.STOP
         if self._asked:
             self.touch_stop_file()
-        killed_before, looked = memory_kills(), time.monotonic()
+        killed_before, looked, waited = memory_kills(), time.monotonic(), False
 
         def look() -> None:
-            nonlocal looked
+            nonlocal looked, waited
             gauges.show(_SHOWN_SECONDS)
             if time.monotonic() - looked > _LOOK_TRAINING_SECONDS:
                 now = self._record_if_readable()
                 looked = time.monotonic()
-                is_waiting = all(doing in BEFORE_OTHERS for doing in doings(task.own).values())
-                if now and is_waiting and not self._is_node_0_there(record):
+                waited_before = waited  # once is not enough: what a rank does is written down a second late
+                waited = all(doing in BEFORE_OTHERS for doing in doings(task.own).values())
+                if now and waited_before and waited and not self._is_node_0_there(record):
                     self._attempt = ""  # it may come again, and the ranks here have done nothing
                     raise _Otherwise
                 if now and (now.end or (now.attempt, now.window) != (record.attempt, record.window)):
