@@ -146,6 +146,26 @@ def test_a_safetensors_header_that_claims_three_gigabytes(
     cheaply()
 
 
+@pytest.mark.parametrize(
+    ("header", "why"),
+    [
+        ('{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], "x": ' + "[" * 100_000 + "]" * 100_000
+         + "}}", "recursion limit"),
+        ('{"a": ["F32", [1], [0, 4]]}', "names no fields"),  # the library itself takes it
+        ('{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, '
+         '"b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}', "invalid offset"),
+        ('{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], "x": "\\ud800"}}', "hex escape"),
+        ('{"a": {"dtype": "F32", "shape": [4611686018427387904, 8], "data_offsets": [0, 4]}}', "overflow"),
+    ],
+    ids=["deep", "a list", "overlapping", "half a character", "a shape beyond everything"],
+)  # fmt: skip
+def test_a_safetensors_header_that_makes_no_sense(header: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + bytes(4))
+    with pytest.raises(DataError, match=f"{path}: not a readable safetensors file: .*{why}"):
+        read_headers(tmp_path)
+
+
 def test_a_damaged_safetensors_file_is_wrong_data(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_file({"a": torch.zeros(4)}, path)

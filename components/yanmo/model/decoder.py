@@ -12,6 +12,7 @@ equally fast.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol, cast
 
@@ -136,9 +137,9 @@ class Attention(nn.Module):
     def fuse(self) -> None:
         """See `Decoder.fuse`."""
         parts = (self.q_proj, self.k_proj, self.v_proj)
-        self.qkv = torch.cat([part.weight for part in parts])
-        biases: list[Tensor] = [part.bias for part in parts if part.bias is not None]
-        self.qkv_bias = torch.cat(biases) if biases else None
+        self.qkv = _joined([part.weight for part in parts])
+        biases = [part.bias for part in parts if part.bias is not None]
+        self.qkv_bias = _joined(biases) if biases else None
         if isinstance(self.q_norm, RMSNorm) and isinstance(self.k_norm, RMSNorm):
             norms = zip((self.q_norm, self.k_norm), self.head_counts, strict=True)
             self.qk_norm = HeadNorms(
@@ -169,7 +170,15 @@ class FeedForward(nn.Module):
 
     def fuse(self) -> None:
         """See `Decoder.fuse`."""
-        self.gate_up = torch.cat([self.gate_proj.weight, self.up_proj.weight])
+        self.gate_up = _joined([self.gate_proj.weight, self.up_proj.weight])
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """Return the parts one below the other; they become views of it, so that no weight is held twice."""
+    whole = torch.cat([part.data for part in parts])
+    for part, view in zip(parts, torch.split(whole, [len(part) for part in parts]), strict=True):
+        part.data = view
+    return whole
 
 
 class Block(nn.Module):
@@ -260,12 +269,11 @@ class Decoder(nn.Module):
             rotary = cos, sin
         last = len(self.model.layers) - 1
         for i, layer in enumerate(self.model.layers):
+            wanted = only if i == last else None
             if self.recompute and torch.is_grad_enabled():
-                x = checkpoint(layer, x, rotary, layout, use_reentrant=False)
-            elif i == last and only is not None:
-                x = layer(x, rotary, layout, only)
+                x = checkpoint(layer, x, rotary, layout, wanted, use_reentrant=False)
             else:
-                x = layer(x, rotary, layout)
+                x = layer(x, rotary, layout, wanted)
         out: Tensor = self.model.norm(x)
         return out
 
@@ -274,8 +282,10 @@ class Decoder(nn.Module):
         """Join the matrices that multiply the same, and keep all angles: for weights that no longer change.
 
         The sums stay what they are; a token that is written alone takes 0.7 of the time, as its calls cost
-        more than its products. The joined ones are copies.
+        more than its products. The decoder is frozen: a joined matrix has no gradient.
         """
+        assert not self.lora, "what an adapter adds would be left out"
+        self.eval().requires_grad_(False)
         for layer in self.model.layers:
             block = cast(Block, layer)
             block.self_attn.fuse()

@@ -130,7 +130,10 @@ def num_weights(folder: Path) -> int:
 
 
 def _header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
-    """Yield the tensors in the order of their bytes; the library checks them, and says not where."""
+    """Yield the tensors in the order of their bytes; the library checks them, and says not where.
+
+    It takes a list of the three values in the place of an object, too, which no program writes.
+    """
     with naming(path):
         try:
             with safe_open(path, "np"):
@@ -141,6 +144,8 @@ def _header(path: Path) -> Iterator[tuple[str, StoredTensor]]:
             length = int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(length))
     header.pop("__metadata__", None)
+    if not all(isinstance(value, dict) for value in header.values()):
+        raise DataError(f"{path}: not a readable safetensors file: its header names no fields; {_AGAIN}")
     for name, value in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
         begin, end = value["data_offsets"]
         yield name, StoredTensor(path, value["dtype"], tuple(value["shape"]), 8 + length + begin, end - begin)

@@ -8,6 +8,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.lora import adapt
+from yanmo.model.lora_shape import Lora
+from yanmo.model.rows import Rows
 
 SHAPE = DecoderConfig(
     vocab_size=50,
@@ -105,3 +108,44 @@ def test_on_a_cpu_rows_of_one_document_give_the_bits_that_segments_give(attentio
     model, ids = tiny(), torch.randint(0, 50, (3, 9))
     model.attention = attention
     assert torch.equal(model.hidden(ids, None), model.hidden(ids, torch.zeros_like(ids)))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["qwen3", "qwen2", "llama"])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_a_fused_decoder_has_the_states_of_the_plain_one_and_holds_no_weight_twice(kind, kv_heads):
+    model = tiny(model_type=kind, num_key_value_heads=kv_heads)
+    ids, segments = torch.randint(0, 50, (3, 12)), torch.tensor([[0] * 5 + [1] * 7] * 3)
+    plain, before = model.hidden(ids, segments), {k: v.clone() for k, v in model.state_dict().items()}
+    model.fuse()
+    model.fuse()  # a writer of a model that was loaded for scoring does so again
+    torch.testing.assert_close(model.hidden(ids, segments), plain, rtol=1e-5, atol=1e-5)
+    layer = model.model.layers[0]
+    joined = {"self_attn": ("qkv", "q_proj", "k_proj", "v_proj"), "mlp": ("gate_up", "gate_proj", "up_proj")}
+    for part, (whole, *names) in joined.items():
+        held = getattr(layer, part).get_buffer(whole).untyped_storage().data_ptr()
+        for name in names:
+            assert layer.get_submodule(f"{part}.{name}").weight.untyped_storage().data_ptr() == held
+    after = model.state_dict()
+    assert after.keys() == before.keys() and all(torch.equal(after[k], before[k]) for k in before)
+
+
+def test_a_fused_decoder_is_not_trained():
+    model = tiny()
+    model.fuse()
+    assert not model.training and not any(p.requires_grad for p in model.parameters())
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        model(torch.zeros(1, 4, dtype=torch.long)).sum().backward()
+    adapted = tiny()
+    adapt(adapted, Lora(rank=2, alpha=2.0, dropout=0.0, targets=("q_proj",)), seed=0)
+    with pytest.raises(AssertionError, match="adapter"):
+        adapted.fuse()
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_the_states_of_some_positions_are_those_of_all(recompute):
+    model = tiny()
+    model.recompute = recompute
+    ids, wanted = torch.randint(0, 50, (12,)), torch.arange(12) % 3 == 0
+    layout = Rows([5, 7])
+    torch.testing.assert_close(model.read(ids, layout, wanted), model.read(ids, layout)[wanted])

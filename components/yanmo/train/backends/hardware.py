@@ -135,10 +135,6 @@ def _look() -> Machine:
     )
 
 
-if __name__ == "__main__":
-    print(json.dumps(asdict(_look())))
-
-
 def machine_memory() -> int:
     """Return the bytes of this machine, or of the container's limit where that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -180,7 +176,7 @@ def gpu_capability() -> Capability | None:
 
 
 def smallest_gpu() -> tuple[str, int]:
-    """Return name and bytes of the smallest GPU; ("", 0) without nvidia-smi."""
+    """Return the name and bytes of the smallest GPU; ("", 0) without nvidia-smi."""
     text = _asked("name,memory.total", os.environ.get("PATH", ""))
     found = [line.rsplit(",", 1) for line in text.splitlines() if "," in line]
     sizes = [(int(size) << 20, name.strip()) for name, size in found if size.strip().isdigit()]
@@ -188,5 +184,9 @@ def smallest_gpu() -> tuple[str, int]:
 
 
 def gpu_name() -> str:
-    """Return name of the smallest GPU; "" where there is none."""
+    """Return the name of the smallest GPU; "" where there is none."""
     return smallest_gpu()[0]
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(_look())))

@@ -122,8 +122,8 @@ def place_of(options: TrainConfig, meeting: str, parts: str) -> Place:
 
 
 def interface_to(host: str) -> str:
-    """Return name of this machine's network interface by which a host is reached; "" where the system does
-    not say.
+    """Return the name of this machine's network interface by which a host is reached; "" where the system
+    does not say.
 
     A name that leads to this machine's loopback, as many systems call themselves in /etc/hosts, stands for
     the interface that leads out: other nodes come there.
@@ -135,7 +135,7 @@ def interface_to(host: str) -> str:
 
 
 def _address_towards(host: str) -> str:
-    """This machine's address that packets to a host carry; "" where it cannot be said."""
+    """Return this machine's address that packets to a host carry; "" where it cannot be said."""
     try:
         family, kind, _, _, where = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as asking:

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def committed(run: TrainRun, cache: TokenCache, folder: Path) -> Result:
+    """Put what the ranks exported into `folder` into the attempt; return what the manifest says of it."""
     export = folder / job.EXPORT
     result: dict[str, Any] = json_value((export / job.RESULT).read_text(encoding="utf-8"))
     for name in result["files"]:

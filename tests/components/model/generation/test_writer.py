@@ -1,5 +1,7 @@
 """Kept keys and values give the logits of the whole text: token by token, in rows of different lengths."""
 
+import copy
+
 import pytest
 import torch
 from tiny_decoder import decoder, prompts
@@ -19,7 +21,7 @@ def whole(model, ids):
 @pytest.mark.parametrize("shape", [{}, {"num_key_value_heads": 4}, {"tie_word_embeddings": True}])
 def test_every_step_has_the_logits_of_the_whole_text(shape):
     model = decoder(**shape)
-    writer, texts = Writer(model), prompts(5, 20)
+    writer, texts = Writer(copy.deepcopy(model)), prompts(5, 20)
     kept, new = writer.room(5), texts
     for _ in range(12):
         logits = writer.read(kept, range(5), new)
@@ -31,7 +33,7 @@ def test_every_step_has_the_logits_of_the_whole_text(shape):
 
 def test_rows_are_given_to_other_texts_kept_and_copied():
     model = decoder()
-    writer, texts = Writer(model), prompts(4, 20)
+    writer, texts = Writer(copy.deepcopy(model)), prompts(4, 20)
     kept = writer.room(4)
     writer.read(kept, range(4), texts)
     kept.lengths[1] = kept.lengths[3] = 0
@@ -47,7 +49,7 @@ def test_rows_are_given_to_other_texts_kept_and_copied():
 
 def test_a_text_goes_on_from_what_its_row_holds():
     model, ids = decoder(), prompts(1, 40, seed=4)[0] * 2
-    writer = Writer(model)
+    writer = Writer(copy.deepcopy(model))
     kept = writer.room(1)
     writer.read(kept, [0], [ids[:5]])
     kept.lengths[0] = 3  # the last two are others now
@@ -57,7 +59,7 @@ def test_a_text_goes_on_from_what_its_row_holds():
 
 def test_the_context_can_be_filled_to_its_last_place():
     model = decoder(context=16)
-    writer = Writer(model)
+    writer = Writer(copy.deepcopy(model))
     kept, ids = writer.room(2), [list(range(2, 17)), [4]]
     writer.read(kept, range(2), ids)
     logits = writer.read(kept, range(2), [[8], [8]])
