@@ -143,6 +143,27 @@ def _map(path: Path, parquet: Any, dtype: np.dtype[Any], num_tokens: int) -> Ids
         return np.empty(0, dtype)
     assert sys.byteorder == "little", "ids are mapped as they lie: little-endian"
     column = parquet.row_group(0).column(0)
-    header = column.total_compressed_size - parquet.num_rows * ROW_BYTES
+    payload = parquet.num_rows * ROW_BYTES
+    with path.open("rb") as file:
+        file.seek(column.data_page_offset)
+        if _page_bytes(file.read(32)) != payload:
+            raise DataError(f"{path}: ids are not in one page; run the tokenize stage again with --force")
+    header = column.total_compressed_size - payload
     mapped = np.memmap(path, dtype, "r", column.data_page_offset + header, (num_tokens,))
     return np.asarray(mapped)  # a plain view of the map: slices of np.memmap cost twice as much
+
+
+def _page_bytes(header: bytes) -> int:
+    """Return the uncompressed size in a Parquet page header (Thrift compact: field 1 type, field 2 this).
+
+    A writer that cuts pages otherwise than pyarrow did (`write_tokens`) would give ids mixed with headers.
+    """
+    if header[:3] != b"\x15\x00\x15":
+        return -1
+    value = shift = 0
+    for byte in header[3:13]:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    return value >> 1  # zigzag of a number that is never negative

@@ -224,6 +224,10 @@ def spelled(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+class Contradiction(UsageError):
+    """Values of which each one is good, and which cannot be together."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
     """A group of options: `class Hours(Options, group="hours")` names it, its docstring says what it is."""
@@ -237,6 +241,7 @@ class Options:
 
         Raises:
             UsageError: the first of them; names the option, what was expected and what was found.
+            Contradiction: the first of those.
         """
         mine: Any = type(self)
         for name, values in values_of(mine).items():
@@ -251,7 +256,7 @@ class Options:
                 raise UsageError(f"{called(mine, name)} {WrongValue(values.expected, value)}")
         for cls in reversed(mine.__mro__):
             for problem in cls.__dict__.get("contradictions", _none)(self):
-                raise UsageError(problem)
+                raise Contradiction(problem)
 
     @classmethod
     def bundles(cls, values: dict[str, Any]) -> Mapping[str, Scalar]:

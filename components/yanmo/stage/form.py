@@ -14,7 +14,7 @@ from typing import Any
 
 from yanmo.common.errors import UsageError
 from yanmo.options.command_line import load
-from yanmo.options.fields import NONE, flag, option_fields, values_of
+from yanmo.options.fields import NONE, Contradiction, flag, option_fields, values_of
 from yanmo.options.one_line import as_line, read_line
 from yanmo.options.shared import Settings, StageOptions
 from yanmo.options.values import AUTO, brief
@@ -119,7 +119,10 @@ def _each_wrong(
     own: Mapping[str, str],
     more: Sequence[str],
 ) -> list[str]:
-    """Return what is wrong with each value alone, so that a form is mended in one go."""
+    """Return what is wrong with each value alone, so that a form is mended in one go.
+
+    A contradiction is none of that: beside a default a value may be wrong that is right beside the form's.
+    """
     found = []
     for given, alone in [(fields, True), (own, False)]:
         for name, text in given.items():
@@ -127,7 +130,8 @@ def _each_wrong(
             try:
                 _read(stage, cls, one if alone else {}, {} if alone else one, more)
             except UsageError as error:
-                found.append(str(error))
+                if not isinstance(error.__cause__, Contradiction):
+                    found.append(str(error))
     return found
 
 

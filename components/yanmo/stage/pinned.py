@@ -20,6 +20,8 @@ from yanmo.store.runs.run_record import RUN, run_record_name
 PINNED = "pinned"
 """In the place of a value: that of the run's first task."""
 OPTIONS = f"--options={PINNED}"
+_SHARED = tuple(f"{flag(name)}=" for name in names_of(StageOptions))
+"""How words begin that are the task's own, whatever they say: a channel may be called `pinned`."""
 
 
 def is_pinned(words: Sequence[str]) -> bool:
@@ -33,8 +35,7 @@ def load_shared(words: Sequence[str], prog: str) -> StageOptions:
     Raises:
         UsageError: as `load`.
     """
-    known = tuple(f"{flag(name)}=" for name in names_of(StageOptions))
-    return load(StageOptions, [word for word in words if word.startswith(known)], prog)
+    return load(StageOptions, [word for word in words if word.startswith(_SHARED)], prog)
 
 
 def with_pinned(words: Sequence[str], store: ObjectStore, options: StageOptions) -> list[str]:
@@ -51,5 +52,9 @@ def with_pinned(words: Sequence[str], store: ObjectStore, options: StageOptions)
         )
     found = {PINNED: record.options}
     found |= {f"{PINNED}:{n}": one.to_json() if one else NONE for n, one in record.pinned.items()}
-    parted = (word.partition("=") for word in words)
-    return [flag + equals + found.get(value, value) for flag, equals, value in parted]
+
+    def filled(word: str) -> str:
+        name, equals, value = word.partition("=")
+        return word if word.startswith(_SHARED) else name + equals + found.get(value, value)
+
+    return [filled(word) for word in words]

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import UsageError, in_words, naming
+from yanmo.common.errors import UsageError, in_words
+from yanmo.common.whole_file import write_whole
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
@@ -164,8 +165,7 @@ def write_results(
     if options.reference_out:
         path = Path(options.reference_out)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with naming(path):
-            path.write_text(main_output, encoding="utf-8")
+        write_whole(path, main_output)
     if outputs:
         empty = dict.fromkeys(stage.parameters, "")
         bodies = {stage.main_output: main_output, **shown.artifacts}

@@ -317,6 +317,7 @@ def _commit(store: ObjectStore, manifest: Manifest, force: bool) -> _Outcome:
     not made this time (its text is not here) still belongs to this content, and stays.
     """
     name, data = manifest_name(manifest.stage, manifest.key), manifest.to_json()
+    Manifest.from_json(data, "the manifest of this run")  # what no reader would take must not be committed
     try:
         store.create(name, data)
         return "ours"

@@ -188,11 +188,18 @@ class FileStore:
     @_request("stat")
     def stat(self, name: str) -> ObjectInfo | None:
         path = self._path(name)
-        if path.is_file():
-            return self._info(name, path)
-        if not os.path.lexists(path) or path.is_file():  # somebody made it meanwhile
-            return self._info(name, path) if path.is_file() else None
-        raise self._no_object(name, "a folder" if path.is_dir() else "something else")
+        try:
+            found = path.stat()  # once: it may be deleted or made meanwhile
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                raise
+            if path.is_symlink():
+                raise self._no_object(name, "a link to nothing") from None
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            what = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe, a device or a socket"
+            raise self._no_object(name, what)
+        return ObjectInfo(name, found.st_size, found.st_mtime)
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
         found = [self.stat(name) for name in names]

@@ -160,12 +160,12 @@ class Manifest:
         try:
             values = parse(data, MANIFEST_SCHEMA, MAX_DOCUMENT_BYTES)
             unsealed(data)
+            del values["sealed"]
+            return cls(**{**values, "files": tuple(FileEntry(**each) for each in values["files"])})
         except OtherSchema as error:
             raise DataError(f"{where}: {error}") from error
-        except ValueError as error:
+        except (ValueError, TypeError, KeyError) as error:  # the last two: of fields that are not ours
             raise DataError(f"{where}: damaged manifest ({error}); {MAKE_AGAIN}") from error
-        del values["sealed"]
-        return cls(**{**values, "files": tuple(FileEntry(**each) for each in values["files"])})
 
 
 def _check_texts(values: dict[str, Any], patterns: dict[str, re.Pattern[str]]) -> None:

@@ -130,6 +130,22 @@ def test_token_file_is_mapped_exactly(tmp_path, num, vocab_size, dtype):
     assert num == 0 or isinstance(file.ids.base, np.memmap)
 
 
+def test_ids_split_over_pages_are_refused(tmp_path):
+    """As another version of pyarrow may write them: ids mixed with headers would be trained on."""
+    path = tmp_path / "tokens.parquet"
+    write_tokens(path, np.zeros(4096, np.int64), vocab_size=9, tokenizer="t", split="train")
+    pq.write_table(
+        pq.read_table(path),
+        path,
+        compression="none",
+        use_dictionary=False,
+        write_statistics=False,
+        max_rows_per_page=2,
+    )
+    with pytest.raises(DataError, match="not in one page"):
+        open_tokens(path)
+
+
 def test_more_than_twenty_thousand_rows_stay_in_one_page(tmp_path):
     """pyarrow's default of 20,000 rows a page would put page headers among the ids."""
     ids = np.arange(21_000 * 1024, dtype=np.uint32) % 8192

@@ -78,6 +78,22 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_field(
     assert "Traceback" not in said and "resolve error 64: " in said.splitlines()[-1]
 
 
+def test_all_wrong_values_are_told_at_once_and_no_contradiction_that_is_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ranks that do not divide the default's rows say nothing beside rows that somebody gave."""
+    good_together = "train.ranks=5 train.batch_rows=35"
+    form = {"train.steps": "many", "balance.quotas": "none"}
+    assert main(flags(tmp_path, form, f"{good_together} train.layers=q")) == 64
+    said = caplog.text
+    assert all(word in said for word in ("train_steps many", "data_quotas", "--layers q")), said
+    assert "does not divide" not in said
+    caplog.clear()
+    assert main(flags(tmp_path, {}, "train.ranks=5 train.batch_rows=36")) == 64
+    assert "--batch-rows 36 does not divide among --ranks 5" in caplog.text
+    assert "--batch-rows 32" not in caplog.text
+
+
 def handed_on(tmp_path: Path, argv: list[str]) -> dict[str, str]:
     """What the first task hands on."""
     names = [*STAGE.parameters, *STAGE.objects]

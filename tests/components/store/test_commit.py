@@ -20,6 +20,7 @@ from yanmo.common.errors import DataError, LeaseLost
 from yanmo.store import commit as commit_module
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
+from yanmo.store.objects import MAX_DOCUMENT_BYTES
 from yanmo.store.output import Output, find_output, open_reference
 from yanmo.store.pause import Pause
 from yanmo.store.runs.in_use import check_present
@@ -330,3 +331,12 @@ def test_the_store_can_be_moved(store: FileStore, output: Output, tmp_path: Path
     found = find_output(FileStore(moved), "toy", recipe().key)
     assert found is not None and found.path("text.txt").is_file()
     assert found.reference == output.reference
+
+
+def test_a_manifest_that_no_reader_would_take_is_not_committed(store: FileStore) -> None:
+    def build(attempt: Attempt) -> Result:
+        return dataclasses.replace(write_text("春")(attempt), metadata={"why": "x" * MAX_DOCUMENT_BYTES})
+
+    with pytest.raises(DataError, match=r"the manifest of this run: damaged manifest .*expected at most"):
+        commit_once(store, recipe(), build)
+    assert find_output(store, "toy", recipe().key) is None

@@ -13,7 +13,7 @@ from toy_outputs import recipe, write_text
 from yanmo.common.errors import DataError
 from yanmo.store.commit import Attempt, Result, commit_once
 from yanmo.store.file_store import FileStore
-from yanmo.store.manifest import Manifest, Reference, canonical, content_digest
+from yanmo.store.manifest import Manifest, Reference, canonical, content_digest, sealed, unsealed
 from yanmo.store.output import Output, find_output, open_reference, read_json, superseded_name
 
 
@@ -151,3 +151,16 @@ def test_a_reference_to_a_manifest_of_equal_content_that_was_restored_is_used(
 ) -> None:
     found = open_reference(store, replace(output.reference, manifest_sha256="0" * 64))
     assert found.content_digest == output.content_digest
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [({"later": 1}, "later"), ({"files": [{"path": "a"}]}, "bytes"), ({"files": 5}, "int")],
+)
+def test_a_sealed_manifest_with_other_fields_than_ours_is_refused(
+    output: Output, change: dict[str, object], word: str
+) -> None:
+    """As another program or a later version may write one."""
+    values = {**json.loads(unsealed(output.manifest.to_json())), **change}
+    with pytest.raises(DataError, match=f"here: damaged manifest .*{word}"):
+        Manifest.from_json(sealed(json.dumps(values, indent=1).encode()), "here")

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote, urlsplit
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.store.s3.bucket import Bucket
 from yanmo.store.s3.client import bucket_problem
-from yanmo.store.s3.retry import PreconditionFailed
+from yanmo.store.s3.retry import OutOfRange, PreconditionFailed
 
 _BLOCK_BYTES = 8 << 20
 _MAGIC = re.compile(r"[*?\[]")
@@ -193,10 +193,13 @@ class _Stream(io.RawIOBase):
 
     def _get(self, offset: int, length: int) -> bytes:
         try:
-            return self._bucket.get(
+            found = self._bucket.get(
                 self._key, self._file.uri, offset=offset, length=length, etag=self._file.etag
-            ).data
-        except (FileNotFoundError, PreconditionFailed):
+            )
+            if len(found.data) < length:  # of a server that looks at no If-Match
+                raise OutOfRange(self._file.uri)
+            return found.data
+        except (FileNotFoundError, PreconditionFailed, OutOfRange):
             raise StorageError(
                 f"{self._file.uri}: changed while it was read; run the same command again when nothing "
                 "writes to it"

@@ -35,6 +35,7 @@ from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, Wanted
 from yanmo.store.opening import open_store
 from yanmo.store.s3 import retry as s3_retry
 from yanmo.store.s3.client import connect
+from yanmo.store.s3.files import _bucket, open_s3
 from yanmo.store.s3.store import S3Store
 from yanmo.tools.store.command import main as ls
 
@@ -628,3 +629,15 @@ def test_to_look_takes_no_more_rights_than_to_read(
     assert ls([command, "--store=s3://bucket/prefix"]) == 0
     assert "unfinished uploads are left out" in capsys.readouterr().err
     assert {request.method for request in told.requests} == {"GET"}
+
+
+def test_a_raw_file_that_shrank_is_told_where_the_server_looks_at_no_if_match(
+    told: Told, store: S3Store
+) -> None:
+    _bucket.cache_clear()  # other tests had other servers
+    told.answer = lambda r, n: Answer(length=100) if r.method == "HEAD" else answered(r, n)
+    with open_s3("s3://bucket/raw.txt") as stream, pytest.raises(StorageError, match="changed while it was"):
+        stream.read()
+    told.answer = lambda r, n: Answer(length=100) if r.method == "HEAD" else xml_error(416, "InvalidRange")
+    with open_s3("s3://bucket/raw.txt") as stream, pytest.raises(StorageError, match="changed while it was"):
+        stream.read()
