@@ -22,7 +22,7 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference
 from yanmo.store.output import Output
 from yanmo.store.pointers import move_pointer
-from yanmo.store.runs.run_record import RUN, run_record_name
+from yanmo.store.runs.run_record import RUN, add_to_run, pin_for_run, run_record_name
 
 PINNED = ("champion", "evaluation_set", "start_model", "tokenizer")
 
@@ -66,6 +66,16 @@ def test_what_is_pointed_at_is_pinned_and_a_later_promotion_changes_nothing(
     assert found == [f"--model={model.to_json()}", "--evaluation-set=none", "--options="]
     with pytest.raises(DataError, match=r"run s has no record .* clone the run"):
         with_pinned(words, store, load_shared(["--channel=dev", "--run-id=s"], "yanmo evaluate"))
+    add_to_run(store, "dev", "s", {"train": model})
+    with pytest.raises(DataError, match=r"run s has no record .* gc removed it"):
+        with_pinned(words, store, load_shared(["--channel=dev", "--run-id=s"], "yanmo evaluate"))
+
+
+def test_a_channel_that_is_called_pinned_is_a_channel(store: FileStore) -> None:
+    pin_for_run(store, "pinned", "r", "train.steps=3", dict.fromkeys(PINNED))
+    words = ["--options=pinned", "--channel=pinned", "--run-id=r"]
+    found = with_pinned(words, store, load_shared(words[1:], "yanmo train"))
+    assert found == ["--options=train.steps=3", *words[1:]]
 
 
 def test_a_pointer_to_an_output_that_is_gone_fails_before_anything_is_made(
