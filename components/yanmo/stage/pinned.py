@@ -41,8 +41,8 @@ def with_pinned(words: Sequence[str], store: ObjectStore, options: StageOptions)
     """Return a command line with the values that the run's first task left.
 
     Raises:
-        DataError: it left none: its record is gone, damaged, or a later task's, which entered its output after
-            gc had removed the first one's.
+        DataError: it left none: its record is gone, damaged, or a later task's, which entered its output
+            after gc had removed the first one's.
     """
     record = RUN.read(store, run_record_name(options.channel, options.run_id))
     if record is None or not record.pinned:
@@ -50,7 +50,11 @@ def with_pinned(words: Sequence[str], store: ObjectStore, options: StageOptions)
             f"run {options.run_id} has no record in channel {options.channel!r} of {store.uri}: its first "
             "task, resolve, did not end well, or gc removed it; clone the run"
         )
-    found = {f"{PINNED}:{n}": one.to_json() if one else NONE for n, one in record.pinned.items()}
-    line = f"--options={record.options}"  # by its flag: a channel may be called `pinned`
-    parted = (word.partition("=") for word in (line if word == OPTIONS else word for word in words))
-    return [flag + equals + found.get(value, value) for flag, equals, value in parted]
+    found = {PINNED: record.options}
+    found |= {f"{PINNED}:{n}": one.to_json() if one else NONE for n, one in record.pinned.items()}
+    literal = {flag(name) for name in names_of(StageOptions)} - {OPTIONS.partition("=")[0]}
+    parted = (word.partition("=") for word in words)  # a channel may be called `pinned`
+    return [
+        option + equals + (value if option in literal else found.get(value, value))
+        for option, equals, value in parted
+    ]

@@ -73,9 +73,9 @@ def test_what_is_pointed_at_is_pinned_and_a_later_promotion_changes_nothing(
 
 def test_a_channel_that_is_called_pinned_is_a_channel(store: FileStore) -> None:
     pin_for_run(store, "pinned", "r", "train.steps=3", dict.fromkeys(PINNED))
-    words = ["--options=pinned", "--channel=pinned", "--run-id=r"]
-    found = with_pinned(words, store, load_shared(words[1:], "yanmo train"))
-    assert found == ["--options=train.steps=3", *words[1:]]
+    own, shared = ["--options=pinned", "--training=pinned"], ["--channel=pinned", "--run-id=r"]
+    found = with_pinned([*own, *shared], store, load_shared(shared, "yanmo launch"))
+    assert found == ["--options=train.steps=3", "--training=train.steps=3", *shared]
 
 
 def test_a_pointer_to_an_output_that_is_gone_fails_before_anything_is_made(
