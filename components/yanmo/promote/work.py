@@ -7,7 +7,7 @@ import logging
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from yanmo.common.errors import DataError, EnvironmentFault
 from yanmo.formats.stage_cost import Span
@@ -184,7 +184,8 @@ def finish(run: PromoteRun, output: Output) -> Finish:
     from yanmo.promote.page.about_the_run import about_the_run, judged_before, with_words
 
     verdict = read_json(output, "verdict.json")
-    promoted, is_held = _promoted(run, output, verdict)
+    became = _became(run, output, verdict)
+    promoted, is_held = became in ("champion", "champion already"), became == "held"
     report = read_json(output, "report.json")
     show_metrics(run, verdict, report, promoted)
     model = open_evaluation(run.input("challenger")).model
@@ -193,12 +194,14 @@ def finish(run: PromoteRun, output: Output) -> Finish:
     page: str | Path = kept
     held = _held(run, model) if is_held else None
     about = about_the_run(run.store, run.options.channel, run.options.run_id, model)
-    is_old = output.manifest.run_id not in ("", run.options.run_id)
+    is_old = became != "champion" and output.manifest.run_id not in ("", run.options.run_id)
     if is_old and about is None and run.options.run_id:
         about = judged_before(shown_time(output.manifest.created_at))
     said = _said(verdict, held, about, is_old)
     if held or about:
-        page = with_words(kept.read_text(encoding="utf-8"), _together(held, about), is_old)
+        text = kept.read_text(encoding="utf-8")
+        first = headline(verdict, is_held) if is_held else None
+        page = with_words(text, _together(first, held, about), is_old=is_old, is_held=is_held)
     if held is not None:
         log.warning("%s", held.en)
     return Finish(
@@ -218,15 +221,16 @@ def _held(run: PromoteRun, model: Output) -> Words:
     place = f"--store {run.store.uri} --channel {run.options.channel}"
     command = f"yanmo promote set train/{model.manifest.key[:12]} {place} --why ..."
     return Words(
-        f"Held: the champion stays as it is until a person moves it: {command}",
-        f"待人决定：在有人移动之前，冠军不变：{command}",
+        f"The champion stays as it is until a person moves it: {command}",
+        f"在有人移动之前，冠军不变：{command}",
     )
 
 
 def _said(verdict: dict[str, Any], held: Words | None, about: Words | None, is_old: bool) -> Words:
     """The result line: the verdict in one sentence first, where this run gave it; then what it rests on."""
     follow = conditions(Words(**verdict["sentence"]))
-    first = (about, headline(verdict), held) if is_old else (headline(verdict), held, about)
+    won = headline(verdict, held is not None)
+    first = (about, won, held) if is_old else (won, held, about)
     return _together(*first, follow)
 
 
@@ -281,11 +285,18 @@ def _champion(store: ObjectStore, channel: str) -> dict[str, str]:
     return {"champion": champion.to_json()} if champion else {}
 
 
-def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple[bool, bool]:
-    """Whether the challenger is champion when this returns, and whether it won and waits for a person."""
+Became = Literal["champion", "champion already", "held", "nothing"]
+
+
+def _became(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> Became:
+    """Promote the challenger if the verdict says so; return what it is then.
+
+    A verdict that was found may promote now all the same: its own run was held, or had no right to the
+    pointer.
+    """
     if run.options.dry_run:
         log.info("dry run, nothing moved. %s", verdict["sentence"]["en"])
-        return False, False
+        return "nothing"
     store, channel, evaluation = run.store, run.options.channel, run.input("challenger")
     promotion = Promotion(
         model=open_evaluation(evaluation).model,
@@ -299,10 +310,10 @@ def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple
         record = settle(store, channel, promotion)
         _keep_writing(run, promotion.model.reference)
         log.info("%s is already champion of channel %r since %s", promotion.model, channel, record.since)
-        return True, False
+        return "champion already"
     log.info("%s", verdict["sentence"]["en"])
     if not verdict["promote"] or run.options.hold:
-        return False, bool(verdict["promote"])
+        return "held" if verdict["promote"] else "nothing"
     try:
         record = make_champion(store, channel, promotion)
     except EnvironmentFault as error:
@@ -312,7 +323,7 @@ def _promoted(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> tuple
         ) from error
     log.info("%s is champion of channel %r (number %d)", promotion.model, channel, record.number)
     _keep_writing(run, promotion.model.reference)
-    return True, False
+    return "champion"
 
 
 def _keep_writing(run: PromoteRun, model: Reference) -> None:

@@ -42,10 +42,11 @@ def with_pinned(words: Sequence[str], store: ObjectStore, options: StageOptions)
     """Return a command line with the values that the run's first task left.
 
     Raises:
-        DataError: it left none: its record is gone or damaged.
+        DataError: it left none: its record is gone, damaged, or a later task's, which entered its output
+            after gc had removed the first one's.
     """
     record = RUN.read(store, run_record_name(options.channel, options.run_id))
-    if record is None:
+    if record is None or not record.pinned:
         raise DataError(
             f"run {options.run_id} has no record in channel {options.channel!r} of {store.uri}: its first "
             "task, resolve, did not end well, or gc removed it; clone the run"

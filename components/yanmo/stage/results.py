@@ -92,9 +92,10 @@ def shown_of(stage: Stage, output: Output, parts: Mapping[str, Output], shown: F
     A part that has no artifact of its own travels inside the main output's.
     """
     own = {name: part for name, part in parts.items() if name in stage.outputs}
-    inside = {name: part for name, part in parts.items() if name not in own} | shown.carried
+    inside = {name: part for name, part in parts.items() if name not in own} | (shown.carried or {})
     carried = {name: vars(part.reference) for name, part in inside.items()}
-    body = {**vars(output.reference), **({CARRIED: carried} if carried else {})}
+    is_said = carried or shown.carried is not None
+    body = {**vars(output.reference), **({CARRIED: carried} if is_said else {})}
     bodies = {name: part.reference.to_json() for name, part in own.items()}
     described = {name: _described(part) for name, part in {stage.main_output: output, **own}.items()}
     metadata = {name: {**described.get(name, {}), **shown.metadata.get(name, {})} for name in stage.outputs}

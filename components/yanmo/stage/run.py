@@ -289,6 +289,7 @@ def beside(
     Raises:
         Exception: whatever keeps the stage from it.
     """
+    started = time.monotonic()  # of its own: else a page would count the time of `run` twice
     options = dataclasses.replace(run.options, executor_input="", reference_out="", **changes)
     inputs = resolve_inputs(run.store, options)
     other: StageRun[Options, Made] = StageRun(
@@ -299,9 +300,9 @@ def beside(
         left_out=inputs.left_out,
         telemetry=Telemetry(run.stage.name, run.stage.metrics),  # /metrics shows what `run` is about
         given=run.given,
-        started=run.started,
+        started=started,
         again=run.again,
-        observer=steps.observer(run.stage.name, options, run.started) if steps.observer else None,
+        observer=steps.observer(run.stage.name, options, started) if steps.observer else None,
     )
     other.counted = run.counted
     with contextlib.closing(other.session):

@@ -201,9 +201,10 @@ class Finish:
     """Outputs that are not references to what was made: a file (HTML), or the text itself."""
     references: dict[str, Output] = dataclasses.field(default_factory=dict)
     """Parts made along with the output that are not in its manifest (baselines)."""
-    carried: dict[str, Output] = dataclasses.field(default_factory=dict)
+    carried: dict[str, Output] | None = None
     """What the next task of a pipeline needs besides, by the name of its input: it travels inside the main
-    output's artifact, as the parts do that have none of their own."""
+    output's artifact, as the parts do that have none of their own. None for a stage that hands on nothing
+    so; where it is empty, the next task knows that there is nothing, and looks at no pointer."""
     metadata: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """Output name -> scalars for KFP's UI (Metrics)."""
     night: Any = None

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from itertools import pairwise
 
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from yanmo.evaluate.config import STAGE, EvaluateConfig
 from yanmo.evaluate.work import STEPS
 from yanmo.formats.records import EVALUATION, WRITING
 from yanmo.formats.stage_cost import stage_cost, stage_span
+from yanmo.nights.record import read_record
 from yanmo.stage.run import main
 from yanmo.store.named import carried_in
 from yanmo.store.output import open_reference
@@ -168,11 +170,11 @@ def model_beside(ground, tmp_path, damaged=False):
     return found
 
 
-def handed_on(ground, tmp_path, *flags):
+def handed_on(ground, tmp_path, *flags, documents="latest"):
     """What the next task of a pipeline gets."""
     names = {n: {"artifacts": [{"name": n, "uri": str(tmp_path / "kfp" / n)}]} for n in STAGE.outputs}
     asked = {"outputs": {"artifacts": names, "outputFile": str(tmp_path / "kfp/out.json")}}
-    assert evaluate(ground, "--executor-input", json.dumps(asked), *flags, documents="latest") == 0
+    assert evaluate(ground, "--executor-input", json.dumps(asked), *flags, documents=documents) == 0
     return carried_in(str(tmp_path / "kfp/evaluation"), "--challenger")
 
 
@@ -198,6 +200,21 @@ def test_the_champion_is_measured_in_the_same_task_under_its_own_key(ground, tmp
     gauges = opened(ground).path("metrics.prom").read_text(encoding="utf-8")
     mean = read(opened(ground), "summary.json")["mean"]["bits_per_character"]
     assert f"mean_bits_per_character {mean}" in gauges, "/metrics shows the challenger"
+
+
+def test_where_nothing_is_handed_on_that_is_said_so_that_no_pointer_is_asked(ground, tmp_path):
+    """Else promote would take the baselines of the channel's last run for this one's."""
+    assert handed_on(ground, tmp_path, documents="none") == {}
+
+
+def test_the_time_of_the_champions_evaluation_is_its_own(ground, tmp_path):
+    """The page of nights adds the tasks' seconds up: it showed twice what a night had taken."""
+    champion = f"--champion=train/{model_beside(ground, tmp_path).manifest.key}"
+    argv = ground.arguments("--documents=none", champion, "--run-id=night-7")
+    assert main(STAGE, STEPS, argv, started=time.monotonic() - 1000) == 0
+    stages = read_record(ground.store, "dev", "night-7").stages
+    assert sorted(stages) == ["evaluate", "evaluate-champion"]
+    assert stages["evaluate-champion"].seconds < 1000 < stages["evaluate"].seconds
 
 
 def test_a_smaller_budget_takes_the_place_of_no_evaluation_of_the_champion(ground, tmp_path):

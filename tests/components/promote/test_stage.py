@@ -19,6 +19,7 @@ from yanmo.promote.metrics import OUTCOMES
 from yanmo.stage import run
 from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.store.pause import Pause, PausedOutput
+from yanmo.store.runs.run_record import add_to_run
 
 
 def test_the_first_model_is_promoted(stage, caplog):
@@ -126,6 +127,12 @@ def test_a_champion_without_evaluation_says_what_to_run(stage, caplog):
     (stage.store.root / "pointers" / "dev" / "champion_evaluation.json").unlink()
     assert stage.promote() == 65
     assert "has no evaluation to compare with; run `yanmo evaluate --model train/" in caplog.text
+    add_to_run(stage.store, "dev", "night-7", {"evaluate": stage.pointer("evaluate")})
+    for inputs in ("", "run:night-7"):
+        caplog.clear()
+        assert stage.promote("--dry-run", "--inputs", inputs) == 65, "nor does a dry run pass over it"
+        assert "has no evaluation to compare with" in caplog.text
+    assert stage.promote("--dry-run", "--champion", "none") == 0
 
 
 def test_no_champion_is_asked_for_where_there_is_one_by_now(stage, caplog):

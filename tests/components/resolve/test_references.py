@@ -22,7 +22,7 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference
 from yanmo.store.output import Output
 from yanmo.store.pointers import move_pointer
-from yanmo.store.runs.run_record import RUN, run_record_name
+from yanmo.store.runs.run_record import RUN, add_to_run, run_record_name
 
 PINNED = ("champion", "evaluation_set", "start_model", "tokenizer")
 
@@ -65,6 +65,9 @@ def test_what_is_pointed_at_is_pinned_and_a_later_promotion_changes_nothing(
     found = with_pinned(words, store, load_shared(["--channel=dev", "--run-id=r"], "yanmo evaluate"))
     assert found == [f"--model={model.to_json()}", "--evaluation-set=none", "--options="]
     with pytest.raises(DataError, match=r"run s has no record .* clone the run"):
+        with_pinned(words, store, load_shared(["--channel=dev", "--run-id=s"], "yanmo evaluate"))
+    add_to_run(store, "dev", "s", {"train": model})
+    with pytest.raises(DataError, match=r"run s has no record .* gc removed it"):
         with_pinned(words, store, load_shared(["--channel=dev", "--run-id=s"], "yanmo evaluate"))
 
 

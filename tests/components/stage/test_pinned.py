@@ -31,6 +31,7 @@ def test_values_of_the_first_task_take_the_place_of_words_that_name_them(
         "--run-id=night-1",
         "--documents={}",
         "--options=pinned",
+        "--training=pinned",
         "--model=pinned:start",
         "--evaluation-set=pinned:none_yet",
         f"--channel={channel}",
@@ -43,6 +44,7 @@ def test_values_of_the_first_task_take_the_place_of_words_that_name_them(
     assert with_pinned(words, store, options) == [
         *words[:3],
         "--options=train.steps=3 train.layers=2",
+        "--training=train.steps=3 train.layers=2",
         f"--model={MODEL.to_json()}",
         "--evaluation-set=none",
         f"--channel={channel}",

@@ -31,14 +31,19 @@ _WHY = {
 _NO_BETTER = Words("no better than the champion ({gain})", "不优于现任冠军（{gain}）")
 
 
-def headline(verdict: Mapping[str, Any]) -> Words:
+def headline(verdict: Mapping[str, Any], is_held: bool = False) -> Words:
     """Return the sentence.
 
     Args:
         verdict: as verdict.json and report.json hold it.
+        is_held: whether the model won and waits for a person.
     """
     gain, outcome = verdict.get("gain"), verdict["outcome"]
     share = f"{100 * gain['share']:+.2f} %" if gain else ""
+    if is_held:
+        by = f", by {share.lstrip('+')} of the bits per character" if gain else ""
+        by_zh = f"（每字比特少 {share.lstrip('+')}）" if gain else ""
+        return Words(f"Held: it won{by}, and waits for a person.", f"待定：胜出{by_zh}，待人决定。")
     if outcome == "promoted" and not gain:
         return Words("Promoted: it is the channel's first champion.", "晋升：它是此频道的第一个冠军。")
     if outcome == "promoted":

@@ -98,7 +98,12 @@ def _shown(at: str) -> str:
     return at.replace("T", " ").removesuffix("+00:00") + " UTC"
 
 
-def with_words(page: str, words: Words, is_old: bool = False) -> str:
-    """The page with these words above its verdict; that of an earlier run loses its seal."""
-    note = html.render(_TEMPLATE, {}, words=words, is_old=is_old)
+def with_words(page: str, words: Words, *, is_old: bool, is_held: bool) -> str:
+    """Return the page with these words above its verdict.
+
+    Args:
+        is_old: it was given by an earlier run, and loses its seal.
+        is_held: the words say in the place of seal and headline that the model waits for a person.
+    """
+    note = html.render(_TEMPLATE, {}, words=words, is_old=is_old, is_held=is_held)
     return page.replace(_HEADER, f"{note}\n{_HEADER}", 1)

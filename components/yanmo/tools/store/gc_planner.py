@@ -116,17 +116,27 @@ class Planner:
         return [info for info in listed if info not in gone]
 
     def _live_runs(self) -> set[str]:
-        """The records of runs for which a stage is at work: its training may last longer than any age.
+        """The records of runs for which a stage is at work: its training may last longer than any age; and of
+        those that began a training which may be finished, as they say whose it is.
 
         A lease that was renewed within the age counts too: a minute of silence is a frozen node, or a store
         that could not be reached, and the run goes on after it.
         """
-        found = set()
+        found = self._of_begun_trainings()
         for folder in self.inventory.keys.values():
             if folder.lease and (not self._is_old(folder.lease.modified) or is_working(self.store, folder)):
                 with contextlib.suppress(FileNotFoundError):
                     note = holder_in(self.store.read(folder.lease.name)[0])
                     found.add(run_record_name(note.channel, note.run_id))
+        return found
+
+    def _of_begun_trainings(self) -> set[str]:
+        found = set()
+        for info in filter(lambda info: is_unfinished_record(info.name), self.inventory.runs):
+            channel = info.name.rpartition("/")[2].removesuffix(".json")
+            record = UNFINISHED.read(self.store, info.name) or Unfinished()
+            trainings = to_be_kept(record, self._is_abandoned)
+            found |= {run_record_name(channel, one.run_id) for one in trainings if one.run_id}
         return found
 
     def _settled(self, named: Named) -> Named:

@@ -38,6 +38,14 @@ def test_it_begins_with_the_outcome_and_has_at_most_20_words(case):
     assert said.zh.startswith(("晋升：", "不晋升：", "无效：")) and len(said.zh) <= 40
 
 
+@pytest.mark.parametrize("gain", [GAIN, None])
+def test_a_winner_that_waits_for_a_person_is_not_called_promoted(gain):
+    said = headline(verdict("promoted", gain=gain), is_held=True)
+    assert said.en.startswith("Held: it won") and len(said.en.split()) <= 20 and "romoted" not in said.en
+    assert said.zh.startswith("待定：胜出") and "晋升" not in said.zh
+    assert ("1.23 %" in said.en) is ("1.23 %" in said.zh) is (gain is not None)
+
+
 def test_the_conditions_do_not_say_the_outcome_again():
     words = Words(
         "The seed's noise was not measured. Not promoted: the gain is small.", "未测量。不晋升：提升太小。"

@@ -33,7 +33,7 @@ from yanmo.store.runs import in_use
 from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord
 from yanmo.store.runs.in_use import announce, check_present, work_name
 from yanmo.store.runs.lease import Lease
-from yanmo.store.runs.run_record import add_to_run
+from yanmo.store.runs.run_record import add_to_run, note_night, read_night
 from yanmo.store.runs.unfinished import (
     GIVEN_UP,
     LEFT,
@@ -352,6 +352,8 @@ def test_a_training_that_a_channel_has_not_finished_outlives_the_tightest_gc(
         inputs={"token_cache": documents.reference, "model": None},
     )  # fmt: skip
     change_unfinished(ground.store, "main", lambda record: record.with_(training))
+    note_night(ground.store, "main", "night-1", {"schedule": "nightly"})
+    wait_until_old(ground)
 
     def stays() -> list[bool]:
         work = bool(ground.names(f"runs/train/{recipe.key}/checkpoints"))
@@ -362,6 +364,9 @@ def test_a_training_that_a_channel_has_not_finished_outlives_the_tightest_gc(
     assert ground.gc("--abandoned", "0").code == 0
     if state in (OPEN, TRAINED):
         assert stays() == [True, True]
+        assert read_night(ground.store, "main", "night-1") == {"schedule": "nightly"}, (
+            "which says whose it is"
+        )
     else:
         assert ground.names("cas") == [], "what nobody finishes by itself is nobody's after --abandoned"
     assert ground.tool("verify").code == 0
