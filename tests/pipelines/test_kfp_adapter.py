@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kfp import dsl
+from processes import no_file_above
 from tiny_stages.count import STAGE as COUNT
 
 from yanmo.options.command_line import load
@@ -284,6 +285,12 @@ def test_every_input_is_wired_pinned_or_none_so_that_no_task_follows_a_pointer(
                 comes = value == "none" or value.startswith("pinned:") or ".path}}" in value
                 carrier = given.get("--" + field.metadata["inside"].replace("_", "-"), "")
                 assert comes or (not value and ".path}}" in carrier), f"{name}: --{field.name}={value}"
+
+
+def test_where_a_disk_is_full_the_file_that_is_compiled_is_named(tmp_path: Path) -> None:
+    with no_file_above(100), pytest.raises(OSError) as raised:
+        compile_pipeline(load_pipeline("data_only"), tmp_path / "p.yaml")
+    assert raised.value.filename == str(tmp_path / "p.yaml") and not list(tmp_path.iterdir())
 
 
 FILLED_BY_THE_LAUNCHER = re.compile(

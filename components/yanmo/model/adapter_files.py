@@ -1,7 +1,7 @@
 """An adapter as peft reads it: adapter_config.json and adapter_model.safetensors.
 
 What it was trained beside is named by its content digest (`revision`, where peft says which version of the
-base model is meant), so that it cannot be put on another model by mistake.
+base model is meant), so that whoever uses it can tell which one.
 """
 
 from __future__ import annotations

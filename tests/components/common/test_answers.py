@@ -65,6 +65,19 @@ def test_a_compiled_pipelines_path_is_all_that_compile_answers(loud, tmp_path):
     assert {Path(line).parent for line in done.stdout.splitlines()} == {tmp_path, tmp_path / "components"}
 
 
+@pytest.mark.process
+def test_a_comparison_of_tokenizers_is_all_that_it_answers(loud, tmp_path):
+    text = tmp_path / "text.jsonl"
+    lines = [json.dumps({"text": f"春江潮水連海平{i}海上明月共潮生"}, ensure_ascii=False) for i in range(200)]
+    text.write_text("\n".join(lines), encoding="utf-8")
+    store = ("--store", tmp_path / "s", "--channel", "dev")
+    assert command("curate", "--sources", text, *store, env=loud).returncode == 0
+    options = ("--candidates", "char,jieba", "--tera-operations", "0", "--json", *store)
+    done = command("tokenizer", "compare", "--documents", "dev/curate", *options, env=loud)
+    assert done.returncode == 0, done.stderr
+    assert NOISE in done.stderr and isinstance(json.loads(done.stdout), dict)
+
+
 def test_what_stores_and_channels_hold_is_all_that_is_answered(loud, tmp_path):
     store = open_store(str(tmp_path))
 

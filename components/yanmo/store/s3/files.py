@@ -232,6 +232,18 @@ class S3Folder:
         """
         return self._bucket.get(self._prefix + name, f"{self.uri}/{name}").data
 
+    def create(self, name: str, path: Path) -> bool:
+        """Upload a small file where there is none of the name; return False where there is.
+
+        A server that ignores the condition replaces it.
+        """
+        data, where = path.read_bytes(), f"{self.uri}/{name}"
+        try:
+            self._bucket.put_if(self._prefix + name, data, where, {"If-None-Match": "*"})
+        except PreconditionFailed:
+            return False
+        return True
+
     def put(self, name: str, path: Path) -> None:
         """Upload a file, over what is there."""
         self._bucket.upload([(path, self._prefix + name)])

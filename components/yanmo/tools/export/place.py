@@ -1,7 +1,8 @@
 """Where an exported model goes: a folder or a prefix of a bucket, which holds all of it or nothing.
 
 A folder is written beside its place and renamed. A prefix has no rename: `config.json` or `model.gguf`,
-without which nobody loads a model, is removed first and written last.
+without which nobody loads a model, is removed first and written last. Of two exports that find a
+prefix empty, the one whose `yanmo.json` was there first goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from yanmo.common.errors import UsageError, naming
+from yanmo.common.errors import StorageError, UsageError, naming
 from yanmo.common.plain_json import json_value
 from yanmo.store.durable_files import flock, fsync_dir
 from yanmo.store.s3.files import S3Folder
@@ -161,8 +162,25 @@ class _Prefix:
         names = sorted(path.name for path in folder.iterdir())
         self._remote.delete(name for name in self._held if name in LAST or name not in names)
         # The record first: it says of what a kill leaves that an export made it.
-        for name in sorted(names, key=lambda name: (name != RECORD, name in LAST)):
-            self._remote.put(name, folder / name)
+        if self._held:
+            self._remote.put(RECORD, folder / RECORD)
+        elif not self._remote.create(RECORD, folder / RECORD):
+            raise StorageError(
+                f"{self.uri}: another export writes there too; run this again when it has ended"
+            )
+        names.remove(RECORD)
+        try:
+            for name in sorted(names, key=lambda name: name in LAST):
+                self._remote.put(name, folder / name)
+        except BaseException:
+            self._clear(names, (folder / RECORD).read_bytes())
+            raise
+
+    def _clear(self, names: list[str], record: bytes) -> None:
+        """Leave nothing of an export that failed; what another one writes meanwhile is left alone."""
+        with contextlib.suppress(OSError):
+            if self._remote.read(RECORD) == record:
+                self._remote.delete([*names, RECORD])
 
 
 def record_of(folder: Path, facts: dict[str, Any]) -> str:

@@ -18,7 +18,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -207,21 +206,18 @@ def _with_own(options: ScheduleOptions, settings: Mapping[str, str]) -> dict[str
 
 def _check_channels(found: Mapping[str, Schedule], path: str) -> None:
     """Refuse two schedules of a channel that fire at the same time: one of their nights would do nothing."""
-    live = [each for each in found.values() if not each.options.suspend]
     now = time.time()
-    for one, other in combinations(live, 2):
-        if (one.options.channel, one.options.store) != (other.options.channel, other.options.store):
-            continue
-        times = {int(at) // 60 for at in one.cron.between(one.zone, now, now + _YEAR_SECONDS)}
-        both = (
-            at for at in other.cron.between(other.zone, now, now + _YEAR_SECONDS) if int(at) // 60 in times
-        )
-        if (at := next(both, None)) is not None:
-            raise UsageError(
-                f"{path}: schedules {one.name} and {other.name} both start a run of channel "
-                f"{one.options.channel} on {shown_time(at, one.zone)}, and two nights of one never train "
-                "at once; give them different hours or channels, or suspend one"
-            )
+    channels: dict[tuple[str, str], dict[int, str]] = {}
+    for one in (each for each in found.values() if not each.options.suspend):
+        starts = channels.setdefault((one.options.store, one.options.channel), {})
+        for at in one.cron.between(one.zone, now, now + _YEAR_SECONDS):
+            other = starts.setdefault(int(at) // 60, one.name)
+            if other != one.name:
+                raise UsageError(
+                    f"{path}: schedules {other} and {one.name} both start a run of channel "
+                    f"{one.options.channel} on {shown_time(at, one.zone)}, and two nights of one never "
+                    "train at once; give them different hours or channels, or suspend one"
+                )
 
 
 def shown_time(at: float, zone: tzinfo) -> str:

@@ -111,6 +111,16 @@ def test_a_table_that_is_too_wide_for_a_phone_scrolls_alone_and_shows_that_it_do
     assert window.ask(first) == before, "the names of the rows stay in sight"
 
 
+def test_marks_differ_by_shape_and_not_by_colour_alone(window, html):
+    window.open(html)
+    parts = "s.borderRadius, s.clipPath, s.transform.split(',')[1], s.backgroundColor === s.borderTopColor"
+    shape = f"s => [{parts}].join()"
+    made = "n => {const e = document.createElement('i'); e.className = 'mark ' + n; "
+    made += "document.querySelector('.track').append(e); return getComputedStyle(e)}"
+    names = "['challenger', 'champion', 'b1', 'b2', 'b3', 'b4']"
+    assert window.ask(f"new Set({names}.map({made}).map({shape})).size") == 6
+
+
 @pytest.mark.parametrize("width", [360, 768, 1400])
 @pytest.mark.parametrize("language", ["en-US", "zh-CN"])
 def test_no_width_makes_the_page_scroll_sideways(window, html, width, language):
@@ -142,10 +152,37 @@ def contrast(first, second):
     return (high + 0.05) / (low + 0.05)
 
 
+def test_marks_and_lines_lie_inside_their_charts(window, html):
+    window.open(html, width=360)
+    inside = """[...document.querySelectorAll('.track .mark, .plot .dot')].every(e => {
+      const a = e.getBoundingClientRect(), b = e.closest('.track, .plot').getBoundingClientRect();
+      const x = a.x + a.width / 2, y = a.y + a.height / 2;
+      return x >= b.left - 1 && x <= b.right + 1 && y >= b.top - 1 && y <= b.bottom + 1})"""
+    level = """[...document.querySelectorAll('.track .mark')].every(e => {
+      const a = e.getBoundingClientRect(), b = e.closest('.track').getBoundingClientRect();
+      return Math.abs(a.y + a.height / 2 - b.y - b.height / 2) < 1})"""
+    assert window.ask("document.querySelectorAll('.track .mark').length") == 10
+    assert window.ask(inside) is True
+    styled = "(e, i) => e.className = 'mark ' + ['b1', 'b2', 'b3', 'b4'][i % 4]"
+    window.ask(f"document.querySelectorAll('.track .mark').forEach({styled})")
+    assert window.ask(level) is True, "also where a mark is turned"
+    assert window.ask("document.querySelectorAll('.plot polyline').length") >= 1
+
+
 def test_it_prints_with_everything_unfolded(window, html):
     window.open(html)
     assert window.pdf().startswith(b"%PDF")
     assert window.ask("[...document.querySelectorAll('details')].every(d => d.open)") is True
+
+
+@pytest.mark.parametrize("language", ["en-US", "zh-CN"])
+def test_words_and_figures_fit_a_phone_without_a_swipe_but_for_the_widest_table(window, html, language):
+    """Only the table with a column for each baseline, and long commands, may be wider than the screen."""
+    window.open(html, width=390, language=language)
+    window.ask("document.querySelectorAll('details').forEach(d => d.open = true)")
+    wide = """[...document.querySelectorAll('table.rules, table.words')].filter(t => t.offsetParent
+      && t.parentElement.scrollWidth > t.parentElement.clientWidth + 1).map(t => t.innerText.slice(0, 60))"""
+    assert window.ask(f"{wide}.join('|')") == ""
 
 
 def test_no_table_is_cut_on_paper(window, html):

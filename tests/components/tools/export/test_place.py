@@ -1,4 +1,4 @@
-"""A prefix of a bucket holds an export, nothing, or a part that nobody loads, whoever is killed."""
+"""A prefix of a bucket holds an export, nothing, or a part that nobody loads, whoever writes or is killed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from yanmo.common.errors import ExitCode
+from yanmo.common.errors import ExitCode, StorageError
 from yanmo.store.s3.files import S3Folder
+from yanmo.store.settings import StoreSettings
 from yanmo.tools.export.command import main
+from yanmo.tools.export.place import place_of, record_of
 
 if TYPE_CHECKING:
     from conftest import Lab
@@ -77,3 +79,43 @@ def test_after_kill_nine_nobody_can_load_it_and_it_is_replaced_when_asked(lab: L
         assert "a part of an export that runs or was killed" in capsys.readouterr().err
     assert export(lab, "main", prefix, "--overwrite") == 0
     whole(prefix)
+
+
+@pytest.mark.process
+def test_of_two_at_once_one_fills_it(lab: Lab, prefix: str):
+    both = [started(lab, prefix, "--dtype", dtype) for dtype in ("fp32", "bf16")]
+    ends = sorted(process.wait() for process in both)
+    assert ends[0] == 0 and ends[1] in (ExitCode.USAGE, ExitCode.RETRY)
+    record = whole(prefix)
+    assert record["dtype"] == ["fp32", "bf16"][[process.returncode for process in both].index(0)]
+
+
+def written(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        (folder / name.replace("_", ".")).write_text(text, encoding="utf-8")
+    (folder / "yanmo.json").write_text(record_of(folder, {}), encoding="utf-8")
+
+
+def test_one_that_finds_another_record_leaves_it_alone(prefix: str, monkeypatch: pytest.MonkeyPatch):
+    """Both had found the prefix empty; the other was faster."""
+    first, second = (place_of(prefix, StoreSettings(), overwrite=False) for _ in range(2))
+    with first.staged() as folder, second.staged() as late:
+        written(folder, config_json="of the first")
+        first.publish(folder)
+        written(late, model_safetensors="of the second", config_json="of the second")
+        monkeypatch.setattr(second, "check", lambda: None)
+        with pytest.raises(StorageError, match="another export writes there too"):
+            second.publish(late)
+    remote = S3Folder(prefix)
+    assert remote.names() == ["config.json", "yanmo.json"] and remote.read("config.json") == b"of the first"
+
+
+def test_an_upload_that_fails_leaves_nothing(prefix: str):
+    place = place_of(prefix, StoreSettings(), overwrite=False)
+    place.check()
+    with place.staged() as folder:
+        written(folder, README_md="of it", config_json="{}")
+        (folder / "model.safetensors").mkdir()  # no file to upload
+        with pytest.raises(IsADirectoryError):
+            place.publish(folder)
+    assert S3Folder(prefix).names() == []

@@ -81,6 +81,16 @@ def test_an_older_manifest_of_equal_content_stops_gc_too(ground: Ground) -> None
     check_nothing_goes(ground, name)
 
 
+def test_a_manifest_that_lies_elsewhere_and_not_in_its_place_stops_gc(ground: Ground) -> None:
+    """What a pinned output rests on is not known without its manifest."""
+    ground.chain()
+    name = ground.outputs["model"].reference.manifest_uri
+    data = ground.store.read(name)[0]
+    ground.store.delete(name)
+    ground.store.create(f"{name.removesuffix('MANIFEST.json')}MANIFEST-0123456789ab.json", data)
+    check_nothing_goes(ground, "no such output")
+
+
 def test_a_champion_that_was_lost_whole_stops_gc(ground: Ground) -> None:
     """A store that is half restored: what the champion rests on is named by its manifest alone."""
     ground.chain()
@@ -157,6 +167,15 @@ def test_what_the_messages_advise_about_a_lost_manifest_mends_it(
         assert ground.tool("verify").code == 0
     for output in ground.outputs.values():
         assert open_reference(ground.store, output.reference).missing() is None
+
+
+def test_a_deleted_manifest_is_mended_without_force(ground: Ground) -> None:
+    ground.chain()
+    ground.store.delete(ground.outputs["documents"].reference.manifest_uri)
+    assert ground.gc().code == ExitCode.DATA
+    again = ground.commit("documents", inputs={"sources": RAW})
+    assert again.manifest.attempt != ground.outputs["documents"].manifest.attempt
+    assert ground.gc().code == 0 and ground.tool("verify").code == 0
 
 
 OTHER = [b"{}", b"null", b"[]", b"7", b"", b'{"schema": "yanmo.reference/1"}', b'{"schema": "yanmo.other/1"}']
