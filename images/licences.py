@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 HEAD = """# What is in this image beside Yanmo's own code, under which licence, and where the text of it lies.
 # A package without a text says its licence in its metadata alone; the common ones are in {common}.
-# Sources of Debian's packages, by name and version: https://snapshot.debian.org
+# Sources of Debian's packages: Debian keeps those of every version in its snapshot archive.
 kind\tname\tversion\tlicence\ttexts
 """
 COMMON, DOC = Path("/usr/share/common-licenses"), Path("/usr/share/doc")

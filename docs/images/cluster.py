@@ -22,7 +22,9 @@ sys.path.insert(0, str(HERE.parents[1] / "tests/components"))
 
 from browser import Browser, browser  # noqa: E402
 
-_NODE = "[...document.querySelectorAll('.react-flow__node')].find(e => e.innerText.trim() == {name})"
+_NODE = """[...document.querySelectorAll('.react-flow__node')].filter(e => e.innerText.trim() == {name})
+    .sort((a, b) => b.getBoundingClientRect().top - a.getBoundingClientRect().top)[0]"""
+"""The lowest of that name: curate has a `report` as well as promote."""
 _BUTTON = "[...document.querySelectorAll('button')].find(e => e.innerText.trim() == {name})"
 _SECONDS = 60
 
@@ -77,9 +79,13 @@ def pictures(window: Browser, ui: str, pipeline: str) -> None:
     picture(window, "form")
     window.open(f"{ui}/#/runs/details/{runs[0]}", width=1500, height=1440)
     found(window, _NODE.format(name="'promote'"))
+    window.ask(
+        "document.querySelector('.react-flow__minimap').style.display = 'none'"
+    )  # it hides an artifact
     picture(window, "graph")
     click(window, _NODE.format(name="'report'") + ".querySelector('button')")
     click(window, _BUTTON.format(name="'Visualization'"))
+    found(window, "document.querySelector('iframe')")
     picture(window, "report")
     window.open(f"{ui}/#/compare?runlist={','.join(runs)}", width=1300, height=1760)
     found(window, "[...document.querySelectorAll('*')].find(e => e.innerText == 'train_tokens_millions')")

@@ -10,6 +10,6 @@ picture() {  # file, language, width,height, more
         --screenshot="$here/$1" ${4:-} "file://$page"
 }
 picture page.png en-US 1440,1500
-picture page.zh.png zh-CN 1440,1460
+picture page.zh.png zh-CN 1440,1440
 picture page.phone.png en-US 390,1800
 picture page.phone.zh.png zh-CN 390,1800 "$dark"

@@ -47,7 +47,7 @@ class StageEnd:
     """How a stage of a night stands."""
 
     task: str
-    """`train`, `evaluate`, `evaluate-champion`."""
+    """`train`, `evaluate`."""
     state: str
     sentence: Words = field(default_factory=Words)
     lines: tuple[str, ...] = ()
