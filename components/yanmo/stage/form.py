@@ -8,7 +8,7 @@ default: KFP's "Clone run" empties every field that was not filled in.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ class WholeRun:
 
     def with_stage(self, stage: str, own: Mapping[str, str]) -> WholeRun:
         """With these settings of a stage in the place of what was said of it; raises as `read_run`."""
-        read = _read(stage, type(self.options[stage]), {}, own, ())
+        read = _reader(stage, type(self.options[stage]), ())({}, own)
         return WholeRun({**self.settings, stage: own}, {**self.options, stage: read})
 
     def line(self, but: str) -> str:
@@ -80,10 +80,11 @@ def read_run(
         by_pipeline = defaults.get(stage, {})
         filled = {name: text for name, text in by_pipeline.items() if name in fields} | filled
         own = {name: text for name, text in by_pipeline.items() if name not in fields} | own
+        read = _reader(stage, cls, more)
         try:
-            options[stage] = _read(stage, cls, filled, own, more)
+            options[stage] = read(filled, own)
         except UsageError as error:
-            wrong += _each_wrong(stage, cls, filled, own, more) or [str(error)]
+            wrong += _each_wrong(read, filled, own) or [str(error)]
             continue
         settings[stage] = {**_without_auto(cls, filled), **own}
     if not wrong:
@@ -94,44 +95,43 @@ def read_run(
     return WholeRun(settings, options)
 
 
-def _read(
-    stage: str,
-    cls: type[StageOptions],
-    fields: Mapping[str, str],
-    own: Mapping[str, str],
-    more: Sequence[str],
-) -> StageOptions:
-    flags = [f"{flag(name)}={text}" for name, text in fields.items()]
-    inputs = [f"{flag(field.name)}={NONE}" for field in option_fields(cls, "input")]
-    line = [f"--options={as_line({f'{stage}.{name}': text for name, text in own.items()})}"] if own else []
-    try:
-        return load(cls, [*_SET_BY_THE_PIPELINE, *more, *inputs, *flags, *line], f"yanmo {stage}")
-    except UsageError as error:
-        said = str(error)
-        where = "" if said.startswith(f"options of {stage}") else f"{stage}: "
-        raise UsageError(_named(cls, fields, said) or f"{where}{said}") from error
+Read = Callable[[Mapping[str, str], Mapping[str, str]], StageOptions]
+"""Fields of the form and options off the form of a stage -> its options."""
 
 
-def _each_wrong(
-    stage: str,
-    cls: type[StageOptions],
-    fields: Mapping[str, str],
-    own: Mapping[str, str],
-    more: Sequence[str],
-) -> list[str]:
+def _reader(stage: str, cls: type[StageOptions], more: Sequence[str]) -> Read:
+    """Return what reads as the stage itself would; errors begin with the field or the stage."""
+
+    def read(fields: Mapping[str, str], own: Mapping[str, str]) -> StageOptions:
+        flags = [f"{flag(name)}={text}" for name, text in fields.items()]
+        inputs = [f"{flag(field.name)}={NONE}" for field in option_fields(cls, "input")]
+        off = as_line({f"{stage}.{name}": text for name, text in own.items()})
+        line = [f"--options={off}"] if own else []
+        try:
+            return load(cls, [*_SET_BY_THE_PIPELINE, *more, *inputs, *flags, *line], f"yanmo {stage}")
+        except UsageError as error:
+            said = str(error)
+            where = "" if said.startswith(f"options of {stage}") else f"{stage}: "
+            raise UsageError(_named(cls, fields, said) or f"{where}{said}") from error
+
+    return read
+
+
+def _each_wrong(read: Read, fields: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
     """Return what is wrong with each value alone, so that a form is mended in one go.
 
     A contradiction is none of that: beside a default a value may be wrong that is right beside the form's.
     """
+    nothing = dict[str, str]()
+    alone = [({name: text}, nothing) for name, text in fields.items()]
+    alone += [(nothing, {name: text}) for name, text in own.items()]
     found = []
-    for given, alone in [(fields, True), (own, False)]:
-        for name, text in given.items():
-            one = {name: text}
-            try:
-                _read(stage, cls, one if alone else {}, {} if alone else one, more)
-            except UsageError as error:
-                if not isinstance(error.__cause__, Contradiction):
-                    found.append(str(error))
+    for one in alone:
+        try:
+            read(*one)
+        except UsageError as error:
+            if not isinstance(error.__cause__, Contradiction):
+                found.append(str(error))
     return found
 
 

@@ -16,7 +16,6 @@ from processes import fields_of
 from yanmo.promote.history import rollback
 from yanmo.promote.history.champion_records import all_records
 from yanmo.store.output import open_reference
-from yanmo.store.runs.run_record import add_to_run
 
 WHY = ("--why", "writes rude verses", "--who", "li", "--yes")
 
@@ -290,13 +289,3 @@ def test_a_dry_run_says_what_a_run_would_say_of_a_rolled_back_model(stage, three
     caplog.clear()
     assert stage.promote("--dry-run", "--challenger", f"evaluate/{taken.key}") == 0
     assert "dry run, nothing moved. Not promoted: this model was taken down before" in caplog.text
-
-
-def test_a_dry_run_does_not_pass_over_a_champion_whose_evaluation_is_lost(stage, three, caplog):
-    stage.store.delete("pointers/dev/champion_evaluation.json")
-    assert stage.promote("--dry-run") == 65
-    assert "has no evaluation to compare with" in caplog.text
-    for inputs in ("", "run:night-7"):  # passed over it without a word
-        add_to_run(stage.store, "dev", "night-7", {"evaluate": stage.pointer("evaluate")})
-        assert stage.promote("--dry-run", "--inputs", inputs) == 65
-    assert stage.promote("--dry-run", "--champion", "none") == 0
