@@ -158,7 +158,8 @@ def test_a_column_of_which_no_node_has_the_gpus(examined: Doctor) -> None:
     code, found = examined(answers("doctor"), answers("doctor-kubernetes"), *flags)
     assert code == 78
     assert found["gpu"][0]["state"] == "bad" and "device plugin" in found["gpu"][0]["remedy"]
-    assert found["images"][0]["said"].startswith("far.example/yanmo-data:0.2.0 is on no node")
+    said = [one["said"].partition(" is on no node")[0] for one in found["images"]]
+    assert said == [f"far.example/yanmo-{image}:0.2.0" for image in ("data", "train", "cluster")]
 
 
 def test_a_round_trip_through_a_real_bucket(

@@ -40,16 +40,14 @@ def gpu(asked: Asked) -> Iterator[Finding]:
 
 
 def images(asked: Asked) -> Iterator[Finding]:
-    """The images are on a node; whether others can be pulled, only a pod shows (--in-pod)."""
-    from yanmo_pipelines.stages import LANGUAGE_MODEL  # 0.1 s; `yanmo doctor --help` needs no stage
-
+    """Every image is on a node; whether one that is not can be pulled, only a pod shows (--in-pod)."""
     held = {
         _plain(name)
         for node in _nodes_of(asked)
         for image in node["status"].get("images") or []
         for name in image.get("names") or []
     }
-    for name in dict.fromkeys(resources.IMAGES[stage.image] for stage in LANGUAGE_MODEL):
+    for name in resources.IMAGES.values():
         wanted = f"{asked.options.image_prefix}{name}"
         if _plain(wanted) in held:
             yield Finding("images", "ok", f"{wanted} is on a node")
