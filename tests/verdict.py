@@ -1,7 +1,7 @@
-"""`make test`: lint, types and tests one after the other, and at the end how long each of them took.
+"""`make test`: lint, then types and tests at the same time, and at the end how long each of them took.
 
-The first that fails ends it, as with make. In minutes of the clock and of the CPU: those of the clock also
-depend on who else is at work.
+Tests wait for processes and clocks; mypy takes the time that they leave. In minutes of the clock and of the
+CPU: those of the clock also depend on who else is at work.
 """
 
 from __future__ import annotations
@@ -11,28 +11,32 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 _BIN = Path(sys.executable).parent
 _PYTEST = [sys.executable, "-m", "pytest", "--durations=20", "--durations-min=10"]
 
 
-def parts(options: argparse.Namespace) -> dict[str, list[list[str]]]:
-    """What is looked at -> its commands."""
-    found = {
-        "lint": [[str(_BIN / "ruff"), "format", "--check", "."], [str(_BIN / "ruff"), "check", "."]],
-        "types": [[str(_BIN / "mypy")]],
-    }
-    workers = ["-n", options.workers]
-    if options.all:
-        return {**found, "all tests": [[*_PYTEST, *workers, "--dist", "worksteal"]]}
+Part = list[list[str]]
+"""Commands, one after the other; the first that fails ends it."""
+
+
+def parts(options: argparse.Namespace) -> Iterator[dict[str, Part]]:
+    """Yield what is looked at together: name -> its commands."""
+    yield {"lint": [[str(_BIN / "ruff"), "format", "--check", "."], [str(_BIN / "ruff"), "check", "."]]}
+    types = [[str(_BIN / "mypy")]]
     # worksteal gives a worker neighbouring tests, which share fixtures.
-    found["tests"] = [[*_PYTEST, *workers, "--dist", "worksteal", "--quick"]]
+    tests = [*_PYTEST, "-n", options.workers, "--dist", "worksteal"]
+    if options.all:
+        yield {"types": types, "all tests": [tests]}
+        return
+    yield {"types": types, "tests": [[*tests, "--quick"]]}
     if options.draw:
         in_turn = ["--dist", "loadfile", "--no-loadscope-reorder"]  # files in the order of the draw
-        found["drawn tests"] = [[*_PYTEST, *workers, *in_turn, "--drawn", str(options.minutes)]]
-    return found
+        drawn = [*_PYTEST, "-n", options.workers, *in_turn, "--drawn", str(options.minutes)]
+        yield {"drawn tests": [drawn]}
 
 
 def main(words: Sequence[str]) -> int:
@@ -48,30 +52,31 @@ def main(words: Sequence[str]) -> int:
     if options.draw:
         environment["YANMO_DRAW"] = options.draw
     took, code = [], 0
-    for name, commands in parts(options).items():
-        before, begun = _children(), time.monotonic()
-        code = next((done for command in commands if (done := _code(command, environment))), 0)
-        seconds = time.monotonic() - begun
-        took.append(
-            f"{name} {'failed after' if code else 'took'} {_minutes(seconds)} "
-            f"({_minutes(_children() - before)} of CPU)"
-        )
+    for together in parts(options):
+        with ThreadPoolExecutor() as threads:
+            running = {name: threads.submit(_run, part, environment) for name, part in together.items()}
+        for name, future in running.items():
+            failed, seconds, of_cpu = future.result()
+            how = "failed after" if failed else "took"
+            took.append(f"{name} {how} {_minutes(seconds)} ({_minutes(of_cpu)} of CPU)")
+            code = code or failed
         if code:
             break
     print("; ".join(took), flush=True)
     return code
 
 
-def _code(command: list[str], environment: dict[str, str]) -> int:
-    try:
-        return subprocess.run(command, env=environment).returncode
-    except KeyboardInterrupt:  # pytest has said so
-        return 130
-
-
-def _children() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
+def _run(part: Part, environment: Mapping[str, str]) -> tuple[int, float, float]:
+    """Return the exit code of the first command that fails, seconds of the clock and of the CPU."""
+    begun, of_cpu, code = time.monotonic(), 0.0, 0
+    for command in part:
+        process = subprocess.Popen(command, env=environment)
+        _, status, used = os.wait4(process.pid, 0)  # with all that it waited for itself
+        process.returncode = code = os.waitstatus_to_exitcode(status)
+        of_cpu += used.ru_utime + used.ru_stime
+        if code:
+            break
+    return code, time.monotonic() - begun, of_cpu
 
 
 def _minutes(seconds: float) -> str:
@@ -79,4 +84,7 @@ def _minutes(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:  # pytest has said so
+        sys.exit(130)

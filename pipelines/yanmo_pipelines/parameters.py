@@ -60,7 +60,9 @@ def pipeline_parameters(path: Path, settings: dict[str, str]) -> dict[str, Any]:
     for name, text in settings.items():
         if name in off_the_form:
             continue
-        if name not in known or name in _GIVEN_OTHERWISE:
+        if name in _GIVEN_OTHERWISE:
+            raise UsageError(f"--set {name}: the command has an option of its own for it: --{name}")
+        if name not in known:
             names = ", ".join(n for n in known if n not in _GIVEN_OTHERWISE)
             hint = did_you_mean(name, known)
             raise UsageError(

@@ -149,7 +149,7 @@ def test_a_failed_task_ends_the_run_with_its_exit_code_at_once_and_without_retri
         (["count_factor=1", "count_factor=2"], "given twice"),
         (["count_unit=words"], "expected one of characters, bytes"),
         (["count_pause=maybe"], "expected true or false"),
-        (["store=elsewhere"], "no such field"),
+        (["store=elsewhere"], "an option of its own for it: --store"),
         (["collect_sources=" + "x" * 9000], "bytes in all, at most 8000"),
     ],
 )
