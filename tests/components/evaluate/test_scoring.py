@@ -101,6 +101,8 @@ def test_samples_hold_neither_control_tokens_nor_halves_of_characters(loaded):
     texts = write_samples(loaded, ["诗"], settings(number=20, most_tokens=20))["genres"]["诗"]
     written = "".join(sample["text"] for sample in texts)
     assert len(written) > 100
+    assert any(sample["tokens"] == 20 for sample in texts), "some are cut"
+    assert all(sample["ended"] == (sample["tokens"] < 20) for sample in texts)
     assert not {"\ufffd"} & set(written) and "<|" not in written and "<unk>" not in written
 
 

@@ -130,6 +130,15 @@ def test_token_file_is_mapped_exactly(tmp_path, num, vocab_size, dtype):
     assert num == 0 or isinstance(file.ids.base, np.memmap)
 
 
+def test_a_file_takes_as_many_bytes_as_it_may_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(token_file, "MAX_BYTES", 64)
+    path, more = tmp_path / "tokens.parquet", {"vocab_size": 9, "tokenizer": "t", "split": "train"}
+    write_tokens(path, np.arange(32) % 9, **more)
+    assert len(open_tokens(path).ids) == 32
+    with pytest.raises(ValueError, match="at most 64"):
+        write_tokens(path, np.arange(33) % 9, **more)
+
+
 def test_ids_split_over_pages_are_refused(tmp_path):
     """As another version of pyarrow may write them: ids mixed with headers would be trained on."""
     path = tmp_path / "tokens.parquet"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 from datetime import timedelta
@@ -15,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from conftest import VERDICT, failure, run_of, text_of
 
+from yanmo.nights import index
 from yanmo.nights.index import report_end, report_verdict, rows_shown
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
@@ -39,6 +41,21 @@ def test_an_address_signed_for_a_page_shows_it_in_a_browser(place: str) -> None:
     ) as answer:
         assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
         assert "晋升：少用 1.00 % 比特。" in answer.read().decode()
+
+
+def test_a_store_that_is_away_ends_no_run_and_is_not_asked_for_as_long_as_others_ask(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(index, "STORE_SECONDS", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "anything")
+    monkeypatch.setenv("YANMO_SCRATCH", str(tmp_path / "scratch"))
+    report_verdict(run_of(open_store("s3://bucket/nights")), VERDICT)
+    (said,) = [one.getMessage() for one in caplog.records if "is behind" in one.getMessage()]
+    assert said.endswith("cancelled"), said
 
 
 def test_two_runs_at_once_lose_no_night(place: str) -> None:
