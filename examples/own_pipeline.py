@@ -25,7 +25,10 @@ def in_its_pod(task: dsl.PipelineTask) -> dsl.PipelineTask:
 
 @dsl.component(base_image="your-trainer:1", install_kfp_package=False)
 def train(token_cache: dsl.Input[dsl.Dataset]) -> int:
-    """Your trainer: it finds the files where `bytes_at` says, and returns how many token ids it read."""
+    """Your trainer: it finds the files where `bytes_at` says, and returns how many token ids it read.
+
+    AWS_ENDPOINT_URL and the keys in its environment say on which server; set them on the task.
+    """
     from pyarrow import fs, parquet
 
     files, folder = fs.FileSystem.from_uri(token_cache.metadata["bytes_at"])

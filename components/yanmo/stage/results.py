@@ -9,6 +9,7 @@ import dataclasses
 import json
 import logging
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -176,10 +177,11 @@ def write_results(
 def _described(output: Output) -> dict[str, Any]:
     """Return what KFP's page says of an artifact, whose own bytes are a reference: scalars alone."""
     manifest = output.manifest
+    place = re.sub("^minio://", "s3://", output.store.uri)  # KFP's name of its own bucket, which others lack
     licenses = manifest.metadata.get("licenses")
     shown = {"licenses": ", ".join(sorted(licenses))} if isinstance(licenses, dict) else {}
     return {
-        "bytes_at": f"{output.store.uri}/cas/{manifest.stage}/{manifest.key}/{manifest.attempt}",
+        "bytes_at": f"{place}/cas/{manifest.stage}/{manifest.key}/{manifest.attempt}",
         "megabytes": round(sum(entry.bytes for entry in manifest.files) / 1e6, 3),
         **{name: _total(value) for name, value in manifest.counts.items()},
         **shown,

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import toy_stage
 from config_file import written
+from servers import s3
 from toy_outputs import latest, wait_until
 
 from yanmo.options.yaml_file import read_yaml
@@ -29,6 +30,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.store.runs.lease import holder_in
 from yanmo.store.runs.run_record import add_to_run, read_run
 from yanmo.store.s3.credentials import find_endpoint
+from yanmo.store.s3.files import S3Folder
 
 Run = Callable[..., int]
 
@@ -272,6 +274,23 @@ def test_in_a_pipeline_an_option_given_twice_is_refused(
     assert "--config names --text, which the pipeline itself sets" in capsys.readouterr().err
     assert toy(f"--config={written('workers: 2')}", "--text=赋", pipeline) == 0
     assert toy(f"--config={written('text: 词')}", "--text=赋") == 0, "by hand, the flag wins"
+
+
+def test_where_the_bytes_of_an_artifact_lie_is_said_as_other_tools_write_it(
+    toy: Run,
+    executor_input: dict[str, Any],
+    s3_server: s3.S3Server,
+    s3_place: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a bare KFP the store's own name is minio://..., which pyarrow, s3fs and others do not know."""
+    for name, value in s3_server.environment().items():
+        monkeypatch.setenv(name, value)
+    pipeline = f"--executor-input={json.dumps(executor_input)}"
+    assert toy("--text=词", f"--store=minio://{s3_place}/kfp", pipeline) == 0
+    listed = json.loads(Path(executor_input["outputs"]["outputFile"]).read_text(encoding="utf-8"))
+    said = listed["artifacts"]["written"]["artifacts"][0]["metadata"]["bytes_at"]
+    assert said.startswith("s3://") and "text.txt" in S3Folder(said).names()
 
 
 @pytest.mark.parametrize(("end", "code"), [("data", 65), ("full disk", 78)])
