@@ -202,8 +202,7 @@ def finish(run: PromoteRun, output: Output) -> Finish:
         text = kept.read_text(encoding="utf-8")
         first = headline(verdict, is_held) if is_held else None
         page = with_words(text, _together(first, held, about), is_old=is_old, is_held=is_held)
-    if held is not None:
-        log.warning("%s", held.en)
+    log.info("%s%s", "dry run, nothing moved. " if run.options.dry_run else "", said.en)
     return Finish(
         parameters={"promoted": str(promoted).lower(), "result": said.en},
         artifacts={
@@ -295,7 +294,6 @@ def _became(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> Became:
     pointer.
     """
     if run.options.dry_run:
-        log.info("dry run, nothing moved. %s", verdict["sentence"]["en"])
         return "nothing"
     store, channel, evaluation = run.store, run.options.channel, run.input("challenger")
     promotion = Promotion(
@@ -311,7 +309,6 @@ def _became(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> Became:
         _keep_writing(run, promotion.model.reference)
         log.info("%s is already champion of channel %r since %s", promotion.model, channel, record.since)
         return "champion already"
-    log.info("%s", verdict["sentence"]["en"])
     if not verdict["promote"] or run.options.hold:
         return "held" if verdict["promote"] else "nothing"
     try:

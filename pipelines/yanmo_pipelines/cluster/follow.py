@@ -124,8 +124,8 @@ def _show_verdict(api: KfpApi, run: Mapping[str, Any], tasks: Mapping[str, Task]
         log.info("the run took %s", human_seconds((done - began).total_seconds()))
     last = next((task for task in reversed(list(tasks.values())) if task.has_ended), None)
     said = said_by(api, run, last) if last else None
-    for line in said.lines[-2:] if said else ():
-        answer(f"{last.name if last else ''}  {line}")
+    if last and said:
+        answer(f"{last.name}  {said.lines[-1]}")
 
 
 def was_terminated(run: Mapping[str, Any]) -> bool:

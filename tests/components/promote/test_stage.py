@@ -31,7 +31,7 @@ def test_the_first_model_is_promoted(stage, caplog):
     record = json.loads(stage.records()[0].read_text())
     assert record["model"]["key"] == model.reference.key
     assert record["verdict"] == vars(stage.pointer("promote"))
-    assert "the channel had no champion yet" in caplog.text
+    assert "Promoted: it is the channel's first champion. The channel had no champion yet" in caplog.text
 
 
 def test_the_second_run_finds_the_verdict_of_the_first(stage, caplog):
@@ -195,7 +195,7 @@ def test_a_dry_run_compares_any_two_evaluations(stage, caplog):
         f"evaluate/{one.reference.key}",
     )
     assert stage.promote("--dry-run", *references) == 0
-    assert "dry run, nothing moved." in caplog.text and "0.25 % is assumed. Promoted: 7.489" in caplog.text
+    assert "dry run, nothing moved." in caplog.text and "0.25 % is assumed. 7.489" in caplog.text
 
 
 @pytest.mark.parametrize("kill_at", ["swap_pointer", "append_record", "name_beside_champion"])

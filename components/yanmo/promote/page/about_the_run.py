@@ -46,9 +46,7 @@ def about_the_run(store: ObjectStore, channel: str, run_id: str, model: Output) 
     said = [one for one in (words, left) if one is not None]
     if not said:
         return None
-    found = Words(" ".join(one.en for one in said), "".join(one.zh for one in said))
-    log.info("%s", found.en)
-    return found
+    return Words(" ".join(one.en for one in said), "".join(one.zh for one in said))
 
 
 def left_alone(night: dict[str, object]) -> Words | None:

@@ -88,7 +88,7 @@ def test_a_test_split_clean_of_another_text_is_not_clean(stage, caplog):
     assert report["verse"], "the form of verse does not depend on the text"
     accepted = ["--accept-unmeasured", "contamination"]
     assert stage.promote("--limits", "loop_share<=1", "--dry-run", *accepted) == 0
-    assert "a limit is set on a metric that was not measured" in caplog.text
+    assert "A limit is set on a metric that was not measured" in caplog.text
 
 
 def test_the_text_of_the_model_that_a_model_began_from_counts_too(stage):
@@ -163,7 +163,7 @@ def test_a_rule_of_verse_that_found_nothing_to_look_at_keeps_no_limit(stage, cap
     write(stage, stage.evaluate(stage.model(1)), 0.0, rhyme={"of": 0, "share": None, "interval": None})
     assert stage.promote("--limits", "rhyme>=0.1") == 0
     assert (
-        "a limit is set on a metric that was not measured: generated regular poems that rhyme" in caplog.text
+        "A limit is set on a metric that was not measured: generated regular poems that rhyme" in caplog.text
     )
     assert stage.pointer("champion") is None
 
@@ -193,6 +193,6 @@ def test_how_the_champion_writes_is_shown_where_it_was_measured(stage):
 def test_a_model_that_writes_one_text_only_has_collapsed(stage, caplog):
     stage.evaluate(stage.model(1), texts=("明月几时有，把酒问青天。",) * 4)
     assert stage.promote() == 0
-    assert "the model has collapsed: samples equal to another one of their genre" in caplog.text
+    assert "The model has collapsed: samples equal to another one of their genre" in caplog.text
     stage.evaluate(stage.model(2), texts=("明月几时有", "把酒问青天", "明月几时有", "不知天上宫阙"))
     assert stage.promote() == 0 and stage.pointer("champion"), "half of them is within the bound"

@@ -59,7 +59,7 @@ def test_a_model_that_was_rolled_back_is_not_promoted_again_by_the_next_night(st
     stage.tool("rollback", *WHY)
     assert stage.promote("--champion", f"evaluate/{stage.pointer('champion_evaluation').key}") == 0
     assert current_champion(stage) == three[1].reference.key
-    assert "this model was taken down before: rolled back 20" in caplog.text
+    assert "This model was taken down before: rolled back 20" in caplog.text
     assert "by li: writes rude verses" in stage.verdict()["sentence"]["en"]
     better = stage.model(4)
     stage.evaluate(better, 8.0)
