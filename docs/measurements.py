@@ -172,12 +172,8 @@ def optimizations(language: int) -> str:
 
 def optimization(one: Row, found: Mapping[str, Any], language: int) -> str:
     """Return a line; no speed where the machine had more to do than it has cores."""
-    on, off = list(one.on), list(one.off)
-    if one.longer > 1:
-        on, off = [*on, f"--steps={one.longer * found['steps']}"], [*off, f"--steps={found['steps']}"]
+    on = [*one.on, f"--steps={one.longer * found['steps']}"] if one.longer > 1 else one.on
     options = f"`{' '.join(on)}`"
-    if off:
-        options += f" {('beside', '对照')[language]} `{' '.join(off)}`"
     speed = spread(found["speed"], language) if found["load"] <= found["cpus"] else ""
     title = (f"{one.title[0]} (`{one.name}`)", f"{one.title[1]}（`{one.name}`）")[language]
     memory = f"{found['memory']['median']:.2f}"
@@ -264,7 +260,7 @@ def training(language: int) -> str:
         "| B parameters | GPUs | way | hours | computing | GPU-hours | MWh | USD | GiB a GPU / GB a node |",
         "| 参数（B） | GPU | 方式 | 小时 | 计算 | GPU 小时 | MWh | 美元 | 每块 GPU GiB / 每节点 GB |",
     )
-    return table(head[language], training_rows([1e8, 1e9, 7e9, 1.3e10, 7e10], [8, 64, 256], H100), numbers=7)
+    return table(head[language], training_rows([1e8, 1e9, 7e9, 7e10], [8, 64, 256], H100), numbers=7)
 
 
 def curation(language: int) -> str:
