@@ -73,8 +73,8 @@ def shown(number: float) -> str:
 COLUMNS: dict[str, Words] = {
     "challenger": ("the demo's model, 4.3 M parameters", "演示模型，430 万参数"),
     "with_tag": ("the same model, with genre tag", "同一模型，带体裁标签"),
-    "mixture": ("mixture of 5-grams, with genre tag", "五元模型的混合，带体裁标签"),
-    "ngram": ("5-gram, modified Kneser-Ney", "五元模型，改进的 Kneser-Ney"),
+    "mixture": ("mixture of 5-grams, with genre tag", "5-gram 混合，带体裁标签"),
+    "ngram": ("5-gram, modified Kneser-Ney", "5-gram，修正 Kneser-Ney"),
     "ppmd": ("PPMd, order 6, primed with the training text", "PPMd，6 阶，先读训练文本"),
     "xz": ("`xz -9e`, primed with the training text", "`xz -9e`，先读训练文本"),
 }
@@ -103,6 +103,79 @@ def bits(language: int, columns: Sequence[str] = tuple(COLUMNS)) -> str:
     )
     shown_table = table(row("", *GENRES, ("mean", "平均")[language]), rows, numbers=5)
     return f"{shown_table}\n\n{wrapped(said[language])}"
+
+
+def summary(language: int) -> str:
+    """Return what is asked first; the sections below have each with its command."""
+    demo = result("demo.json")
+    means = {one["id"]: one["mean"]["value"] for one in demo["bits_per_character"]["columns"]}
+    lines = result("resume_kills.jsonl")
+    kills = sum("kill" in line for line in lines)
+    differing = sum(bool(line["differing"]) for line in lines)
+    rows = [
+        row(
+            ("bits per character of the demo's model; of 5-grams", "演示模型的每字比特数；5-gram 的")[
+                language
+            ],
+            f"{means['challenger']:.3f}; {means['ngram']:.3f}",
+        ),
+        row(
+            ("memory of its training; disk of its store", "训练它的内存；存储占的磁盘")[language],
+            f"{demo['memory_peak_bytes'] / 1e9:.2f} GB; {demo['store_bytes'] / 1e6:.0f} MB",
+        ),
+        *(
+            row(said[language], beside(name, who, language))
+            for name, who, said in (
+                (
+                    "training",
+                    "transformers",
+                    (
+                        "a training step: times as fast as transformers' Trainer",
+                        "一步训练的速度是 transformers 的 Trainer 的几倍",
+                    ),
+                ),
+                (
+                    "evaluation",
+                    "lm-evaluation-harness, batch 16",
+                    (
+                        "an evaluation: times as fast as lm-evaluation-harness, batch 16",
+                        "评测的速度是批大小 16 的 lm-evaluation-harness 的几倍",
+                    ),
+                ),
+                (
+                    "curation",
+                    "datatrove",
+                    ("curation: times as fast as datatrove", "整理的速度是 datatrove 的几倍"),
+                ),
+                ("tokens", "jieba", ("segmentation: times as fast as jieba", "分词的速度是 jieba 的几倍")),
+                (
+                    "generation",
+                    "transformers",
+                    ("writing: times as fast as transformers", "写作的速度是 transformers 的几倍"),
+                ),
+            )
+        ),
+        row(
+            (
+                f"of {kills} kills with -9, those after which a loss, a sample or the model differed",
+                f"kill -9 共 {kills} 次，损失、样本或模型因此不同的次数",
+            )[language],
+            str(differing),
+        ),
+    ]
+    return table((row("what", "figure"), row("测什么", "数字"))[language], rows, numbers=1)
+
+
+def beside(name: str, who: str, language: int) -> str:
+    """Return how many times as good ours is beside a contestant, least and most of its groups."""
+    one, found = benchmark(name), []
+    for group in result(f"{name}.json")["groups"]:
+        figures = group["figures"]
+        ours = next(figures[called] for called in figures if called.startswith(OURS))
+        theirs = next(figures[called] for called in figures if called.startswith(who))
+        found.append(ratio(ours, theirs, one.more_is_better).median)
+    low, high = shown(min(found)), shown(max(found))
+    return low if low == high else (f"{low} to {high}", f"{low} 至 {high}")[language]
 
 
 def cost(language: int) -> str:
@@ -310,6 +383,7 @@ def percent(share: float) -> str:
 
 
 BLOCKS = {
+    "summary": summary,
     "bits": bits,
     "results": lambda language: bits(language, ("challenger", "mixture", "ppmd", "xz")),
     "cost": cost,
