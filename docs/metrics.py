@@ -15,8 +15,8 @@ from yanmo_pipelines.stages import LANGUAGE_MODEL
 
 FOLDER = Path(__file__).parent
 STILL = {
-    "en": {"stays": "stays, or grows", "zero": "0", "gone": "gone"},
-    "zh": {"stays": "不变或增长", "zero": "0", "gone": "不显示"},
+    "en": {"stays": "stays", "zero": "0", "gone": "gone"},
+    "zh": {"stays": "不变", "zero": "0", "gone": "不显示"},
 }
 HEAD = {
     "en": """# Metrics
