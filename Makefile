@@ -110,7 +110,7 @@ CHAOS ?=
 chaos: install
 	PYTHONPATH=tests:components:pipelines $(BIN)/python -m chaos $(CHAOS)
 
-# Beside others, in turn: docs/reference/benchmarks.md. make bench ONLY=tokens,generation STORE=runs/demo
+# Beside others, in turn: docs/reference/measurements.md. make bench ONLY=tokens,generation STORE=runs/demo
 ONLY ?=
 BENCH ?=
 bench: install

@@ -2,7 +2,6 @@
 
     python benchmarks/optimizations.py --store runs/demo --channel demo --again
     python benchmarks/optimizations.py --store runs/demo --channel demo --only muon packing --again --seeds 3
-    python benchmarks/optimizations.py --page
 
 needs a token cache in the channel (`make demo` leaves one). The rows are those of optimizations_rows.py. A
 row is trained as often as there are seeds, each time with it and without it, one after the other and the
@@ -10,8 +9,8 @@ other way round the next time. Every training is `yanmo train` as a user starts 
 that is removed at the end; figures come from its metrics.jsonl.
 
 A result is written to benchmarks/results/optimizations.json as soon as a row has ended. Without --again rows
-that have a result are left out, so that a second command goes on where the first one stopped. --page writes
-docs/reference/optimizations.md and docs/reference/optimizations.zh.md from it, without measuring.
+that have a result are left out, so that a second command goes on where the first one stopped.
+docs/measurements.py makes the tables of the pages from it.
 
 speed: tokens a second with it, divided by those without it; steps alone, without start-up.
 CPU: tokens a CPU-second, the same way.
@@ -38,7 +37,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from optimizations_page import write_pages
 from optimizations_rows import BASE, ROWS, Row
 
 from yanmo.common.control_group import usable_cpus
@@ -57,19 +55,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--store", help="folder of the store with the token cache")
+    parser.add_argument("--store", required=True, help="folder of the store with the token cache")
     parser.add_argument("--channel", default="demo")
     parser.add_argument("--only", nargs="+", default=[], choices=[row.name for row in ROWS], metavar="ROW")
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--again", action="store_true", help="measure rows that have a result too")
-    parser.add_argument("--page", action="store_true", help="only write docs/reference/optimizations.md")
-    given = parser.parse_args()
-    if not given.page:
-        if not given.store:
-            parser.error("--store: name the store that holds the token cache")
-        measure(given)
-    write_pages(known())
+    measure(parser.parse_args())
 
 
 def known() -> dict[str, Any]:

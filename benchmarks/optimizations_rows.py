@@ -1,4 +1,4 @@
-"""The rows of docs/reference/optimizations.md: each as options of `yanmo train` with it and without it."""
+"""The rows of results/optimizations.json: each as options of `yanmo train` with it and without it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ class Row:
     title: Words
     on: tuple[str, ...]
     off: tuple[str, ...] = ()
-    claim: Words
-    """What is said of it elsewhere, with the source."""
     avoid: Words
     """When not to use it."""
     longer: int = 1
@@ -37,10 +35,6 @@ ROWS = (
         title=("Muon for the layers' matrices", "层内矩阵用 Muon"),
         on=("--optimizer=muon",),
         off=("--optimizer=adamw", "--adam-learning-rate=0.003", "--head-learning-rate=0.003"),
-        claim=(
-            "about half the computation of AdamW (arXiv 2502.16982)",
-            "约为 AdamW 的一半计算量（arXiv 2502.16982）",
-        ),
         avoid=(
             "to go on from a model that AdamW trained, with few steps",
             "接着训练由 AdamW 训练的模型，且步数很少时",
@@ -51,7 +45,6 @@ ROWS = (
         title=("first weights from bigram statistics", "由二元统计得出初始权重"),
         on=("--start=bigram",),
         off=("--start=random",),
-        claim=("none known", "未见"),
         avoid=("with a tied head, where it is not possible", "词嵌入与输出头共用权重时（不可用）"),
     ),
     Row(
@@ -59,7 +52,6 @@ ROWS = (
         title=("logits of frequent tokens alone", "只算常见词元的 logits"),
         on=("--frequent-tokens=2048",),
         off=("--frequent-tokens=0",),
-        claim=("none known", "未见"),
         avoid=(
             "small vocabularies, wide models: the head is not what costs",
             "词表小或模型宽时：开销不在输出头",
@@ -74,7 +66,6 @@ ROWS = (
         ),
         on=("--packing=best-fit",),
         off=("--packing=one",),
-        claim=("up to 2 times as fast (arXiv 2107.02027)", "至多快 1 倍（arXiv 2107.02027）"),
         avoid=("never: documents of a row do not see each other", "没有：同一行的各篇互不可见"),
     ),
     Row(
@@ -82,10 +73,6 @@ ROWS = (
         title=("packing whole documents, beside one stream cut in rows", "整篇装入，对照把文字连成一串再切"),
         on=("--packing=best-fit",),
         off=("--packing=concat",),
-        claim=(
-            "fewer cut documents, better models (arXiv 2404.10830)",
-            "被切断的文档更少，模型更好（arXiv 2404.10830）",
-        ),
         avoid=(
             "texts far longer than the context, which are cut either way",
             "文档远长于上下文时（总要切断）",
@@ -95,7 +82,6 @@ ROWS = (
         name="context",
         title=("a context of 128 tokens, with half the rows", "上下文 128，行数减半"),
         on=("--context=128", "--batch-rows=8"),
-        claim=("longer is better where texts are long", "文长则上下文长为好"),
         avoid=("verse, whose texts are shorter than 64 tokens", "诗词：每篇不足 64 个词元"),
     ),
     Row(
@@ -103,17 +89,12 @@ ROWS = (
         title=("gradient accumulation over four forwards", "梯度累积（四次前向）"),
         on=("--micro-batch=4",),
         off=("--micro-batch=16",),
-        claim=("less memory for the same step", "同样的一步，内存更少"),
         avoid=("where the batch fits: it is slower", "整批装得下时：更慢"),
     ),
     Row(
         name="checkpointing",
         title=("gradient checkpointing", "梯度检查点"),
         on=("--gradient-checkpointing=true",),
-        claim=(
-            "memory of the square root of the layers for one more forward (arXiv 1604.06174)",
-            "多一次前向，激活内存降为层数的平方根（arXiv 1604.06174）",
-        ),
         avoid=(
             "where the model fits: a smaller micro batch costs less",
             "模型装得下时：减小 micro-batch 更便宜",
@@ -123,10 +104,6 @@ ROWS = (
         name="bf16",
         title=("bf16 instead of fp32", "bf16 代替 fp32"),
         on=("--precision=bf16",),
-        claim=(
-            "the results of fp32 after as many steps, without other settings (arXiv 1905.12322)",
-            "步数相同，结果与 fp32 相同，设置不必改（arXiv 1905.12322）",
-        ),
         avoid=(
             "processors without avx512_bf16 or AMX, which emulate it",
             "没有 avx512_bf16 或 AMX 的处理器（只能模拟）",
@@ -136,10 +113,6 @@ ROWS = (
         name="fp16",
         title=("fp16 with loss scaling instead of fp32", "fp16（带损失缩放）代替 fp32"),
         on=("--precision=fp16",),
-        claim=(
-            "nearly half the memory (arXiv 1710.03740); more than 3 times as fast on GPUs (TensorFlow)",
-            "内存减少近一半（arXiv 1710.03740）；GPU 上速度可达 3 倍以上（TensorFlow）",
-        ),
         avoid=(
             "wherever there is bf16, which needs no scaling; processors, which emulate it",
             "有 bf16 的设备（bf16 不需缩放）；处理器（只能模拟）",
@@ -149,10 +122,6 @@ ROWS = (
         name="compile",
         title=("torch.compile of the layers", "用 torch.compile 编译各层"),
         on=("--compile=true",),
-        claim=(
-            "43 % faster, mean of 163 models on an A100 (PyTorch 2.0's announcement)",
-            "A100 上 163 个模型平均快 43 %（PyTorch 2.0 发布说明）",
-        ),
         avoid=("short trainings: compiling takes a minute", "短的训练：编译本身要一分钟"),
     ),
     Row(
@@ -160,7 +129,6 @@ ROWS = (
         title=("DeepSpeed's engine beside torch's", "DeepSpeed 引擎，对照 torch"),
         on=("--backend=deepspeed",),
         off=("--backend=torch",),
-        claim=("models that do not fit otherwise (arXiv 1910.02054)", "否则装不下的模型（arXiv 1910.02054）"),
         avoid=("one device that holds the model", "一个设备装得下模型时"),
     ),
     Row(
@@ -171,7 +139,6 @@ ROWS = (
         ),
         on=("--ranks=2", "--threads=1"),
         off=("--ranks=1", "--threads=2"),
-        claim=("data parallel: as many times as fast as there are ranks", "数据并行：有几个进程就快几倍"),
         avoid=(
             "large models on few cores: each rank holds the model",
             "核少而模型大时：每个进程各有一份模型",
@@ -181,12 +148,9 @@ ROWS = (
         name="threads",
         title=("two threads of the matrix library (BLAS)", "矩阵库（BLAS）用两个线程"),
         on=("--threads=2",),
-        claim=("twice as fast", "快 1 倍"),
         avoid=(
-            "beside other work: with four busy processes 8 steps took 7.9 s, by two ranks of one thread "
-            "4.9 s ([measurements.md](measurements.md#speed))",
-            "机器上还有别的任务时：另有四个忙碌的进程时，8 步用 7.9 秒，两个各一线程的进程用 4.9 秒"
-            "（[measurements.zh.md](measurements.zh.md#速度)）",
+            "beside other busy processes, where two ranks of one thread are faster",
+            "机器上还有别的忙碌进程时：两个各一线程的进程更快",
         ),
     ),
     Row(
@@ -197,10 +161,6 @@ ROWS = (
         ),
         on=("--backend=deepspeed", "--ranks=2", "--zero-stage=1"),
         off=("--backend=torch", "--ranks=2"),
-        claim=(
-            "4 times less memory than plain data parallel (arXiv 1910.02054)",
-            "内存为普通数据并行的 1/4（arXiv 1910.02054）",
-        ),
         avoid=("where every rank holds the optimizer's states", "每个进程都装得下优化器状态时"),
     ),
     Row(
@@ -208,10 +168,6 @@ ROWS = (
         title=("ZeRO stage 2 beside stage 1, two ranks", "ZeRO 2 对照 ZeRO 1，两个进程"),
         on=("--backend=deepspeed", "--ranks=2", "--zero-stage=2"),
         off=("--backend=deepspeed", "--ranks=2", "--zero-stage=1"),
-        claim=(
-            "8 times less memory than plain data parallel, 4 times for stage 1 (arXiv 1910.02054)",
-            "内存为普通数据并行的 1/8，ZeRO 1 为 1/4（arXiv 1910.02054）",
-        ),
         avoid=("where stage 1 fits", "ZeRO 1 装得下时"),
     ),
     Row(
@@ -219,10 +175,6 @@ ROWS = (
         title=("ZeRO stage 3 beside stage 1, two ranks", "ZeRO 3 对照 ZeRO 1，两个进程"),
         on=("--backend=deepspeed", "--ranks=2", "--zero-stage=3"),
         off=("--backend=deepspeed", "--ranks=2", "--zero-stage=1"),
-        claim=(
-            "weights too are divided by the ranks, for half as much more traffic (arXiv 1910.02054)",
-            "权重也按进程分摊，通信多一半（arXiv 1910.02054）",
-        ),
         avoid=("where stage 1 or 2 fits", "ZeRO 1 或 2 装得下时"),
     ),
     Row(
@@ -230,7 +182,6 @@ ROWS = (
         title=("the next batch made by a thread during the step", "由线程在当前步中准备下一批"),
         on=("--prefetch-batches=1",),
         off=("--prefetch-batches=0",),
-        claim=("no step waits for its data", "每一步都不等数据"),
         avoid=("never: it takes one batch of memory", "没有：只占一批的内存"),
     ),
     Row(
@@ -238,7 +189,6 @@ ROWS = (
         title=("eight batches made ahead, beside one", "预先准备八批，对照一批"),
         on=("--prefetch-batches=8",),
         off=("--prefetch-batches=1",),
-        claim=("evens out slow batches", "抹平慢的批次"),
         avoid=(
             "where one batch is made within a step, as ours is",
             "一步之内能备好一批时（这里就是如此）",
@@ -249,7 +199,6 @@ ROWS = (
         title=("cosine schedule beside linear", "余弦学习率，对照线性"),
         on=("--schedule=cosine",),
         off=("--schedule=linear",),
-        claim=("the usual choice", "通常的选择"),
         avoid=(
             "linear to 0 is at least as good (arXiv 2502.15938)",
             "线性降到 0 至少一样好（arXiv 2502.15938）",
@@ -260,17 +209,12 @@ ROWS = (
         title=("cosine with restarts (SGDR) beside linear", "带重启的余弦（SGDR），对照线性"),
         on=("--schedule=sgdr",),
         off=("--schedule=linear",),
-        claim=(
-            "good results in half to a quarter of the epochs (arXiv 1608.03983)",
-            "一半到四分之一的轮数即可（arXiv 1608.03983）",
-        ),
         avoid=("one pass over the text", "文字只过一遍时"),
     ),
     Row(
         name="batch",
         title=("half the batch with twice the steps", "批减半、步数加倍"),
         on=("--batch-rows=8",),
-        claim=("a smaller batch learns more from each token", "批小则每个词元学到的更多"),
         avoid=("where steps, not tokens, cost time (many GPUs)", "GPU 很多、时间花在步数上时"),
         longer=2,
     ),
@@ -283,29 +227,18 @@ ROWS = (
         ),
         on=("--batch-rows=32", "--batch-scaling=sqrt", "--reference-batch=1024"),
         off=("--batch-rows=32",),
-        claim=(
-            "with Adam's rates times the root of its growth a larger batch trains alike (arXiv 2205.10287); "
-            "linear is for SGD (arXiv 1706.02677)",
-            "Adam 的学习率乘以批增大倍数的平方根，大批的训练与小批相近（arXiv 2205.10287）；"
-            "线性的用于 SGD（arXiv 1706.02677）",
-        ),
         avoid=("where the rates were chosen with this batch", "学习率就是按这样的批选定时"),
     ),
     Row(
         name="dropout",
         title=("dropout 0.1", "dropout 0.1"),
         on=("--dropout=0.1",),
-        claim=(
-            "against overfitting, over many epochs (JMLR 15, 2014)",
-            "多轮训练时防过拟合（JMLR 15，2014）",
-        ),
         avoid=("less than about one epoch: nothing is overfitted", "不足一轮时：谈不上过拟合"),
     ),
     Row(
         name="weight-decay",
         title=("weight decay 0.1", "权重衰减 0.1"),
         on=("--weight-decay=0.1",),
-        claim=("better generalization (arXiv 1711.05101)", "泛化更好（arXiv 1711.05101）"),
         avoid=("short trainings", "短的训练"),
     ),
     Row(
@@ -313,10 +246,6 @@ ROWS = (
         title=("AdamW's beta2 0.999 for embedding and head", "词嵌入与输出头的 AdamW 用 beta2 0.999"),
         on=("--adam-beta2=0.999",),
         off=("--adam-beta2=0.95",),
-        claim=(
-            "0.95 is the custom for language models (arXiv 2005.14165), 0.999 torch's default",
-            "语言模型惯用 0.95（arXiv 2005.14165），torch 的默认是 0.999",
-        ),
         avoid=(
             "larger models: not tried ([recipe.md](../explanation/recipe.md))",
             "更大的模型：没有试过（[recipe.zh.md](../explanation/recipe.zh.md)）",
@@ -326,7 +255,6 @@ ROWS = (
         name="token-noise",
         title=("5 % of the input tokens replaced", "替换 5 % 的输入词元"),
         on=("--token-noise=0.05",),
-        claim=("augmentation: more from little text", "增强：文字少时学得更多"),
         avoid=(
             "less than several epochs ([prepare-text.md](../how-to/prepare-text.md#does-augmentation-help))",
             "不足数轮时（[prepare-text.zh.md](../how-to/prepare-text.zh.md#增广有用吗)）",
@@ -337,28 +265,24 @@ ROWS = (
         title=("gradient clipping at 1", "梯度裁剪到 1"),
         on=("--clip=1",),
         off=("--clip=0",),
-        claim=("against spikes of the loss (arXiv 1211.5063)", "防损失突增（arXiv 1211.5063）"),
         avoid=("never: it costs next to nothing", "没有：几乎不费时"),
     ),
     Row(
         name="monitor",
         title=("the full collapse monitor, each 20 steps", "完整的坍缩监测，每 20 步"),
         on=("--monitor=full", "--monitor-every=20"),
-        claim=("none known", "未见"),
         avoid=("`fast`, the default, sees most of it", "默认的 `fast` 已能看到大半"),
     ),
     Row(
         name="checkpoints",
         title=("a checkpoint each 20 steps", "每 20 步一个检查点"),
         on=("--checkpoint-steps=20",),
-        claim=("none known", "未见"),
         avoid=("the default, by time, loses two minutes at most", "默认按时间存，至多丢两分钟"),
     ),
     Row(
         name="validation",
         title=("a validation each 20 steps", "每 20 步验证一次"),
         on=("--valid-every=20", "--valid-characters=8000"),
-        claim=("none known", "未见"),
         avoid=("where the curve of the end is enough", "只看最终结果时"),
     ),
 )

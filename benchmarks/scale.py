@@ -3,7 +3,6 @@
     python benchmarks/scale.py --parameters 7e9 --gpus 8,64,256
     python benchmarks/scale.py --parameters 7e9 --gpus 64 --tokens 1e12 --network 12.5 --gpu-hour-price 2
     python benchmarks/scale.py --characters 1e9 --workers 16
-    python benchmarks/scale.py --docs      # the tables of docs/reference/scale.md and .zh.md
 
 A step computes, waits for its network and updates. Computing is FLOPs by the share of a GPU's peak that
 models of this width reached in published benchmarks. Memory is the estimate that `yanmo train` makes before
@@ -16,10 +15,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
@@ -28,13 +25,12 @@ from yanmo.train.metrics.utilization import PEAK_FLOPS, flops_per_token
 from yanmo.train.models.first_decoder import decoder_config
 from yanmo.train.options.recipe_options import num_parameters
 
-DOCS = Path(__file__).parents[1] / "docs/reference"
 VOCABULARY, CONTEXT = 32_768, 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """Nodes of eight equal GPUs; docs/reference/scale.md says where each figure comes from."""
+    """Nodes of eight equal GPUs; figures without a source are those of data sheets."""
 
     name: str
     peak: float
@@ -44,15 +40,16 @@ class Gpu:
     half_width: float
     """Width of a model that reaches half of that share."""
     memory_gib: float
+    """As the driver counts it."""
     memory_bandwidth: float
     """Bytes/s."""
     link: float
-    """To the others of its node, one direction, bytes/s."""
+    """To the others of its node, one direction of NVLink, bytes/s."""
     network: float
-    """Of a whole node to the others, one direction, bytes/s."""
+    """Of a whole node to the others, one direction, bytes/s: eight ports of 400 Gb/s (A100: 200)."""
     watts: float
     hour_price: float
-    """USD."""
+    """USD, late in 2024: aws.amazon.com/ec2/capacityblocks/pricing (the A100's is of 40 GB)."""
 
 
 H100 = Gpu(
@@ -102,7 +99,7 @@ MEASURED = {"curate": (4.1, 0.87, 291, 436), "balance": (22, 0, 423, 0), "tokeni
 memory of the main process and of a worker. 2.0 GB of text, 2 cores of an AMD EPYC, 2026-11-26, commit a8dc8ad
 (the second worker of tokenize: 5d60af4)."""
 BYTES_OF_A_CHARACTER, TOKENS_OF_A_CHARACTER = 3, 0.94
-"""UTF-8; the demo's vocabulary on its own text (docs/explanation/tokenizer.md)."""
+"""UTF-8; the demo's vocabulary on its own text (benchmarks/NOTES.md)."""
 CORE_HOUR_PRICE = 0.0425
 """USD: c5.2xlarge, 8 vCPU for 0.34 (docs.aws.amazon.com/autoscaling/ec2/userguide)."""
 
@@ -194,6 +191,7 @@ class Plan:
     share: float
     """Of the time, in which the model is computed."""
     memory_gib: float
+    """As the driver counts it."""
     """Of a GPU."""
     node_gb: float
     """What checkpoints and the export need of a node's memory."""
@@ -268,27 +266,6 @@ def check_rows() -> Iterator[str]:
         yield f"| {n} x {name} | {width:,} x {layers} | {figures} |"
 
 
-def write(path: Path, tables: dict[str, list[str]]) -> None:
-    """Put the rows of each table behind its mark `<!-- NAME -->`; header and prose are the page's own."""
-    text = path.read_text(encoding="utf-8")
-    for name, rows in tables.items():
-        found = re.compile(rf"(<!-- {name} -->\n\n\|.*\n\|[-|: ]+\|\n)(?:\|.*\n)*")
-        text, count = found.subn(lambda m, rows=rows: m[1] + "".join(f"{row}\n" for row in rows), text)
-        if count != 1:
-            raise SystemExit(f"{path}: expected one table behind <!-- {name} -->, found {count}")
-    path.write_text(text, encoding="utf-8")
-
-
-def tables() -> dict[str, list[str]]:
-    """Those of the page."""
-    sizes = [1e8, 1e9, 7e9, 1.3e10, 3e10, 7e10]
-    return {
-        "training": [*training_rows(sizes, [8, 64, 256], H100)],
-        "curation": [*curation_rows([1e8, 1e9, 1e10], 16)],
-        "check": [*check_rows()],
-    }
-
-
 def several(text: str) -> list[float]:
     """Numbers, with commas."""
     return [float(part) for part in text.split(",")]
@@ -305,16 +282,11 @@ def main() -> None:
     parser.add_argument(
         "--network", type=float, default=0.0, help="of a node, one direction, GB/s; default: the GPU's"
     )
-    parser.add_argument(
-        "--gpu-hour-price", type=float, default=0.0, help="default: that of docs/reference/scale.md, USD"
-    )
+    parser.add_argument("--gpu-hour-price", type=float, default=0.0, help="default: an example, USD")
     parser.add_argument("--characters", type=several, default=[], help="of a corpus to curate")
     parser.add_argument("--workers", type=int, default=16, help="processes that curate and tokenize")
-    parser.add_argument(
-        "--docs", action="store_true", help="write the tables of docs/reference/scale.md and .zh.md"
-    )
     given = parser.parse_args()
-    if not (given.parameters or given.characters or given.docs):
+    if not (given.parameters or given.characters):
         parser.error("give --parameters or --characters")
     gpu = replace(GPUS[given.gpu], network=1e9 * given.network or GPUS[given.gpu].network)
     if given.parameters:
@@ -327,8 +299,6 @@ def main() -> None:
     if given.characters:
         print("| G characters | stage | processes | CPU hours | hours | GB of memory | cost |")
         print(*curation_rows(given.characters, given.workers), sep="\n")
-    for page in ("scale.md", "scale.zh.md") if given.docs else ():
-        write(DOCS / page, tables())
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from yanmo_pipelines.stages import LANGUAGE_MODEL
 
 FOLDER = Path(__file__).parent
 STILL = {
-    "en": {"stays": "stays, or grows", "zero": "0", "gone": "gone"},
-    "zh": {"stays": "不变或增长", "zero": "0", "gone": "不显示"},
+    "en": {"stays": "stays", "zero": "0", "gone": "gone"},
+    "zh": {"stays": "不变", "zero": "0", "gone": "不显示"},
 }
 HEAD = {
     "en": """# Metrics
@@ -27,18 +27,15 @@ loopback (`--metrics-port`, `--metrics-address`). A pod that was scraped stays f
 at its end, 20 seconds at most (`--metrics-wait-seconds`; 0 elsewhere). The last values lie next
 to the stage's output as `metrics.prom`.
 
-- Units are base units, at the end of the name. Bits per character are the exception that
-  `promtool check metrics` remarks on: it takes bits for a size of data.
 - The id of a run is a label of `yanmo_run_info` alone. A query joins it by pod:
   `yanmo_train_loss * on (namespace, pod) group_left (run_id, key) yanmo_run_info`.
-- What is measured of training stops with it: while no step ends, rates say 0; while a rank gives
-  no sign of life, the figures of the last interval are gone; ages grow. The column "while nothing
-  moves" says which is which. Counters count what this process has done and never go back; a
-  training that goes on in another one begins at 0 there.
+- While no step ends, rates say 0; while a rank gives no sign of life, the figures of the last
+  interval are gone; ages grow. The column "while nothing moves" says which is which. Counters count
+  what this process has done.
 - MFU is tokens per second times FLOPs per token over the peak of the devices, in bf16 without
   sparsity. FLOPs per token are 6 for each weight of the matrices but the input embedding, and 12
-  x layers x width of the heads x context for attention. Peaks of data center, workstation and
-  consumer cards are known by name; `--peak-tflops` gives another one.
+  x layers x width of the heads x context for attention. `--peak-tflops` gives the peak of a card
+  that is not known by name.
 - GPUs are read by NVML, from the driver alone. Where a DCGM exporter watches them, say
   `--gpu-metrics false` (or `YANMO_GPU_METRICS=false`) and join its metrics by pod; Prometheus
   calls the pod of the training `exported_pod` there:
@@ -57,8 +54,8 @@ final figures at a [Pushgateway](https://github.com/prometheus/pushgateway):
 
     yanmo curate --pushgateway http://pushgateway:9091
 
-Pushed are the facts of a run that has ended, marked "pushed" in the tables; never what is live
-(rates, ages, GPUs, `yanmo_run_info`), which a Pushgateway would repeat for ever.
+Pushed are the facts of a run that has ended, marked "pushed" in the tables; never what is live,
+which a Pushgateway would repeat for ever.
 
 | how the run ended | what is pushed |
 |---|---|
@@ -67,18 +64,13 @@ Pushed are the facts of a run that has ended, marked "pushed" in the tables; nev
 | killed (SIGKILL, out of memory), or refused with its options | nothing |
 
 - They stand under `job="yanmo"`, `stage` and `channel`: each run of a stage replaces those of the
-  one before, so there is no series for each run. Prometheus scrapes the Pushgateway with
-  `honor_labels: true`.
-- A run that finds its output in the store pushes what the output says of itself (documents, bits)
-  from its record, and no cost.
-- Of what is pushed the rules of `manifests/` read one figure, the last success of promote: where it
-  is 26 hours old, `YanmoMissedNight` fires. A training that takes several nights ends none of them
-  well: write its time there. A channel whose nights are over: delete its groups. To be told of a
-  run that failed: `yanmo_stage_exit_code{stage!=""} > 0`.
+  one before. Prometheus scrapes the Pushgateway with `honor_labels: true`.
+- The rules of `manifests/` read the last success of promote
+  ([missed nights](../tutorials/every-night.md#missed-nights)). A channel whose nights are over:
+  delete its groups. To be told of a run that failed: `yanmo_stage_exit_code{stage!=""} > 0`.
 - User and password: `YANMO_PUSHGATEWAY_USERNAME` and `YANMO_PUSHGATEWAY_PASSWORD`. In the address
-  they are refused. Neither is logged, nor is the address in a warning.
-- A Pushgateway that is away, refuses or hangs is one warning in the log and at most 5 s at the end
-  of the stage (2 s where it was told to end); the exit code stays what it is.
+  they are refused.
+- A Pushgateway that is away is one warning in the log; the exit code stays what it is.
 - In pods: the variable `YANMO_PUSHGATEWAY_URL`, for Jobs in the ConfigMap `yanmo-settings`
   (component [pushgateway](../../manifests/README.md#pushgateway), which also opens the way), or in
   the Secret `yanmo-store`, which tasks in KFP read too: `pushgateway_url`, `pushgateway_username`,
@@ -92,16 +84,13 @@ This page is written by `python docs/metrics.py` from what the code declares."""
 的 Pod 结束时会再等一次抓取，至多 20 秒（`--metrics-wait-seconds`；别处为 0）。最后的值以
 `metrics.prom` 存放在该阶段的输出旁。
 
-- 单位都是基本单位，写在名字末尾。每字符比特数是例外，`promtool check metrics` 会为此提示：它把比
-  特当作数据量。
 - 运行的编号只是 `yanmo_run_info` 的标签。查询时按 Pod 连接：
   `yanmo_train_loss * on (namespace, pod) group_left (run_id, key) yanmo_run_info`。
-- 对训练的测量随训练而止：没有一步结束时，速率为 0；某个进程没有生命迹象时，上一区间的数字不再显
-  示；各种时长不断增长。“停滞时”一列说明各属哪一种。计数器只计本进程所做的，从不倒退；训练换到另
-  一个进程继续时，在那里从 0 计起。
+- 没有一步结束时，速率为 0；某个进程没有生命迹象时，上一区间的数字不再显示；各种时长不断增长。“停
+  滞时”一列说明各属哪一种。计数器只计本进程所做的。
 - MFU 是每秒词元数乘以每词元的浮点次数，再除以各设备的峰值（bf16，不计稀疏）。每词元的浮点次数是：
-  除输入嵌入外的矩阵每个权重 6 次，注意力再加 12 x 层数 x 各头总宽 x 上下文。数据中心卡、工作站卡
-  和消费级卡的峰值按名字已知；`--peak-tflops` 可给出别的值。
+  除输入嵌入外的矩阵每个权重 6 次，注意力再加 12 x 层数 x 各头总宽 x 上下文。型号不认得的卡，用
+  `--peak-tflops` 给出峰值。
 - GPU 由 NVML 直接从驱动读取。若已有 DCGM exporter 监视它们，请设 `--gpu-metrics false`（或
   `YANMO_GPU_METRICS=false`），并按 Pod 连接它的指标；在那里 Prometheus 把训练所在的 Pod 叫作
   `exported_pod`：
@@ -120,8 +109,7 @@ This page is written by `python docs/metrics.py` from what the code declares."""
 
     yanmo curate --pushgateway http://pushgateway:9091
 
-推送的是已结束的运行的事实，表中标有“推送”；正在变化的（速率、时长、GPU、`yanmo_run_info`）从不推
-送，Pushgateway 会把它们永远重复下去。
+推送的是已结束的运行的事实，表中标有“推送”；正在变化的从不推送，Pushgateway 会把它们永远重复下去。
 
 | 运行怎样结束 | 推送什么 |
 |---|---|
@@ -129,16 +117,13 @@ This page is written by `python docs/metrics.py` from what the code declares."""
 | 失败、暂停、无事可做 | 退出码和结束时间（POST）；上次成功的数字保留 |
 | 被杀（SIGKILL、内存不足），或选项被拒绝 | 什么也不推送 |
 
-- 它们位于 `job="yanmo"`、`stage` 和 `channel` 之下：阶段的每次运行取代上一次的，所以不会每次运行多
-  一个序列。Prometheus 抓取 Pushgateway 时用 `honor_labels: true`。
-- 在存储中找到输出的运行，按记录推送输出自身的数字（文档数、比特数），不含花费。
-- 推送的数字里，`manifests/` 的规则只读一个，即 promote 最近一次成功的时间：超过 26 小时，
-  `YanmoMissedNight` 就触发。一次训练要用好几夜时，其中没有一夜算成功：请把那里的时间改长。不再有夜
-  的频道：删除它的各组。想知道失败的运行：`yanmo_stage_exit_code{stage!=""} > 0`。
-- 用户与密码：`YANMO_PUSHGATEWAY_USERNAME` 和 `YANMO_PUSHGATEWAY_PASSWORD`。写在地址里会被拒绝。两者
-  都不进日志，警告里也没有地址。
-- Pushgateway 不在、拒绝或挂起时，日志中只有一条警告，阶段结束时至多多用 5 秒（被要求结束时 2 秒）；
-  退出码不变。
+- 它们位于 `job="yanmo"`、`stage` 和 `channel` 之下：阶段的每次运行取代上一次的。Prometheus 抓取
+  Pushgateway 时用 `honor_labels: true`。
+- `manifests/` 的规则读 promote 最近一次成功的时间
+  （[错过的夜](../tutorials/every-night.zh.md#错过的夜)）。不再有夜的频道：删除它的各组。想知道失败
+  的运行：`yanmo_stage_exit_code{stage!=""} > 0`。
+- 用户与密码：`YANMO_PUSHGATEWAY_USERNAME` 和 `YANMO_PUSHGATEWAY_PASSWORD`。写在地址里会被拒绝。
+- Pushgateway 不在时，日志中只有一条警告；退出码不变。
 - 在 Pod 里：变量 `YANMO_PUSHGATEWAY_URL`；Job 写在 ConfigMap `yanmo-settings` 里（部件
   [pushgateway](../../manifests/README.zh.md#pushgateway) 同时放行），或写在 KFP 的任务也会读的
   Secret `yanmo-store` 里：`pushgateway_url`、`pushgateway_username`、`pushgateway_password`。

@@ -89,16 +89,3 @@ def test_limits_may_be_set_on_these_metrics(page: str) -> None:
 @pytest.mark.parametrize("page", ["evaluate.md", "evaluate.zh.md"])
 def test_verse_has_these_rules(page: str) -> None:
     assert [names(row[0])[0] for row in table(page, "rule", "规则")] == [rule.name for rule in RULES]
-
-
-@pytest.mark.parametrize("page", ["measurements.md", "measurements.zh.md"])
-def test_a_figure_of_the_summary_stands_on_the_page_to_which_its_row_leads(page: str) -> None:
-    missing = []
-    for what, figure, link in table(page, "what", "测什么"):
-        [path] = re.findall(r"\]\(([^)#]*)", link)
-        said = (page_called(page).parent / path).read_text(encoding="utf-8") if path else ""
-        below = page_called(page).read_text(encoding="utf-8").partition("\n## ")[2]
-        for number in re.findall(r"\d[\d.]*", figure.replace(",", "")):
-            if not re.search(rf"(?<![\d.]){re.escape(number)}(?![\d]|\.\d)", said if path else below):
-                missing.append((what, number))
-    assert missing == []

@@ -5,6 +5,5 @@ of_*.py          one benchmark each
 environments.py  the packages of the others, in environments of their own
 rounds.py        runs one benchmark, in its environment
 intervals.py     medians, ratios and their intervals
-page.py          docs/reference/benchmarks.md and docs/reference/benchmarks.zh.md, from benchmarks/results/
 __main__.py      the command
 """

@@ -1,7 +1,7 @@
 """Measures Yanmo beside others, in turn: `make bench`, `make bench ONLY=tokens,generation`.
 
-Results are written to benchmarks/results/NAME.json, one by one, and docs/reference/benchmarks.md and its
-Chinese twin from all of them. What the others need is installed into .bench/, once; that wants a network.
+Results are written to benchmarks/results/NAME.json, one by one; docs/measurements.py makes the tables of the
+pages from them. What the others need is installed into .bench/, once; that wants a network.
 Some measure the model of a store in which `make demo` ran: STORE=runs/demo.
 """
 
@@ -20,7 +20,6 @@ from typing import Any
 
 from bench.declared import NAMES, Benchmark, benchmark
 from bench.environments import python_of
-from bench.page import write_pages
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.made_by import made_by
 from yanmo.store.opening import open_store
@@ -40,7 +39,6 @@ def main() -> None:
     parser.add_argument(
         "--list", action="store_true", help="only say which there are, and how long they take"
     )
-    parser.add_argument("--page", action="store_true", help="only write the pages from the results")
     given = parser.parse_args()
     names = [name.strip() for name in given.only.split(",") if name.strip()] or list(NAMES)
     unknown = sorted(set(names) - set(NAMES))
@@ -53,13 +51,11 @@ def main() -> None:
             "\n".join(f"{one.name:12} {one.minutes:3} min  {one.title[0]}" for one in map(benchmark, names))
         )
         return
-    if not given.page:
-        chosen = [benchmark(name) for name in names]
-        _check_store(parser, chosen, given)
-        made = made_by()
-        for one in chosen:
-            _write(one.name, run(one, given, made))
-    write_pages(known())
+    chosen = [benchmark(name) for name in names]
+    _check_store(parser, chosen, given)
+    made = made_by()
+    for one in chosen:
+        _write(one.name, run(one, given, made))
 
 
 def _check_store(parser: argparse.ArgumentParser, chosen: list[Benchmark], given: argparse.Namespace) -> None:
@@ -108,12 +104,6 @@ def _write(name: str, found: dict[str, Any]) -> None:
     RESULTS.mkdir(exist_ok=True)
     text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
     (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
-
-
-def known() -> dict[str, Any]:
-    """The results so far, by name of the benchmark."""
-    paths = {name: RESULTS / f"{name}.json" for name in NAMES}
-    return {name: json.loads(p.read_text(encoding="utf-8")) for name, p in paths.items() if p.exists()}
 
 
 if __name__ == "__main__":

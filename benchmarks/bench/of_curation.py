@@ -66,12 +66,9 @@ BENCHMARK = Benchmark(
     title=("Curation", "整理"),
     unit=("documents per CPU second", "每 CPU 秒文档数"),
     about=(
-        "Reading, cleaning, filters and near duplicates over Han 4-grams, from start to exit, all processes "
-        "counted. The shingles in datatrove are ours, as its Chinese word tokenizers are slower; hashing, "
-        "buckets, clusters and files are its own. Ours also splits, hashes its files and syncs them to disk.",
-        "读取、清洗、过滤、按汉字四元组查近似重复，从启动到退出，所有进程都计入。datatrove 里的切片用"
-        "我们的（它的中文分词器更慢）；哈希、分桶、聚类和文件都是它自己的。我们还要划分数据集、为文件"
-        "求哈希并同步到磁盘。",
+        "from start to exit, all processes counted. The shingles in datatrove are ours, as its Chinese word "
+        "tokenizers are slower.",
+        "从启动到退出，所有进程都计入。datatrove 的切片用我们的，因为它的中文分词器更慢。",
     ),
     open=opened,
     packages=(

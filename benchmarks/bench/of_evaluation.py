@@ -182,17 +182,13 @@ BENCHMARK = Benchmark(
     title=("Evaluation", "评测"),
     unit=("characters per second", "每秒字数"),
     about=(
-        "The champion of the store and ten test texts of each genre, on all cores: ours score a batch on "
-        "each, the harness's operations have as many threads. Answers: the latter half of "
-        "each text behind its first half. Choices: four answers of eight characters behind each first half, "
-        "which we read once. Whole texts: the windows of lm-evaluation-harness do not overlap; ours do, and "
-        "so read a long text twice, unless told otherwise. `small`: 40 M random weights, a fifth of the "
-        "texts; without `auto`, whose search for a batch takes minutes there.",
-        "存储里的冠军模型，每种体裁十篇测试文字，用所有的核：我们每个核评一批，harness 的每个运算用同样多的"
-        "线程。回答：给出前一半，评后一半。选项：每个前一半之后"
-        "四个八字的回答，我们只读一遍前一半。整篇：lm-evaluation-harness 的窗口互不重叠；我们的窗口重叠，"
-        "长文要读两遍，除非另行指定。`small`：4000 万随机权重，五分之一的文字；不含 `auto`，"
-        "它在那里找批大小要几分钟。",
+        "the champion and ten test texts of each genre, on all cores. Answers: the latter half of each text "
+        "behind its first half. Choices: four answers of eight characters behind each first half. Whole "
+        "texts: our windows overlap, those of the harness do not. `small`: random weights, a fifth of the "
+        "texts, without `auto`.",
+        "冠军模型，每个体裁十篇测试文字，用所有的核。回答：给出前一半，评后一半。选项：每个前一半之后四个"
+        "八字的回答。整篇：我们的窗口重叠，harness 的不重叠。`small`：随机权重，五分之一的文字，"
+        "不含 `auto`。",
     ),
     open=opened,
     in_chinese={

@@ -98,11 +98,9 @@ BENCHMARK = Benchmark(
     title=("Writing", "写作"),
     unit=("tokens per second", "每秒词元数"),
     about=(
-        "The champion of the store, fp32, one thread, from prompts of eight tokens to the end of its "
-        "context. "
-        "The likeliest token, or drawn with temperature 0.8 and top-p 0.95.",
-        "存储里的冠军模型，fp32，单线程，从八个词元的开头写到上下文用尽。取最可能的词元，或以温度 0.8"
-        "、top-p 0.95 抽样。",
+        "the champion, fp32, one thread, from prompts of eight tokens to the end of its context; drawn with "
+        "temperature 0.8 and top-p 0.95.",
+        "冠军模型，fp32，单线程，从八个词元写到上下文用尽；抽样的温度 0.8、top-p 0.95。",
     ),
     open=opened,
     needs_store=True,

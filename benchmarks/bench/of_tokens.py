@@ -117,12 +117,10 @@ BENCHMARK = Benchmark(
     title=("Segmentation", "分词"),
     unit=("MB per CPU second", "每 CPU 秒 MB"),
     about=(
-        "Three megabytes of the bundled text, one thread. Ours gives the same ids as Hugging Face's Unigram. "
-        "jieba gets one document in 16, Hugging Face and SentencePiece one in 4; SentencePiece trains its "
-        "pieces on the text itself. jieba and rjieba give words, not ids.",
-        "随项目提供的文字中的三 MB，单线程。我们给出的 id 与 Hugging Face 的 Unigram 相同。jieba 只处"
-        "理 16 篇中的一篇，Hugging Face 和 SentencePiece 处理 4 篇中的一篇；SentencePiece 的词元在同样"
-        "的文字上训练。jieba 和 rjieba 给出的是词，不是 id。",
+        "3 MB of the bundled text, one thread; the ids are those of Hugging Face's Unigram. jieba and rjieba "
+        "give words, not ids.",
+        "随项目提供的文字中的 3 MB，单线程；id 与 Hugging Face 的 Unigram 相同。jieba 和 rjieba 给出的是"
+        "词，不是 id。",
     ),
     open=opened,
     in_chinese={

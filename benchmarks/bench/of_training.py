@@ -61,10 +61,8 @@ BENCHMARK = Benchmark(
     title=("Training", "训练"),
     unit=("tokens per CPU second", "每 CPU 秒词元数"),
     about=(
-        "AdamW in all of them, one rank, one thread, in one process, which keeps the memory that a step "
-        "frees, as `yanmo train` does. Documents fill the rows, none is padded.",
-        "各方都用 AdamW，单进程、单线程，在同一个进程里；这个进程像 `yanmo train` 一样保留每步"
-        "释放的内存。每行都由文档填满，没有填充。",
+        "AdamW, one rank, one thread; documents fill the rows, none is padded.",
+        "AdamW，单进程、单线程；每行都由文档填满，没有填充。",
     ),
     open=opened,
     in_chinese={

@@ -1,4 +1,4 @@
-"""A filter, a metric and a task for Yanmo, each a function (docs/plugins.md)."""
+"""A filter, a metric and a task for Yanmo, each a function (docs/how-to/extend.md)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What benchmarks/scale.py predicts: limits of its formulas, and the page that it fills."""
+"""What benchmarks/scale.py predicts: limits of its formulas."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +13,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from scale import (  # noqa: E402
-    A100,
     CONTEXT,
-    GPUS,
     H100,
-    H200,
     MEASURED,
     PUBLISHED,
     VOCABULARY,
@@ -31,7 +27,6 @@ from scale import (  # noqa: E402
     shape,
     share,
     step_seconds,
-    tables,
 )
 
 FREE = dataclasses.replace(H100, link=1e30, network=1e30, memory_bandwidth=1e30)
@@ -73,21 +68,6 @@ def test_what_was_not_fitted_is_predicted_within_two_fifths() -> None:
 def test_twice_the_workers_take_half_the_time_and_the_same_money() -> None:
     one, two = (next(iter(curation_rows([1e11], workers))).split("|") for workers in (8, 16))
     assert float(one[5]) == pytest.approx(2 * float(two[5]), rel=0.05) and one[-2] == two[-2]
-
-
-@pytest.mark.parametrize("page", ["scale.md", "scale.zh.md"])
-def test_the_page_has_the_tables_and_the_constants_of_the_script(page: str) -> None:
-    text = (ROOT / "docs/reference" / page).read_text(encoding="utf-8")
-    for name, rows in tables().items():
-        found = re.search(rf"<!-- {name} -->\n\n\|.*\n\|.*\n((?:\|.*\n)*)", text)
-        assert found and found[1].splitlines() == rows, "run python benchmarks/scale.py --docs"
-    units = {"peak": 1e12, "memory_bandwidth": 1e12, "link": 1e9, "network": 1e9}
-    for field in (f.name for f in dataclasses.fields(Gpu) if f.name != "name"):
-        row = [f"{getattr(gpu, field) / units.get(field, 1):,g}" for gpu in (H100, H200, A100)]
-        assert f"| {' | '.join(row)} |" in text, field
-    for _, _, main, worker in MEASURED.values():
-        assert str(main) in text and str(worker or main) in text
-    assert set(GPUS) == {"h100", "h200", "a100"}
 
 
 @pytest.mark.process

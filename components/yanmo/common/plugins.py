@@ -90,9 +90,7 @@ def find_plugin(group: str, name: str, option: str) -> Plugin:
 def _what_there_is(group: str) -> str:
     names = sorted({point.name for point in entry_points(group=group)})
     there = f"there is {', '.join(names[:20])}" if names else f"none is installed for {group}"
-    return (
-        f" ({there}); `pip install` the package that has it, here and in the image (docs/how-to/plugins.md)"
-    )
+    return f" ({there}); `pip install` the package that has it, here and in the image (docs/how-to/extend.md)"
 
 
 def _points(group: str, name: str) -> list[tuple[Any, EntryPoint]]:

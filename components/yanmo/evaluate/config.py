@@ -62,13 +62,13 @@ class EvaluateConfig(StageOptions, group="evaluate"):
     plugin_metrics: str = opt(
         "",
         "metrics of installed packages, made from texts and their bits: names, separated by commas "
-        "(docs/how-to/plugins.md)",
+        "(docs/how-to/extend.md)",
         kind="execution",  # with their packages' versions they are in the key, where there are some
     )
     plugin_tasks: str = opt(
         "",
         "tasks of installed packages, which ask the model: names, separated by commas "
-        "(docs/how-to/plugins.md)",
+        "(docs/how-to/extend.md)",
         kind="execution",  # as --plugin-metrics
     )
     samples: int = opt(

@@ -7,7 +7,7 @@ later one, 16 bits, a head width that is a multiple of 8, up to 256. The backwar
 
 Logits on a CPU are few at a time: they stay in its cache. On CUDA 256 rows of 8,192 take less time than it
 takes to launch the kernels that make loss and gradient of them: a step of `small` on an H200 spent 4.3 ms of
-the host's time on 8 times 4,096 rows (docs/reference/measurements.md).
+the host's time on 8 times 4,096 rows (benchmarks/NOTES.md).
 """
 
 from __future__ import annotations

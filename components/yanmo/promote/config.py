@@ -76,7 +76,7 @@ class PromoteConfig(StageOptions, group="promote"):
     least_noise: float = opt(
         0.002,
         "least standard deviation of the seed, used where twins measured less: short twins may scatter "
-        "less than whole trainings (0.076 % against 0.180 % in one recipe, docs/explanation/gate.md)",
+        "less than whole trainings (0.076 % against 0.180 % in one recipe, docs/reference/promote.md)",
         below=1,
     )
     max_genre_loss: float = opt(0.05, "bits per character by which a genre may get worse at most", often=True)

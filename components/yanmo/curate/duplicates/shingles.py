@@ -9,7 +9,7 @@ is equal, which happens with probability 1 - (1 - J^3)^40: 0.995 at J = 0.5, 0.9
 
 The minima are rensa's (Rust; R-MinHash, after "Fast Similarity Sketching", arXiv 1704.04370): a function of
 the set of shingles and the seed alone. It is given hashed shingles as one numpy array, and is no slower than
-normalization, which comes before. How good its estimate is: docs/decisions/0003-signatures-by-rensa.md.
+normalization, which comes before. How good its estimate is: benchmarks/NOTES.md.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class FilterOptions(Options, group="filters"):
     plugin_filters: str = opt(
         "",
         "filters of installed packages, with what a text that stays has at most or at least: NAME<=NUMBER or "
-        "NAME>=NUMBER, separated by commas (docs/how-to/plugins.md)",
+        "NAME>=NUMBER, separated by commas (docs/how-to/extend.md)",
         kind="execution",  # with its package's version it is in the key, where it is given
     )
     max_filter_share: float = opt(

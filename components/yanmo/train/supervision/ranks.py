@@ -44,7 +44,7 @@ _SPINS = "3000"
 """How often a thread of libgomp's looks whether the others are done, before it sleeps.
 
 By itself it looks 300,000 times, and where other work wants the cores, it takes them from the thread that
-it waits for (measured: docs/reference/measurements.md#speed).
+it waits for (measured: benchmarks/NOTES.md).
 """
 _ADDRESSES = ("NCCL_COMM_ID", "NCCL_RAS_ADDR")
 """Variables by which NCCL would listen elsewhere than at its interface."""

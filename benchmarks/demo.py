@@ -1,0 +1,72 @@
+"""What `make demo` gave: bits per character, time, memory, disk and packing, as benchmarks/results/demo.json.
+
+make demo && python benchmarks/demo.py --store runs/demo --channel demo
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from yanmo.common.control_group import usable_cpus
+from yanmo.store.opening import open_store
+from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
+
+RESULT = Path(__file__).parent / "results/demo.json"
+TAKEN = ("bits_per_character", "training", "cost")
+"""Of the verdict's report.json."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--store", default="runs/demo", help="a folder in which `make demo` ran")
+    parser.add_argument("--channel", default="demo")
+    given = parser.parse_args()
+    report = read(output(given.store, given.channel, "promote"), "report.json")
+    found = {name: report[name] for name in TAKEN}
+    found["training"] = {
+        name: found["training"][name] for name in ("steps", "tokens", "parameters", "made_by")
+    }
+    lines = output(given.store, given.channel, "train").path("metrics.jsonl").read_text(encoding="utf-8")
+    found["memory_peak_bytes"] = max(
+        json.loads(line).get("memory_peak_bytes", 0) for line in lines.splitlines()
+    )
+    found["store_bytes"] = sum(path.stat().st_size for path in Path(given.store).rglob("*") if path.is_file())
+    found |= {"packing": packing(given.store, given.channel), "cpus": usable_cpus(), "at": report["made_at"]}
+    RESULT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def output(store: str, channel: str, stage: str) -> Output:
+    """Return the channel's newest output of a stage."""
+    opened = open_store(store)
+    pointer = read_pointer(opened, channel, stage)
+    if pointer is None:
+        raise SystemExit(f"channel {channel} of {store} has no {stage}: run `make demo` first")
+    return open_reference(opened, pointer)
+
+
+def read(found: Output, name: str) -> Any:
+    return json.loads(found.path(name).read_text(encoding="utf-8"))
+
+
+def packing(store: str, channel: str) -> Any:
+    """Return what `yanmo cache plan` says of two contexts."""
+    command = [sys.executable, "-m", "yanmo.cli", "cache", "plan", f"{channel}/tokenize", "--json"]
+    command += [f"--store={store}", "--context=128,1024"]
+    plans = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    kept = ("context", "packing", "padding_share", "documents_cut", "short_documents_cut")
+    return {
+        "documents": plans["documents"],
+        "plans": [{name: plan[name] for name in kept} for plan in plans["plans"]],
+    }
+
+
+if __name__ == "__main__":
+    main()
