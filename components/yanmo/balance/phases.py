@@ -37,7 +37,9 @@ from yanmo.balance.token_count import TokenCount
 from yanmo.common.disk_arrays import taken
 from yanmo.common.errors import UsageError
 from yanmo.common.freed_memory import trim_heap
+from yanmo.engine.sql import Tables
 from yanmo.formats.documents import shard_bounds, text_form, write_document_file
+from yanmo.formats.row_numbers import places_of
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.nights.observer import NightObserver
 from yanmo.options.nearest import did_you_mean
@@ -225,9 +227,11 @@ def _write_train(run: BalanceRun, task: Task, arranged: Arranged) -> dict[str, i
         task.augmenter.shared = 0  # counts copies that are written, not those that were only measured
     position, copy, bounds = arranged.position, arranged.copy, arranged.bounds
     scratch = run.attempt.path("scratch/pieces").parent
-    layout = Layout(
-        paths=task.files.paths, starts=task.rows.starts, index=position, bounds=bounds, scratch=scratch
-    )
+    file, row = places_of(task.rows.starts, position)
+    part = np.repeat(np.arange(len(bounds)), [stop - start for start, stop in bounds])
+    tables = Tables()
+    tables.add("placed", file=file, row=row, part=part, place=np.arange(len(position)))
+    layout = Layout(paths=task.files.paths, tables=tables, scratch=scratch)
     for cut in layout.cuts():
         cut_file(cut)
     made: Counter[str] = Counter()

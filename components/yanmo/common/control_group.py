@@ -1,6 +1,7 @@
-"""This process's control group, by which a container's limits are set: files, CPUs.
+"""This process's control group, by which a container's limits are set: files, CPUs, memory.
 
-Files: kernel.org, admin-guide/cgroup-v2.rst (cpu.max) and scheduler/sched-bwc.rst (cpu.cfs_quota_us).
+Files: kernel.org, admin-guide/cgroup-v2.rst (cpu.max, memory.max, memory.stat), scheduler/sched-bwc.rst
+(cpu.cfs_quota_us) and cgroup-v1/memory.rst (memory.limit_in_bytes, memory.stat).
 """
 
 from __future__ import annotations
@@ -64,6 +65,24 @@ def usable_cpus(root: Path = ROOT, own: Path = OWN) -> int:
     if len(numbers) != 2 or not all(numbers):
         return here
     return min(here, math.ceil(numbers[0] / numbers[1]))
+
+
+def free_memory(root: Path = ROOT, own: Path = OWN) -> int | None:
+    """Return the bytes of this process's container that its processes do not hold; None without a limit.
+
+    Pages of files do not count: the system takes them back.
+    """
+    group = ControlGroup("memory", "memory.limit_in_bytes", "memory.max", root, own)
+    limit = group.read("memory.limit_in_bytes" if group.is_v1 else "memory.max").strip()
+    stat = dict(line.split() for line in group.read("memory.stat").splitlines())
+    used = stat.get("total_rss" if group.is_v1 else "anon", "0")
+    if not limit.isdigit() or int(limit) >= _NO_LIMIT:
+        return None
+    return max(0, int(limit) - int(used))
+
+
+_NO_LIMIT = 1 << 60
+"""Version 1 has a number of about 2^63 where there is no limit."""
 
 
 def workers_for(asked: int) -> int:

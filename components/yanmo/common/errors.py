@@ -60,6 +60,12 @@ class StoreUnusable(EnvironmentFault, OSError):
     """The store's place is no folder, or this user may not use it: no later try mends that."""
 
 
+class DiskFull(OSError):
+    """The disk of a folder for temporary files is full; `needs` says how many bytes may lie there."""
+
+    needs = 0
+
+
 class LeaseLost(StorageError):
     """Another run owns this key now; stop before the next commit."""
 
@@ -158,9 +164,11 @@ def _advice(error: BaseException) -> str:
         where = f" while writing {name}" if name else ""
         where += ", the folder for temporary files (TMPDIR)" if name == tempfile.gettempdir() else ""
         mend = "Raise the limit (ulimit -f)" if error.errno == errno.EFBIG else "Free space"
+        most = error.needs if isinstance(error, DiskFull) else 0
+        needs = f"; up to {most / 1e6:,.0f} MB are needed there" if most else ""
         return (
-            f"{os.strerror(error.errno or errno.ENOSPC).lower()}{where}; nothing half-written is visible. "
-            f"{mend} and run the same command again"
+            f"{os.strerror(error.errno or errno.ENOSPC).lower()}{where}{needs}; nothing half-written is "
+            f"visible. {mend} and run the same command again"
         )
     if isinstance(error, MemoryError):
         words = f" ({error})" if str(error) else ""

@@ -1,14 +1,11 @@
 """Writes decisions.parquet, and adds up what is kept of each folder.
 
-Rows come in the order of files, those of malformed lines and filters first. The other document of a copy lies
-in any mapped file: it is gathered as in row_pieces.py, so that no file is read once for each other one.
+Rows come in the order of files, those of malformed lines and filters first.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +15,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from yanmo.common.disk_arrays import new_array, numbers_where
 from yanmo.curate.corpus import REASONS, REPORTED, Corpus
 from yanmo.curate.mapped_texts import read_texts
-from yanmo.formats.decisions import COPIES, DECISIONS, MALFORMED
+from yanmo.engine.sql import literally
+from yanmo.formats.decisions import DECISIONS, MALFORMED
 from yanmo.formats.records import ROW_GROUP, write_tables
-from yanmo.formats.row_pieces import Layout, cut_file
 
 Sums = dict[str, list[int]]
 """Folder of the sources, or file that is in none -> documents read, documents and characters kept."""
-_COPIES_AT_A_TIME = 4 * ROW_GROUP
-_IS_COPY, IN_TRAIN = np.isin(REASONS, COPIES), np.isin(REASONS, ("", *REPORTED))
+IN_TRAIN = np.isin(REASONS, ("", *REPORTED))
 
 
 def write_decisions(corpus: Corpus, path: Path) -> Sums:
     """Write the table of what was decided; gives what is kept."""
     sums: Sums = {}
-    scratch = path.with_name("scratch-copies")
-    write_tables(_row_groups(_tables(corpus, sums, scratch)), DECISIONS, path)
-    shutil.rmtree(scratch)
+    write_tables(_row_groups(_tables(corpus, sums)), DECISIONS, path)
     return sums
 
 
@@ -50,45 +43,72 @@ def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     yield left.combine_chunks()
 
 
-def _tables(corpus: Corpus, sums: Sums, scratch: Path) -> Iterator[pa.Table]:
+_DECIDED = """
+select lost.file, lost.row, lost.reason, other.id as other_id, other.path || ':' || other.line as other_path
+from (
+    select documents.file, documents.row,
+        if(documents.rank = texts.rank, texts.reason, $duplicate)::tinyint as reason,
+        if(documents.rank <> texts.rank or texts.reason = $near_duplicate, texts.kept_for, null) as kept_for
+    from documents join texts using (cluster)
+    where documents.rank <> texts.rank or texts.reason <> 0
+) as lost
+left join texts as kept on lost.kept_for = kept.position
+left join read_parquet($mapped, file_row_number = true) as other
+    on kept.file = other.file_index and kept.row = other.file_row_number
+order by lost.file, lost.row
+"""
+"""Each document that is not just kept, why, and of a copy the document that is kept for it."""
+
+
+def _tables(corpus: Corpus, sums: Sums) -> Iterator[pa.Table]:
     for path in corpus.dropped:
         for batch in pq.ParquetFile(path).iter_batches():
             table = pa.Table.from_batches([batch])
             read = table.filter(pc.not_equal(table["reason"], MALFORMED))
             _add(sums, read["path"], np.zeros(len(read), np.bool_), np.zeros(len(read), np.int64))
             yield table
-    others = _others(corpus, scratch)
-    for path, (start, stop) in zip(corpus.paths, pairwise(corpus.candidates.starts.tolist()), strict=True):
-        yield _of_file(corpus, path, corpus.reason[start:stop], sums, others)
+    decided = corpus.tables.by_file(
+        _DECIDED,
+        mapped=literally(corpus.paths),
+        duplicate=REASONS.index("duplicate"),
+        near_duplicate=REASONS.index("near_duplicate"),
+    )
+    waiting = next(decided, None)
+    for number, path in enumerate(corpus.paths):
+        own = None
+        if waiting and waiting[0] == number:
+            own, waiting = waiting[1], next(decided, None)
+        yield _of_file(corpus, path, own, sums)
 
 
-def _of_file(
-    corpus: Corpus,
-    path: Path,
-    reason: npt.NDArray[np.int8],
-    sums: Sums,
-    others: Callable[[int], tuple[pa.Array, pa.Array]],
-) -> pa.Table:
-    """Return the rows of a mapped file's documents."""
+def _of_file(corpus: Corpus, path: Path, decided: pa.Table | None, sums: Sums) -> pa.Table:
+    """Return the rows of a mapped file's documents.
+
+    Args:
+        decided: those of `_DECIDED` that are in this file.
+    """
     names = ["path", "line", "id", "genre", "characters", "changes"]
     table = pq.read_table(path, columns=names, partitioning=None)
+    reason, others = np.zeros(len(table), np.int8), np.full((2, len(table)), "", object)
+    if decided is not None:
+        rows = decided["row"].to_numpy()
+        reason[rows] = decided["reason"].to_numpy()
+        for found, name in zip(others, ("other_id", "other_path"), strict=True):
+            found[rows] = pc.fill_null(decided[name], "").to_numpy()
     _add(sums, table["path"], IN_TRAIN[reason], table["characters"].to_numpy())
     chosen = np.flatnonzero((reason != 0) | pc.not_equal(table["changes"], "").to_numpy())
-    table, reason = table.take(pa.array(chosen)), reason[chosen]
+    table, reason, others = table.take(pa.array(chosen)), reason[chosen], others[:, chosen]
     value, note = np.full(len(chosen), np.nan), np.full(len(chosen), "", object)
     for name, runs in corpus.shared.items():
         rows = np.flatnonzero(reason == REASONS.index(name))
         texts = read_texts(path, chosen[rows].astype(np.int32)) if len(rows) else []
         value[rows], note[rows] = runs.shares(texts)[0], [runs.longest(text) for text in texts]
-    is_copy = _IS_COPY[reason]
-    other_id, other_path = (np.full(len(chosen), "", object) for _ in range(2))
-    other_id[is_copy], other_path[is_copy] = others(int(is_copy.sum()))
     columns = {name: table[name] for name in names} | {
         "reason": np.array(REASONS, object)[reason],
         "value": pa.array(value, from_pandas=True),
         "note": note,
-        "other_id": other_id,
-        "other_path": other_path,
+        "other_id": others[0],
+        "other_path": others[1],
     }
     return pa.table({name: columns[name] for name in DECISIONS.names}, schema=DECISIONS)
 
@@ -102,39 +122,3 @@ def _add(sums: Sums, paths: pa.ChunkedArray, kept: npt.NDArray[np.bool_], sizes:
         folder, slash, name = path.rpartition("/")
         place = folder + slash or name
         sums[place] = [int(a + b) for a, b in zip(sums.get(place, (0, 0, 0)), row, strict=True)]
-
-
-def _others(corpus: Corpus, scratch: Path) -> Callable[[int], tuple[Any, Any]]:
-    """Gives ids and places of what is kept for the next so many copies, in the order of the candidates."""
-    best, position = corpus.copies.unique, corpus.copies.position
-    copies = numbers_where(lambda some: _IS_COPY[corpus.reason[some]], len(corpus.reason))
-    kept = new_array(len(copies), np.int32)
-    ends = [*range(0, len(copies), _COPIES_AT_A_TIME), len(copies)]
-    for start, stop in pairwise(ends):
-        kept[start:stop] = best[corpus.kept_for[position[copies[start:stop]]]]
-    scratch.mkdir(exist_ok=True)
-    starts = corpus.candidates.starts
-    layout = Layout(
-        paths=corpus.paths,
-        starts=starts,
-        index=kept,
-        bounds=list(pairwise(ends)),
-        scratch=scratch,
-        columns=("id", "path", "line"),
-    )
-    for cut in layout.cuts():
-        cut_file(cut)
-
-    def rows() -> Iterator[tuple[str, str]]:
-        for part in range(len(layout.bounds)):
-            for table in layout.pieces(part).tables():
-                places = zip(table["path"].to_pylist(), table["line"].to_pylist(), strict=True)
-                yield from zip(table["id"].to_pylist(), (f"{p}:{line}" for p, line in places), strict=True)
-
-    found = rows()
-
-    def some(number: int) -> tuple[Any, Any]:
-        pairs = [next(found) for _ in range(number)]
-        return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-
-    return some

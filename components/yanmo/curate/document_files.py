@@ -8,40 +8,53 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.common.disk_arrays import new_array, sorted_order, taken
 from yanmo.common.logs import Progress
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
-from yanmo.curate.plan import Digests, hex_digits, raw_digests
 from yanmo.curate.tally import sort_genres
-from yanmo.formats.documents import shard_bounds, write_document_file
+from yanmo.formats.documents import write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.store.commit import Attempt
 
 log = logging.getLogger(__name__)
 
-Ints = npt.NDArray[np.signedinteger[Any]]
+_CUT = """
+create or replace table cut as
+select split, file, row, home, cluster, copies, position, row_number() over by_id as place,
+    (sum(characters) over by_id - characters) // $shard_characters as shard
+from ({chosen}) join texts using (position)
+window by_id as (partition by split order by id, position rows unbounded preceding)
+"""
+"""Documents in the order of their ids, about so many characters in each shard."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class _File:
-    """One output file."""
-
-    name: str
-    split: str
-    positions: Ints
-    """Positions of its documents, in the order of ids."""
+_PLACED = """
+create or replace table placed as
+with parts as (
+    select split, shard, (row_number() over (order by split, shard) - 1)::integer as part
+    from (select distinct split, shard from cut)
+), named as (
+    select position as home, cluster from texts
+    where position in (select home from cut where home <> position)
+), others as (
+    select kept_for as position, sum(copies) as copies from texts where kept_for <> position group by kept_for
+)
+select part, split, file, row, place,
+    replace(coalesce(named.cluster, cut.cluster)::varchar, '-', '') as cluster_id,
+    (cut.copies + coalesce(others.copies, 0))::integer as cluster_size
+from cut join parts using (split, shard)
+left join named on cut.home = named.home left join others on cut.position = others.position
+order by part, place
+"""
+"""A cluster is named by its first text's digest; its size is that of what this text is kept for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +63,8 @@ class _Join:
 
     pieces: Pieces
     split: str
-    joined: Ints
-    """Rows whose cluster is named by another document."""
-    joined_cluster: Digests
-    """The names of their clusters."""
-    cluster_size: Ints
+    cluster_id: pa.ChunkedArray
+    cluster_size: pa.ChunkedArray
     form: str
     out: Path
 
@@ -62,7 +72,7 @@ class _Join:
 def write_splits(
     attempt: Attempt,
     corpus: Corpus,
-    splits: Mapping[str, Ints],
+    splits: Mapping[str, str],
     shard_characters: int,
     workers: int,
     meanwhile: Callable[[], None] = lambda: None,
@@ -70,81 +80,71 @@ def write_splits(
     """Write the corpus' documents as `<split>-00000-of-0000N.parquet`.
 
     Args:
-        splits: split -> positions of its documents.
+        splits: split -> relation of its texts, as in `Corpus`; none is empty.
         meanwhile: called in this process while workers join the files.
 
     Returns:
         {"documents": split -> genre -> number, "characters": split -> genre -> number}
     """
-    files = [file for name, held in splits.items() for file in files_of(corpus, name, held, shard_characters)]
-    layout = layout_of(corpus, files, attempt.path("scratch/pieces").parent)
+    chosen = " union all ".join(
+        f"select {number} as split, position from {held}" for number, held in enumerate(splits.values())
+    )
+    corpus.tables.run(_CUT.format(chosen=chosen), shard_characters=shard_characters)
+    corpus.tables.run(_PLACED)
+    corpus.tables.run("drop table cut")
+    layout = Layout(
+        paths=corpus.paths,
+        tables=corpus.tables,
+        scratch=attempt.path("scratch/pieces").parent,
+        columns=(*DOCUMENT_COLUMNS, *CHAT_COLUMNS),
+    )
     with ordered_map(cut_file, layout.cuts(), workers) as results:
         for _ in results:
             pass
-    joins = _joins(attempt, corpus, files, layout)
-    progress = Progress(
-        log, f"wrote {' and '.join(splits)}", sum(len(f.positions) for f in files), unit="documents"
-    )
+    files = _files(corpus, list(splits))
+    progress = Progress(log, f"wrote {' and '.join(splits)}", sum(layout.sizes), unit="documents")
     with ordered_map(
-        join_pieces, joins, workers, "fewer --workers or a smaller --shard-characters"
+        join_pieces,
+        _joins(attempt, corpus, files, layout),
+        workers,
+        "fewer --workers or a smaller --shard-characters",
     ) as results:
         meanwhile()
-        for file, rows in zip(files, results, strict=True):
-            attempt.add(file.name)
+        for (name, _), rows in zip(files, results, strict=True):
+            attempt.add(name)
             progress.add(rows)
     shutil.rmtree(layout.scratch)
-    counts = {
-        name: count_by_genre(corpus, taken(corpus.copies.unique, held)) for name, held in splits.items()
-    }
+    counts = {name: count_by_genre(corpus, held) for name, held in splits.items()}
     return {what: {name: counts[name][what] for name in splits} for what in ("documents", "characters")}
 
 
-def files_of(corpus: Corpus, split: str, positions: Ints, shard_characters: int) -> list[_File]:
-    """Return the output files of a split: which documents are in which, in the order of ids."""
-    chosen = taken(corpus.copies.unique, positions)
-    order = sorted_order(lambda some: [corpus.candidates.ids[chosen[some]]], len(chosen))
-    bounds = shard_bounds(taken(corpus.candidates.characters, taken(chosen, order)), shard_characters)
-    ordered = taken(positions, order)
+def _files(corpus: Corpus, splits: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the name and the split of each part's file."""
+    parts = [
+        splits[split]
+        for _, split in corpus.tables.rows("select distinct part, split from placed order by part")
+    ]
+    count, first = Counter(parts), {split: parts.index(split) for split in set(parts)}
     return [
-        _File(
-            name=f"{split}-{i:05d}-of-{len(bounds):05d}.parquet",
-            split=split,
-            positions=ordered[start:stop],
-        )
-        for i, (start, stop) in enumerate(bounds)
+        (f"{split}-{number - first[split]:05d}-of-{count[split]:05d}.parquet", split)
+        for number, split in enumerate(parts)
     ]
 
 
-def layout_of(corpus: Corpus, files: Sequence[_File], scratch: Path) -> Layout:
-    """Return how their documents are gathered from the mapped files."""
-    ends = np.cumsum([len(f.positions) for f in files]).tolist()
-    chosen = new_array(ends[-1], np.int32)
-    for file, (start, stop) in zip(files, pairwise([0, *ends]), strict=True):
-        chosen[start:stop] = corpus.copies.unique[file.positions]
-    return Layout(
-        paths=corpus.paths,
-        starts=corpus.candidates.starts,
-        index=chosen,
-        bounds=list(pairwise([0, *ends])),
-        scratch=scratch,
-        columns=(*DOCUMENT_COLUMNS, *CHAT_COLUMNS, "cluster"),
-    )
-
-
-def _joins(attempt: Attempt, corpus: Corpus, files: Sequence[_File], layout: Layout) -> Iterator[_Join]:
-    sizes = corpus.cluster_sizes
-    joined = [np.flatnonzero(corpus.cluster[file.positions] != file.positions) for file in files]
-    named_by = [corpus.cluster[file.positions[rows]] for file, rows in zip(files, joined, strict=True)]
-    names = np.split(corpus.digests(np.concatenate(named_by)), np.cumsum([len(rows) for rows in joined])[:-1])
-    for number, file in enumerate(files):
+def _joins(
+    attempt: Attempt, corpus: Corpus, files: Sequence[tuple[str, str]], layout: Layout
+) -> Iterator[_Join]:
+    for number, (name, split) in enumerate(files):
+        rows = corpus.tables.table(
+            "select cluster_id, cluster_size from placed where part = $part order by place", part=number
+        )
         yield _Join(
             pieces=layout.pieces(number),
-            split=file.split,
-            joined=joined[number],
-            joined_cluster=names[number],
-            cluster_size=sizes[file.positions],
+            split=split,
+            cluster_id=rows["cluster_id"],
+            cluster_size=rows["cluster_size"],
             form=corpus.form,
-            out=attempt.path(file.name),
+            out=attempt.path(name),
         )
 
 
@@ -158,25 +158,21 @@ def _columns(task: _Join) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of an output file, some at a time."""
     start = 0
     for table in task.pieces.tables():
-        stop = start + len(table)
-        cluster, some = raw_digests(table["cluster"]), slice(*np.searchsorted(task.joined, (start, stop)))
-        cluster[task.joined[some] - start] = task.joined_cluster[some]
         yield (
             len(table),
-            {name: table[name] for name in table.column_names if name != "cluster"}
+            {name: table[name] for name in table.column_names}
             | {
                 "split": pa.repeat(task.split, len(table)),
-                "cluster_id": hex_digits(cluster),
-                "cluster_size": task.cluster_size[start:stop],
+                "cluster_id": task.cluster_id.slice(start, len(table)),
+                "cluster_size": task.cluster_size.slice(start, len(table)),
             },
         )
-        start = stop
+        start += len(table)
 
 
-def count_by_genre(corpus: Corpus, chosen: Ints) -> dict[str, dict[str, int]]:
-    """Return documents and characters of the candidates `chosen`, by genre, in the order of tables."""
-    totals = zip(corpus.candidates.genres, *corpus.candidates.totals(chosen), strict=True)
-    found = {name: (number, size) for name, number, size in totals if number}
+def count_by_genre(corpus: Corpus, chosen: str) -> dict[str, dict[str, int]]:
+    """Return documents and characters of some texts, by genre, in the order of tables."""
+    found = {name: (number, size) for name, number, size in corpus.totals(chosen)}
     return {
         "documents": {name: found[name][0] for name in sort_genres(found)},
         "characters": {name: found[name][1] for name in sort_genres(found)},

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from yanmo.common.freed_memory import trim_heap
@@ -17,7 +18,6 @@ from yanmo.curate import mapping
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.duplicates import near_duplicates, signing
-from yanmo.curate.duplicates.near_duplicates import Edges
 from yanmo.curate.sources.cutting import announce_layouts
 from yanmo.curate.sources.listing import Source, bundles
 from yanmo.curate.text.normalize import REVISIONS
@@ -141,15 +141,14 @@ def _signed(run: CurateRun, mapped: Output) -> Output:
     return run.part("curate_sign", signing.REVISION, {}, {"mapped": mapped}, build)
 
 
-def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output], allowed: Allowed | None) -> Edges:
-    """Return the pairs of near duplicates in the corpus."""
+def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output], allowed: Allowed | None) -> Path:
+    """Return the file of the pairs of near duplicates in the corpus."""
     options = run.options
     build = functools.partial(
         near_duplicates.build_edges,
         mapped=corpus.paths,
         signed=corpus.signed,
-        candidates=corpus.candidates,
-        unique=corpus.copies.unique,
+        tables=corpus.tables,
         similarity=options.near_duplicate_similarity,
         workers=options.workers,
     )
@@ -160,7 +159,7 @@ def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output], allowed: 
     digests = digest([part.content_digest for part in mapped])
     inputs = {"mapped": {"content_digest": digests, "uri": f"{len(mapped)} mapped files"}}
     part = run.part("curate_similar", near_duplicates.REVISION, semantic, inputs, build)
-    return Edges.read(part.path("edges.parquet"))
+    return part.path("edges.parquet")
 
 
 def _mapped(run: CurateRun, bundle: tuple[Source, ...], progress: Progress) -> Output:

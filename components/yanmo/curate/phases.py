@@ -99,13 +99,13 @@ def work(run: CurateRun) -> Result:
     assert part is not None  # `prepare` ends with one
     held_out = EvaluationSet.open(part, run.options.split_by)
     have = part.manifest.counts["documents"]["test"]
-    if new := sort_genres(corpus.genres_of(corpus.kept) - have.keys()):
+    if new := sort_genres(corpus.genres_of("kept") - have.keys()):
         log.warning(
             "of genre %s nothing is held out, as the channel's evaluation set was chosen without it; "
             "another --channel chooses one of its own, with all genres",
             some_of(new),
         )
-    if not held_out.holds(corpus, 0, run.options.workers).any():
+    if not corpus.number_of(held_out.holds(corpus, 0)):
         log.warning(
             "none of the %s of %s is in --sources: channel %r was begun with other text, and models of "
             "this text are measured on that one; another --channel or --store measures them on their own",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from yanmo.engine.sql import Tables
 from yanmo.formats.records import ROW_GROUP
-from yanmo.formats.row_numbers import by_file
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 
@@ -44,40 +45,45 @@ class Layout:
     """Which row goes where."""
 
     paths: Sequence[Path]
-    starts: Ints
-    """The number of the first row of each file, and the number of all rows."""
-    index: npt.NDArray[np.int32]
-    """The number of each row of the result; a row may be there several times."""
-    bounds: Sequence[tuple[int, int]]
-    """Ranges of rows of the result, one after another: its parts."""
+    tables: Tables
+    """With a table `placed`, of a row for each of the result: `file`, an index into `paths`; `row`; `part`;
+    `place`, which orders the rows of a part. A row of a file may be there several times."""
     scratch: Path
     """A folder for the pieces."""
     columns: tuple[str, ...] = ()
 
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The number of rows of each part."""
+        query = "select count(*) from placed group by part order by part"
+        return [count for (count,) in self.tables.rows(query)]
+
     def cuts(self) -> Iterator[Cut]:
         """Yield the work of the first pass: a `cut_file` for each."""
-        ends = [stop for _, stop in self.bounds]
-        for number, here, rows in by_file(self.starts, self.index):
-            part = np.searchsorted(ends, here, side="right")
-            by_part = np.argsort(part, kind="stable")
-            bounds = np.searchsorted(part[by_part], np.arange(len(self.bounds) + 1))
+        parts = np.arange(len(self.sizes) + 1)
+        for number, rows in self.tables.by_file(
+            "select file, row, part from placed order by file, part, row"
+        ):
             yield Cut(
                 path=self.paths[number],
                 columns=self.columns,
-                rows=rows[by_part],
-                bounds=tuple(bounds.tolist()),
+                rows=rows["row"].to_numpy(),
+                bounds=tuple(np.searchsorted(rows["part"].to_numpy(), parts).tolist()),
                 out=self._out(number),
             )
 
     def pieces(self, part: int) -> Pieces:
         """Return a part, once all files are cut."""
-        start, stop = self.bounds[part]
-        place, paths, known = np.empty(stop - start, np.int64), [], 0
-        for number, here, _ in by_file(self.starts, self.index[start:stop]):
-            place[here] = np.arange(known, known + len(here))
-            paths.append(self._out(number))
-            known += len(here)
-        return Pieces(paths=tuple(paths), part=part, parts=len(self.bounds), place=place)
+        files = self.tables.rows(
+            "select distinct file from placed where part = $part order by file", part=part
+        )
+        places = self.tables.table(
+            """select row_number() over (order by file, row, place) - 1 as at from placed
+            where part = $part order by place""",
+            part=part,
+        )
+        paths = tuple(self._out(number) for (number,) in files)
+        return Pieces(paths=paths, part=part, parts=len(self.sizes), place=places["at"].to_numpy())
 
     def _out(self, number: int) -> Path:
         return self.scratch / f"{number:06d}.arrow"

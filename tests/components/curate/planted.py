@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from yanmo.common.hash_set import distinct
-from yanmo.curate.duplicates.proposals import pairs_of_keys
-from yanmo.curate.duplicates.shingle_sets import Pairs, ShingleSets, make_pairs, similarities
+from yanmo.curate.duplicates.near_duplicates import propose_of_bands
+from yanmo.curate.duplicates.shingle_sets import Sets, similarities
 from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
+from yanmo.curate.duplicates.signing import BAND_COLUMNS
+from yanmo.engine.sql import Tables
 
 DAMAGES = (0.02, 0.05, 0.1, 0.15, 0.2)
 """Shares of characters that are changed, dropped or added, in turn."""
@@ -38,11 +39,12 @@ def measure_planted(texts: Sequence[str], similarity: float) -> dict[str, Any]:
     """
     texts = [text[:_LONGEST] for text in texts]
     both = [*texts, *(damaged(text, i) for i, text in enumerate(texts))]
-    proposed = proposed_pairs(both)
-    shared = similarities(proposed, ShingleSets.of(both))
-    planted = _pairs_of_copies(len(texts))
-    true = similarities(planted, ShingleSets.of(both))
-    is_proposed = np.isin(planted, proposed)
+    sets, proposed = Sets.of(both), proposed_pairs(both)
+    shared = similarities(sets.take(proposed[:, 0]), sets.take(proposed[:, 1]))
+    planted = np.stack([np.arange(len(texts)), np.arange(len(texts)) + len(texts)], axis=1)
+    true = similarities(sets.take(planted[:, 0]), sets.take(planted[:, 1]))
+    met = {*map(tuple, proposed.tolist())}
+    is_proposed = np.array([tuple(pair) in met for pair in planted.tolist()])
     found = is_proposed & (true >= similarity)
     return {
         "planted": len(planted),
@@ -68,16 +70,27 @@ def _share(part: Any, whole: Any) -> float | None:
     return round(float(part) / float(whole), 4) if whole else None
 
 
-def proposed_pairs(texts: Sequence[str]) -> Pairs:
-    """Pairs of `texts` that share a band, by index."""
+def proposed_pairs(texts: Sequence[str]) -> Any:
+    """Pairs of `texts` that share a band, by index, (pairs, 2)."""
     keys, sizes = band_keys(texts)
-    positions = np.flatnonzero(sizes >= SHINGLE)
-    found = [pairs_of_keys(band[positions], positions, positions) for band in keys]
-    return distinct(np.concatenate(found))
+    return pairs_of_keys(keys, np.flatnonzero(sizes >= SHINGLE))
 
 
-def _pairs_of_copies(count: int) -> Pairs:
-    return make_pairs(np.arange(count), np.arange(count) + count)
+def pairs_of_keys(keys: Any, positions: Any, rank: Any = None) -> Any:
+    """Pairs of documents that share a key of a band, sorted, (pairs, 2).
+
+    Args:
+        keys: (bands, documents)
+        positions: documents that are compared.
+        rank: of each document; its position by default.
+    """
+    tables = Tables()
+    ranks = np.arange(keys.shape[1]) if rank is None else rank
+    bands = {name: key[positions] for name, key in zip(BAND_COLUMNS, keys, strict=True)}
+    tables.add("bands", position=positions.astype(np.int32), rank=ranks[positions], **bands)
+    propose_of_bands(tables)
+    found = tables.table("select first, second from pairs order by first, second")
+    return np.stack([found["first"].to_numpy(), found["second"].to_numpy()], axis=1)
 
 
 def damaged(text: str, number: int) -> str:

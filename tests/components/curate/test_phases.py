@@ -17,7 +17,7 @@ import pytest
 from planted import damaged
 
 from yanmo.common.logs import forget_progress, progress
-from yanmo.curate.duplicates.shingle_sets import ShingleSets, similarities
+from yanmo.curate.duplicates.shingle_sets import Sets, similarities
 from yanmo.curate.text.normalize import is_han
 
 FIXTURE = Path(__file__).parents[2] / "data" / "documents.jsonl"
@@ -130,10 +130,9 @@ def test_nothing_similar_to_a_held_out_text_is_trained_on(
     after = curate(write_jsonl("a.jsonl", [*lines, *editions]), "--overlap-characters", "0")
     assert after.output("evaluation_set").content_digest == before.output("evaluation_set").content_digest
     texts = [*(r["text"] for r in held), *(r["text"] for r in after.rows("train"))]
-    pairs = np.array(
-        [(a << 32) | b for a in range(len(held)) for b in range(len(held), len(texts))], dtype=np.uint64
-    )
-    assert similarities(pairs, ShingleSets.of(texts)).max() < 0.5
+    sets = Sets.of(texts)
+    first, second = np.indices((len(held), len(texts) - len(held))).reshape(2, -1)
+    assert similarities(sets.take(first), sets.take(second + len(held))).max() < 0.5
     assert [r for r in after.rows("train") if r["source"] == "new"], "strongly damaged ones may stay"
     dropped = after.report()["dropped"]["evaluation_set"]
     assert sum(v["documents"] for v in dropped.values()) >= len(held)

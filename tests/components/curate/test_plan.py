@@ -1,5 +1,8 @@
+"""What is decided over all documents in SQL: which copy stays, and what is held out."""
+
 from __future__ import annotations
 
+import hashlib
 import random
 from pathlib import Path
 from typing import Any
@@ -11,119 +14,145 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.curate.plan import (
-    find_exact_copies,
-    name_digests,
-    order_of_copies,
-    places_of_ids,
-    raw_digests,
-)
+from yanmo.curate.duplicates.signing import SIGNED
+from yanmo.curate.mapping import MAPPED
+from yanmo.curate.plan import find_exact_copies, owner_digest, read_documents
 from yanmo.curate.split.hold_out import SplitSize, hold_out
+from yanmo.engine.sql import Tables
+from yanmo.formats.licenses import Allowed
+
+Row = dict[str, Any]
 
 
-def numbered(rows: list[dict[str, Any]]) -> tuple[Any, Any]:
-    """The digests of the Han characters of some documents, and their ranks."""
+def planned(folder: Path, files: list[list[Row]], owner: str = "", allowed: Allowed | None = None) -> Tables:
+    """The tables of documents with these fields: `id`, `cluster` and `whole` are any bytes."""
+    paths: list[tuple[Path, Path]] = []
+    for number, rows in enumerate(files):
+        paths.append((folder / f"mapped-{number}.parquet", folder / f"signed-{number}.parquet"))
+        mapped = [
+            {field.name: {pa.int32(): 0, pa.string(): ""}.get(field.type) for field in MAPPED}
+            | {
+                "labels": [],
+                "characters": 1,
+                "marks": row.get("marks", 0),
+                "line": i,
+                "genre": row.get("genre", "诗"),
+            }
+            | {name: row[name] for name in ("author", "license") if name in row}
+            | {"id": row["id"].ljust(16, b"\0").hex() + "0" * 32}
+            | {name: row.get(name, row["id"]).ljust(16, b"\0") for name in ("cluster", "whole")}
+            for i, row in enumerate(rows)
+        ]
+        pq.write_table(pa.Table.from_pylist(mapped, schema=MAPPED), paths[-1][0])
+        signed = [
+            {"units": row.get("units", 20), "lacunae": row.get("lacunae", 0)}
+            | {field.name: 0 for field in list(SIGNED)[2:]}
+            for row in rows
+        ]
+        pq.write_table(pa.Table.from_pylist(signed, schema=SIGNED), paths[-1][1])
+    tables = Tables()
+    read_documents(tables, [p for p, _ in paths], [p for _, p in paths], owner, allowed)
+    find_exact_copies(tables)
+    return tables
 
-    def numbers(name: str, default: int) -> Any:
-        return np.array([r.get(name, default) for r in rows], dtype=np.int32)
 
-    def digests(name: str) -> Any:
-        return np.array([r.get(name, r["id"]) for r in rows], dtype="S16")
-
-    order = order_of_copies(
-        ids=np.unique(digests("id"), return_inverse=True)[1].astype(np.int32),
-        whole=lambda index: digests("whole")[index],
-        marks=numbers("marks", 0),
-        units=numbers("units", 20),
-        lacunae=numbers("lacunae", 0),
-    )
-    return digests("cluster"), np.argsort(order).astype(np.int32)
+def ranked(tables: Tables) -> list[tuple[int, int]]:
+    """File and row of each document, the best copy first."""
+    return tables.rows("select file, row from documents order by rank")
 
 
-ROWS = [
-    {"id": "a1", "cluster": "c1", "marks": 0, "units": 90},
-    {"id": "a9", "cluster": "c1", "marks": 7},
-    {"id": "a0", "cluster": "c1", "marks": 7, "lacunae": 1},
-    {"id": "a2", "cluster": "c1", "marks": 7},
-    {"id": "b1", "cluster": "c0", "marks": 1},
-    {"id": "a2", "cluster": "c1", "marks": 7, "whole": "a1"},
-    {"id": "a3", "cluster": "c1", "marks": 6},
+ROWS: list[Row] = [
+    {"id": b"a1", "cluster": b"c1", "marks": 0, "units": 90},
+    {"id": b"a9", "cluster": b"c1", "marks": 7},
+    {"id": b"a0", "cluster": b"c1", "marks": 7, "lacunae": 1},
+    {"id": b"a2", "cluster": b"c1", "marks": 7},
+    {"id": b"b1", "cluster": b"c0", "marks": 1},
+    {"id": b"a2", "cluster": b"c1", "marks": 7, "whole": b"a1"},
+    {"id": b"a3", "cluster": b"c1", "marks": 6},
 ]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_punctuated_whole_copy_stays_whatever_the_order(seed: int) -> None:
+def test_the_punctuated_whole_copy_stays_whatever_the_order(tmp_path: Path, seed: int) -> None:
     rows = random.Random(seed).sample(ROWS, len(ROWS))
-    copies = find_exact_copies(*numbered(rows))
-    kept = [(rows[i]["id"], rows[i].get("whole", rows[i]["id"])) for i in copies.unique]
-    assert kept == [("b1", "b1"), ("a2", "a1")]
-    assert np.bincount(copies.position).tolist() == [1, 6]
-    assert {rows[i]["id"] for i in np.flatnonzero(copies.position == 0)} == {"b1"}
+    cut = random.Random(seed).randrange(len(rows))
+    files = [rows[:cut], rows[cut:]]
+    tables = planned(tmp_path, files)
+    found = tables.rows("select file, row, copies from texts order by position")
+    kept = [files[file][row] for file, row, _ in found]
+    assert [(row["id"], row.get("whole", row["id"])) for row in kept] == [(b"b1", b"b1"), (b"a2", b"a1")]
+    assert [copies for _, _, copies in found] == [1, 6]
 
 
-def test_copies_are_ordered_by_punctuation_then_lacunae_then_length_then_marks_then_id() -> None:
-    rows = [
-        {"id": "bare", "units": 100},
-        {"id": "torn", "marks": 5, "lacunae": 2, "units": 50},
-        {"id": "short", "marks": 5, "units": 20},
-        {"id": "long", "marks": 5, "units": 50},
-        {"id": "longer marked", "marks": 6, "units": 50},
-        {"id": "also longer", "marks": 6, "units": 50},
+def test_copies_are_ordered_by_punctuation_then_lacunae_then_length_then_marks_then_id(
+    tmp_path: Path,
+) -> None:
+    rows: list[Row] = [
+        {"id": b"bare", "units": 100},
+        {"id": b"torn", "marks": 5, "lacunae": 2, "units": 50},
+        {"id": b"short", "marks": 5, "units": 20},
+        {"id": b"long", "marks": 5, "units": 50},
+        {"id": b"longer marked", "marks": 6, "units": 50},
+        {"id": b"also longer", "marks": 6, "units": 50},
     ]
-    found = [rows[i]["id"] for i in np.argsort(numbered(rows)[1])]
-    assert found == ["also longer", "longer marked", "long", "short", "torn", "bare"]
+    found = [rows[row]["id"] for _, row in ranked(planned(tmp_path, [rows]))]
+    assert found == [b"also longer", b"longer marked", b"long", b"short", b"torn", b"bare"]
 
 
-WORDS = st.sampled_from([b"\0" * 8, b"a" * 7 + b"\0", b"a" * 8, b"b" * 8])
+WORDS = st.sampled_from([b"\0" * 8, b"a" * 7 + b"\0", b"a" * 8, b"b" * 8, b"\x80" * 8, b"\xff" * 8])
+DIGESTS = st.tuples(WORDS, WORDS).map(b"".join)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(files=st.lists(st.lists(st.tuples(WORDS, WORDS), max_size=12), min_size=1, max_size=3))
-def test_ids_are_numbered_in_their_order_and_equal_ones_alike(
-    tmp_path: Path, files: list[list[tuple[bytes, bytes]]]
+@given(
+    files=st.lists(
+        st.lists(st.tuples(DIGESTS, DIGESTS, DIGESTS, *[st.integers(0, 3)] * 4), max_size=15),
+        min_size=1,
+        max_size=3,
+    ).filter(any)
+)
+def test_the_order_of_copies_is_that_of_all_keys_in_turn(
+    tmp_path: Path, files: list[list[tuple[Any, ...]]]
 ) -> None:
-    paths = [tmp_path / f"{number}.parquet" for number in range(len(files))]
-    for path, halves in zip(paths, files, strict=True):
-        ids = pa.array([(first + second).hex() + "0" * 32 for first, second in halves], pa.string())
-        pq.write_table(pa.table({"id": ids}), path)
-    halves = [first + second for of_file in files for first, second in of_file]
-    ordered = sorted(set(halves))
-    assert places_of_ids(paths, len(halves)).tolist() == [ordered.index(half) for half in halves]
+    names = ("id", "whole", "cluster", "marks", "units", "lacunae", "forbidden")
+    rows: list[list[Row]] = [[dict(zip(names, row, strict=True)) for row in of_file] for of_file in files]
+    for row in (row for of_file in rows for row in of_file):
+        row |= {"units": row["units"] * 30, "license": "GPL" if row["forbidden"] > 1 else "MIT"}
+    tables = planned(tmp_path, rows, allowed=Allowed.of("mit"))
+
+    def key(place: tuple[int, int]) -> tuple[Any, ...]:
+        row = rows[place[0]][place[1]]
+        is_bare = row["marks"] * 40 < row["units"]
+        first = (row["forbidden"] > 1, is_bare, row["lacunae"], -row["units"], -row["marks"])
+        return (*first, row["id"], row["whole"], place)
+
+    places = [(file, row) for file, of_file in enumerate(rows) for row in range(len(of_file))]
+    assert ranked(tables) == sorted(places, key=key)
+    best: dict[bytes, tuple[int, int]] = {}
+    for file, row in sorted(places, key=key):
+        best.setdefault(rows[file][row]["cluster"], (file, row))
+    found = tables.rows("select file, row from texts order by position")
+    assert found == [best[cluster] for cluster in sorted(best)]
 
 
-@given(st.lists(st.tuples(*[st.integers(0, 3)] * 6), max_size=60))
-def test_the_order_of_copies_is_that_of_all_keys_in_turn(rows: list[tuple[int, ...]]) -> None:
-    ids, whole, marks, units, lacunae, forbidden = (
-        np.array([row[i] for row in rows], np.int32) for i in range(6)
-    )
-    digests = np.array([b"%d" % number for number in whole], "S16")
-    order = order_of_copies(
-        ids=ids,
-        whole=lambda index: digests[index],
-        marks=marks,
-        units=units * 30,
-        lacunae=lacunae,
-        forbidden=forbidden > 1,
-    )
-
-    def key(i: int) -> tuple[Any, ...]:
-        is_bare = marks[i] * 40 < units[i] * 30
-        return (forbidden[i] > 1, is_bare, lacunae[i], -units[i], -marks[i], ids[i], whole[i], i)
-
-    assert order.tolist() == sorted(range(len(rows)), key=key)
+def test_unknown_authors_are_no_group(tmp_path: Path) -> None:
+    authors = ["李白", "佚名", "", "李白", "杜甫", "Anonymous"]
+    rows = [{"id": b"%d" % i, "author": author} for i, author in enumerate(authors)]
+    tables = planned(tmp_path, [rows], owner="author")
+    query = "select replace(owner::varchar, '-', '') from documents order by row"
+    found = [owner for (owner,) in tables.rows(query)]
+    assert found == [owner_digest(author) for author in authors]
+    assert found[0] == found[3] == hashlib.sha256("李白".encode()).hexdigest()[:32]
+    assert found[1] is found[2] is found[5] is None and found[4] not in (None, found[0])
 
 
-def test_digests_with_zeros_at_the_end_stay_apart() -> None:
-    values = [b"x" * 14 + end for end in (b"\0\0", b"\0\1", b"\1\0", b"ab")]
-    found = raw_digests(pa.chunked_array([pa.array(values, pa.binary(16)).slice(1), values[:1]]))
-    assert len(np.unique(found)) == 4
-    assert found[0].ljust(16, b"\0") == values[1]
-
-
-def test_unknown_authors_are_no_group() -> None:
-    names = pa.chunked_array([["李白", "佚名", ""], ["李白", "杜甫"]])
-    found = name_digests(names).tolist()
-    assert found[1] == found[2] == b"" and found[0] == found[3] != found[4]
+def held_out(genre: Any, characters: Any, group: Any, sizes: list[SplitSize]) -> list[Any]:
+    """The rows that are held out for each split."""
+    tables = Tables()
+    names = [f"genre {number}" for number in np.asarray(genre).tolist()]
+    rows = np.arange(len(names), dtype=np.int32)
+    tables.add("free", position=rows, genre=names, characters=characters, unit=group)
+    return hold_out(tables, "free", sizes)
 
 
 SIZES = [
@@ -138,7 +167,7 @@ SIZES = [
 )
 def test_held_out_splits_are_apart_and_within_their_budgets(rows: list[tuple[int, int, int]]) -> None:
     genre, characters, group = (np.array(column) for column in zip(*rows, strict=True))
-    splits = hold_out(genre.astype(np.int32), characters.astype(np.int32), group, SIZES)
+    splits = held_out(genre, characters.astype(np.int32), group, SIZES)
     assert not set(splits[0].tolist()) & set(splits[1].tolist())
     for size, split in zip(SIZES, splits, strict=True):
         for number in set(genre.tolist()):
@@ -154,7 +183,7 @@ def test_held_out_splits_are_apart_and_within_their_budgets(rows: list[tuple[int
 
 def hold_out_each(characters: Any) -> list[Any]:
     characters = np.array(characters, dtype=np.int32)
-    return hold_out(np.zeros(len(characters), np.int32), characters, np.arange(len(characters)), SIZES)
+    return held_out(np.zeros(len(characters)), characters, np.arange(len(characters)), SIZES)
 
 
 def test_new_text_does_not_move_old_documents_between_splits_of_a_full_genre() -> None:

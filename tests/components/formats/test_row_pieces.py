@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from yanmo.engine.sql import Tables
 from yanmo.formats.documents import take_rows, write_document_file
 from yanmo.formats.records import DOCUMENTS, ROW_GROUP, documents_schema, write_parquet, write_tables
-from yanmo.formats.row_numbers import places_of
 from yanmo.formats.row_pieces import Layout, cut_file
 
 TURNS = [{"role": "user", "begin": 0, "end": 1}]
@@ -40,11 +40,12 @@ def documents(number: int, file: int, chats: bool) -> pa.Table:
 def layout(folder: Path, paths: list[Path], where: list[tuple[int, int]], parts: list[int]) -> Layout:
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)
-    cuts = [0, *sorted(min(at, len(where)) for at in parts), len(where)]
-    starts = np.cumsum([0, *(pq.read_metadata(path).num_rows for path in paths)])
-    index = np.array([starts[file] + row for file, row in where], np.int32)
-    bounds = list(pairwise(cuts))
-    return Layout(paths=paths, starts=starts, index=index, bounds=bounds, scratch=scratch)
+    ends = sorted({min(at, len(where)) for at in parts} - {0, len(where)})
+    place = np.arange(len(where))
+    tables = Tables()
+    file, row = np.array(where, np.int32).T
+    tables.add("placed", file=file, row=row, part=np.searchsorted(ends, place, side="right"), place=place)
+    return Layout(paths=paths, tables=tables, scratch=scratch)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -63,18 +64,15 @@ def test_parts_are_the_rows_that_taking_them_one_by_one_gives(tmp_path: Path, da
     for task in cut.cuts():
         cut_file(task)
     at_a_time = data.draw(st.integers(1, 90))
-    for part, (start, stop) in enumerate(cut.bounds):
+    ends = [0, *np.cumsum(cut.sizes).tolist()]
+    assert ends[-1] == len(where)
+    for part, (start, stop) in enumerate(pairwise(ends)):
         pieces = cut.pieces(part)
         found = list(pieces.tables(at_a_time))
         assert [len(table) for table in found[:-1]] == [at_a_time] * max(0, len(found) - 1)
         assert all(column.num_chunks == 1 for table in found for column in table.columns)
         rows = [row for table in found for row in table.to_pylist()]
-        if start == stop:
-            assert not rows
-            continue
-        file, row = places_of(cut.starts, cut.index[start:stop])
-        assert list(zip(file.tolist(), row.tolist(), strict=True)) == where[start:stop]
-        expected = take_rows(paths, file, row).to_pylist()
+        expected = take_rows(paths, *np.array(where[start:stop]).T).to_pylist()
         assert [{**row, "turns": row.get("turns")} for row in rows] == [
             {**row, "turns": row.get("turns")} for row in expected
         ]

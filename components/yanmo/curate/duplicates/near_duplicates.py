@@ -4,35 +4,29 @@ MinHash bands (shingles.py) propose pairs, the exact Jaccard similarity of their
 every pair found is a true one, and what bands miss is known (a thousandth at J = 0.55). The obvious way, to
 join all documents that share a band as most pipelines do, joins texts that have a fifth in common.
 
-Documents are named by position, their rank in the order of the digests of what is compared, so that
-nothing depends on files. Proposed pairs lie in scratch files as sorted runs, and so do the shingle sets of
-the documents in them; what is in memory is a block of either. A worker holds a bucket of documents.
+Documents are named by position (`texts` of plan.py), so that nothing depends on files. The shingle sets of
+the documents in proposed pairs lie in a scratch file.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from yanmo.common.disk_arrays import new_array, release_pages
-from yanmo.common.hash_set import HashSet, distinct
 from yanmo.common.ordered_map import ordered_map
-from yanmo.curate.duplicates.proposals import FEW, compared_positions, propose
-from yanmo.curate.duplicates.shingle_sets import Pairs, ShingleSets, make_pairs, similarities, take_apart
+from yanmo.curate.duplicates.shingle_sets import Sets, SetsFile, SetsTask, similarities, write_sets
 from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
 from yanmo.curate.duplicates.signing import BAND_COLUMNS
-from yanmo.curate.duplicates.sorted_runs import merged
 from yanmo.curate.mapped_texts import comparable, form_of_file
-from yanmo.curate.plan import Candidates
+from yanmo.engine.sql import Tables, literally
 from yanmo.formats.documents import take_rows
 from yanmo.formats.records import ROW_GROUP, write_tables
 from yanmo.store.commit import Attempt, Result
@@ -48,29 +42,57 @@ EDGES = pa.schema(
 )
 """Pairs of positions, the smaller first, sorted."""
 
+_ALL_PAIRS = 24
+"""Documents in a band that are all compared with one another. Where more share it (a form letter, say), each
+is compared with the next two and with the best ones: work stays linear, and the best can replace it."""
+_BEST = 4
+"""Best ones of such a band."""
+_TOGETHER = 1 << 18
+"""Pairs that are compared together."""
 
-@dataclass(frozen=True, kw_only=True)
-class Edges:
-    """Pairs of similar documents, by position."""
+_BANDS = f"""
+create table bands as
+select position, rank, {", ".join(BAND_COLUMNS)}
+from texts join read_parquet($signed, file_row_number = true) as signed
+    on file = signed.file_index and row = signed.file_row_number
+where is_long
+"""
 
-    first: Ints
-    second: Ints
+_PROPOSE = f"""
+insert into proposed
+with shared as (
+    select {{band}} as key, position, rank from bands
+    where {{band}} in (select {{band}} from bands group by {{band}} having count(*) > 1)
+), placed as (
+    select key, position, row_number() over (partition by key order by rank) as place,
+        count(*) over (partition by key) as size
+    from shared
+)
+select least(a.position, b.position), greatest(a.position, b.position)
+from placed as a join placed as b on a.key = b.key and a.place < b.place
+where a.size <= {_ALL_PAIRS} or b.place - a.place <= 2 or a.place <= {_BEST}
+"""
 
-    @classmethod
-    def none(cls) -> Edges:
-        return cls(first=np.zeros(0, np.int64), second=np.zeros(0, np.int64))
 
-    @classmethod
-    def read(cls, path: Path) -> Edges:
-        with pq.ParquetFile(path) as file:
-            count, start = file.metadata.num_rows, 0
-            first, second = new_array(count, np.int32), new_array(count, np.int32)
-            for batch in file.iter_batches(ROW_GROUP):
-                some = slice(start, start + len(batch))
-                first[some], second[some] = batch["first"].to_numpy(), batch["second"].to_numpy()
-                start += len(batch)
-        release_pages()
-        return cls(first=first, second=second)
+def _read_bands(tables: Tables, signed: Sequence[Path]) -> None:
+    """Make the table `bands` of the texts that are compared, if it is not there."""
+    if not tables.rows("select 1 from duckdb_tables() where table_name = 'bands'"):
+        tables.run(_BANDS, signed=literally(signed))
+
+
+def propose(tables: Tables, signed: Sequence[Path]) -> None:
+    """Make the table `pairs` of the positions that share the key of a band, each pair once."""
+    _read_bands(tables, signed)
+    propose_of_bands(tables)
+
+
+def propose_of_bands(tables: Tables) -> None:
+    """The same, where the table `bands` is there."""
+    tables.run("create or replace table proposed (first integer, second integer)")
+    for band in BAND_COLUMNS:
+        tables.run(_PROPOSE.format(band=band))
+    tables.run("create or replace table pairs as select distinct first, second from proposed")
+    tables.run("drop table proposed")
 
 
 def build_edges(
@@ -78,133 +100,122 @@ def build_edges(
     *,
     mapped: Sequence[Path],
     signed: Sequence[Path],
-    candidates: Candidates,
-    unique: Ints,
+    tables: Tables,
     similarity: float,
     workers: int,
 ) -> Result:
-    """Write `edges.parquet`: the pairs of `unique` documents whose similarity is `similarity` or more.
+    """Write `edges.parquet`: the pairs of texts whose similarity is `similarity` or more.
 
     Args:
-        unique: indexes into `candidates`, one per text, in the order of positions.
+        tables: with `texts` (plan.py).
         similarity: Jaccard similarity of shingle sets, above 0.
     """
-    scratch = attempt.path("scratch/rank").parent
+    scratch = attempt.path("scratch/hashes").parent
     try:
-        runs = propose(scratch, signed, candidates, unique, workers)
-        sets = ShingleSets.gather(scratch, mapped, candidates, unique, runs, workers)
-        found = _Similar(runs, sets, similarity)
-        write_tables(found.tables(), EDGES, attempt.path("edges.parquet"))
+        propose(tables, signed)
+        found = _Similar(tables, gather(tables, mapped, scratch, workers), similarity)
+        write_tables(found.tables_of_pairs(), EDGES, attempt.path("edges.parquet"))
     finally:
         shutil.rmtree(scratch)
+    tables.run("drop table pairs; drop table sets")
     attempt.add("edges.parquet")
     return Result(counts={"compared": found.compared, "similar": found.similar})
 
 
+def gather(tables: Tables, mapped: Sequence[Path], scratch: Path, workers: int) -> SetsFile:
+    """Write the shingle sets of all documents in `pairs`, each mapped file being read once.
+
+    Makes the table `sets`: where each position's set begins in the file, and its size.
+    """
+    groups, result = deque[Any](), SetsFile(scratch / "hashes")
+    tables.run("create or replace table sets (position integer, start bigint, size bigint)")
+    needed = """
+    select file, row, position from texts
+    where position in (select first from pairs union all select second from pairs) order by file, row
+    """
+
+    def tasks() -> Iterator[SetsTask]:
+        for number, rows in tables.by_file(needed):
+            groups.append(rows["position"])
+            out = scratch / f"set-{number}"
+            yield SetsTask(mapped=mapped[number], rows=rows["row"].to_numpy(), out=out)
+
+    with ordered_map(write_sets, tasks(), workers) as results:
+        for sizes, out in results:
+            tables.add("these", position=groups.popleft(), start=result.append(out, sizes), size=sizes)
+            tables.run("insert into sets from these")
+    return result
+
+
+_COMPARED = """
+select first, second, a.start as first_start, a.size as first_size, b.start as second_start,
+    b.size as second_size
+from pairs join sets as a on first = a.position join sets as b on second = b.position
+order by first, second
+"""
+
+
 @dataclass
 class _Similar:
-    """The similar ones among the pairs of some runs, and how many there are."""
+    """The similar ones among the pairs, and how many there are."""
 
-    runs: Sequence[Path]
-    sets: ShingleSets
+    tables: Tables
+    sets: SetsFile
     similarity: float
     compared: int = 0
     similar: int = 0
 
-    def tables(self) -> Iterator[pa.Table]:
+    def tables_of_pairs(self) -> Iterator[pa.Table]:
         """Yield the similar pairs, sorted, a row group at a time."""
-        left = np.zeros(0, np.uint64)
-        for pairs in merged(self.runs):
-            self.compared += len(pairs)
-            left = np.concatenate((left, pairs[similarities(pairs, self.sets) >= self.similarity]))
-            whole = len(left) - len(left) % ROW_GROUP
-            if whole:
-                yield self._table(left[:whole])
-                left = left[whole:]
-        yield self._table(left)
-
-    def _table(self, pairs: Pairs) -> pa.Table:
-        self.similar += len(pairs)
-        return pa.table([pa.array(positions) for positions in take_apart(pairs)], schema=EDGES)
+        left = EDGES.empty_table()
+        for batch in self.tables.batches(_COMPARED, _TOGETHER):
+            self.compared += len(batch)
+            one, other = (
+                Sets(self.sets.hashes, batch[f"{which}_start"].to_numpy(), batch[f"{which}_size"].to_numpy())
+                for which in ("first", "second")
+            )
+            is_similar = similarities(one, other, self.sets.pages) >= self.similarity
+            some = pa.Table.from_batches([batch.select(EDGES.names)]).filter(pa.array(is_similar)).cast(EDGES)
+            self.similar += len(some)
+            left = pa.concat_tables([left, some])
+            if whole := len(left) // ROW_GROUP * ROW_GROUP:
+                yield left.slice(0, whole).combine_chunks()
+                left = left.slice(whole)
+        yield left.combine_chunks()
 
 
 def find_similar(
+    tables: Tables,
     texts: Sequence[str],
     mapped: Sequence[Path],
     signed: Sequence[Path],
-    candidates: Candidates,
-    unique: Ints,
     similarity: float,
-    workers: int,
 ) -> Ints:
     """Positions of the documents that are similar to one of a few comparable `texts` (an evaluation set)."""
-    pairs = _pairs_with(texts, signed, candidates, unique, workers)
-    found = []
-    for part in np.array_split(pairs, 1 + len(pairs) // _AT_A_TIME):
-        first, second = take_apart(part)
-        positions, which = np.unique(first, return_inverse=True)
-        others, other = np.unique(second, return_inverse=True)
-        if not len(positions):
-            continue
-        index = unique[positions]
-        file, row = candidates.places(index)
-        found_texts = take_rows(mapped, file, row, ("text",))["text"].to_pylist()
-        both = comparable(found_texts, form_of_file(mapped[0])) + [texts[i] for i in others]
-        numbered = make_pairs(which, other + len(positions))
-        found.append(positions[which[similarities(numbered, ShingleSets.of(both)) >= similarity]])
-    return np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+    _read_bands(tables, signed)
+    keys, sizes = band_keys(texts)
+    which = np.flatnonzero(sizes >= SHINGLE)
+    few = {band: of_band[which] for band, of_band in zip(BAND_COLUMNS, keys, strict=True)}
+    tables.add("few", which=which, **few)
+    tables.run("create or replace table met (position integer, which bigint)")
+    for band in BAND_COLUMNS:
+        tables.run(f"insert into met select position, which from bands join few using ({band})")
+    meetings = """
+    select file, row, position, which from (select distinct position, which from met)
+    join texts using (position) order by file, row, which
+    """
+    found = [np.zeros(0, np.int64)]
+    for batch in tables.batches(meetings, _AT_A_TIME):
+        rows, own = np.unique(batch["position"].to_numpy(), return_index=True, return_inverse=True)[1:]
+        others, other = np.unique(batch["which"].to_numpy(), return_inverse=True)
+        file, row = (batch[name].to_numpy()[rows] for name in ("file", "row"))
+        column = take_rows(mapped, file, row, ("text",))["text"]
+        sets = Sets.of(comparable(column.to_pylist(), form_of_file(mapped[0])))
+        of_texts = Sets.of([texts[i] for i in others])
+        is_similar = similarities(sets.take(own), of_texts.take(other)) >= similarity
+        found.append(batch["position"].to_numpy()[is_similar])
+    return np.unique(np.concatenate(found))
 
 
 _AT_A_TIME = 20_000
 """Pairs whose texts are held in memory together."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Meeting:
-    signed: Path
-    position: Ints
-    """Position of each row; -1 where it is not compared."""
-    keys: npt.NDArray[np.uint32]
-    """Band keys of a few texts, shape (BANDS, texts)."""
-
-
-def _pairs_with(
-    texts: Sequence[str], signed: Sequence[Path], candidates: Candidates, unique: Ints, workers: int
-) -> Pairs:
-    """Pairs of a position and an index into `texts` that share a band, each once."""
-    keys, sizes = band_keys(texts)
-    long_enough = np.flatnonzero(sizes >= SHINGLE)
-    position = compared_positions(candidates, unique)
-    tasks = (
-        _Meeting(signed=path, position=position[start:stop], keys=keys[:, long_enough])
-        for path, (start, stop) in zip(signed, pairwise(candidates.starts.tolist()), strict=True)
-    )
-    with ordered_map(pairs_of_meeting, tasks, workers if len(unique) > FEW else 1) as results:
-        first, second = take_apart(np.concatenate([np.zeros(0, np.uint64), *results]))
-    return make_pairs(first, long_enough[second])
-
-
-def pairs_of_meeting(task: _Meeting) -> Pairs:
-    """Pairs of a position and an index into the few texts, sorted, each once."""
-    table, found = pq.read_table(task.signed, columns=list(BAND_COLUMNS), partitioning=None), []
-    for band, column in zip(task.keys, table.columns, strict=True):
-        first, second = _Keys(band).equal(column.to_numpy())
-        is_there = task.position[first] >= 0
-        found.append(make_pairs(task.position[first[is_there]], second[is_there]))
-    return distinct(np.concatenate(found))
-
-
-class _Keys:
-    """The keys of a few texts in one band, to be met by those of many."""
-
-    def __init__(self, keys: npt.NDArray[np.uint32]) -> None:
-        self._order = np.argsort(keys, kind="stable")
-        self._sorted, self._set = keys[self._order], HashSet(keys)
-
-    def equal(self, others: npt.NDArray[np.uint32]) -> tuple[Ints, Ints]:
-        """Indexes of all equal keys, in `others` and in our own."""
-        hit = self._set.find(others)
-        low = np.searchsorted(self._sorted, others[hit], side="left")
-        times = np.searchsorted(self._sorted, others[hit], side="right") - low
-        within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-        return np.repeat(hit, times), self._order[np.repeat(low, times) + within]

@@ -8,147 +8,96 @@ of pairs.
 from __future__ import annotations
 
 import mmap
-from collections import deque
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.disk_arrays import new_array, numbers_where, taken
+from yanmo.common.errors import naming
 from yanmo.common.freed_memory import drop_pages
 from yanmo.common.hash_set import distinct
 from yanmo.common.jit import compiled
-from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.shingles import shingle_hashes
-from yanmo.curate.duplicates.sorted_runs import merged, read_array, write_array
 from yanmo.curate.mapped_texts import read_texts
-from yanmo.curate.plan import Candidates
 from yanmo.formats.documents import shard_bounds
-from yanmo.formats.row_numbers import by_file
 
 Ints = npt.NDArray[np.signedinteger[Any]]
-Pairs = npt.NDArray[np.uint64]
-"""first << 32 | second: two positions, or indexes of two texts"""
-
-_LOW = np.uint64(0xFFFFFFFF)
+Hashes = npt.NDArray[np.uint32]
 
 
-def make_pairs(first: Any, second: Any) -> Pairs:
-    """Pairs of two arrays of positions."""
-    return np.asarray(first.astype(np.uint64) << np.uint64(32) | second.astype(np.uint64))
+@dataclass(frozen=True)
+class Sets:
+    """The sorted shingle hashes of some documents, in one array."""
+
+    hashes: Hashes
+    start: Ints
+    """Where each document's hashes begin."""
+    size: Ints
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Sets:
+        """Return the sets of `texts`."""
+        hashes, sizes = sets_of(texts)
+        return cls(hashes, np.cumsum(sizes) - sizes, sizes)
+
+    def take(self, index: Any) -> Sets:
+        """Return those of some documents."""
+        return Sets(self.hashes, self.start[index], self.size[index])
 
 
-def take_apart(pairs: Pairs) -> tuple[Ints, Ints]:
-    """Return the first and the second positions of pairs."""
-    return (pairs >> np.uint64(32)).astype(np.int64), (pairs & _LOW).astype(np.int64)
+class SetsFile:
+    """Sets in a file, one after another."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._length = path, 0
+        path.touch()
+
+    def append(self, out: Path, sizes: Ints) -> Ints:
+        """Move the sets in `out` to the end of the file; where each begins."""
+        with naming(self._path), self._path.open("ab") as file, out.open("rb") as own:
+            shutil.copyfileobj(own, file)
+        out.unlink()
+        ends = self._length + np.cumsum(sizes)
+        self._length += int(sizes.sum())
+        return np.asarray(ends - sizes)
+
+    @cached_property
+    def pages(self) -> mmap.mmap | None:
+        """The file, mapped into memory once all are in it; None where there are none."""
+        if not self._length:
+            return None
+        with self._path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    @cached_property
+    def hashes(self) -> Hashes:
+        """The hashes of all sets."""
+        return np.frombuffer(self.pages or b"", np.uint32)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _File:
+class SetsTask:
+    """Rows of a mapped file whose sets are wanted."""
+
     mapped: Path
     rows: npt.NDArray[np.int32]
     out: Path
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShingleSets:
-    """The sorted shingle hashes of some documents."""
-
-    hashes: npt.NDArray[np.uint32]
-    start: Ints
-    """Where each position's hashes begin; -1 for documents that are not here."""
-    size: npt.NDArray[np.int32]
-    pages: mmap.mmap | None = None
-    """The file that `hashes` lie in; None where they are in memory."""
-    window_bytes: int = 64 << 20
-    """How much of the file is in memory together, about."""
-
-    @classmethod
-    def gather(
-        cls,
-        scratch: Path,
-        mapped: Sequence[Path],
-        candidates: Candidates,
-        unique: Ints,
-        runs: Sequence[Path],
-        workers: int,
-    ) -> ShingleSets:
-        """Return the sets of all documents in the pairs of `runs`; each file is read once."""
-        needed = _documents_in(runs, len(unique))
-        start, size = new_array(len(unique), np.int64), new_array(len(unique), np.int32)
-        start[:] = -1
-        groups: deque[Ints] = deque()
-
-        def tasks() -> Iterator[_File]:
-            for number, group, rows in by_file(candidates.starts, taken(unique, needed)):
-                groups.append(group)
-                yield _File(mapped=mapped[number], rows=rows, out=scratch / f"set-{number}")
-
-        total, path = 0, scratch / "hashes.bin"
-        path.touch()
-        with ordered_map(write_sets, tasks(), workers) as results:
-            for sizes, out in results:
-                write_array(path, read_array(out, np.uint32), "ab")
-                out.unlink()
-                positions = needed[groups.popleft()]
-                size[positions] = sizes
-                start[positions] = total + np.cumsum(sizes) - sizes
-                total += int(sizes.sum())
-        return cls.mapped(path, start, size)
-
-    @classmethod
-    def mapped(cls, path: Path, start: Ints, size: npt.NDArray[np.int32]) -> ShingleSets:
-        """Return the sets in a file, mapped into memory."""
-        if not path.stat().st_size:
-            return cls(hashes=np.zeros(0, np.uint32), start=start, size=size)
-        with path.open("rb") as file:
-            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return cls(hashes=np.frombuffer(pages, np.uint32), start=start, size=size, pages=pages)
-
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> ShingleSets:
-        """Return the sets of `texts`, positions being their indexes."""
-        hashes, sizes = sets_of(texts)
-        return cls(hashes=hashes, start=np.cumsum(sizes) - sizes, size=sizes.astype(np.int32))
-
-    def windows(self, total: Ints) -> Iterator[slice]:
-        """Ranges of pairs whose sets are in memory together; what was read is let go after each.
-
-        Args:
-            total: hashes of both sets of each pair.
-        """
-        if self.pages is None or self.hashes.nbytes <= self.window_bytes:
-            yield slice(0, len(total))
-            return
-        for start, stop in shard_bounds(2 * _AROUND_BYTES + total * self.hashes.itemsize, self.window_bytes):
-            yield slice(start, stop)
-            drop_pages(self.pages)
-
-
-_AROUND_BYTES = 64 << 10
-"""What Linux maps around a page that is read (fault_around_bytes)."""
-
-
-def _documents_in(runs: Sequence[Path], count: int) -> Ints:
-    """Return the positions, of `count`, that pairs of `runs` hold, rising."""
-    is_needed = new_array(count, np.bool_)
-    for pairs in merged(runs):
-        for positions in take_apart(pairs):
-            is_needed[positions] = True
-    return numbers_where(lambda some: is_needed[some], count)
-
-
-def write_sets(task: _File) -> tuple[Ints, Path]:
+def write_sets(task: SetsTask) -> tuple[Ints, Path]:
     """Write the shingle sets of some rows of a mapped file; their sizes and the file."""
     hashes, sizes = sets_of(read_texts(task.mapped, task.rows))
-    write_array(task.out, hashes)
+    with naming(task.out), task.out.open("wb") as file:
+        file.write(hashes.data)
     return sizes, task.out
 
 
-def sets_of(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], Ints]:
+def sets_of(texts: Sequence[str]) -> tuple[Hashes, Ints]:
     """Return the sorted shingle hashes of each text, one text after the other; and their numbers."""
     hashes, owner = shingle_hashes(texts)
     both = distinct(owner.astype(np.uint64) << np.uint64(32) | hashes)
@@ -156,61 +105,70 @@ def sets_of(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], Ints]:
     return both.astype(np.uint32), sizes
 
 
-def similarities(pairs: Pairs, sets: ShingleSets) -> npt.NDArray[np.float64]:
-    """Return the Jaccard similarity of each pair."""
-    first, second = take_apart(pairs)
-    total = sets.size[first].astype(np.int64) + sets.size[second]
-    shared = np.zeros(len(pairs), np.int64)
-    compare = _count_by_loop if total.sum() > _COMPILED_FROM else _count_by_sorting
-    for window in sets.windows(total):
-        compare(sets, first[window], second[window], shared[window])
-    return np.asarray(shared / np.maximum(total - shared, 1))
-
-
 _COMPILED_FROM = 30_000_000
 """Hashes from which on it pays to load numba (1.2 s of CPU): sorting takes 40 ns per hash, the loop 1."""
 _SORTED_AT_A_TIME = 1 << 20
+_WINDOW_BYTES = 64 << 20
+_AROUND_BYTES = 64 << 10
+"""What Linux maps around a page that is read (fault_around_bytes)."""
 
 
-def _count_by_sorting(sets: ShingleSets, first: Ints, second: Ints, shared: Ints) -> None:
+def similarities(
+    one: Sets, other: Sets, pages: mmap.mmap | None = None, window_bytes: int = _WINDOW_BYTES
+) -> npt.NDArray[np.float64]:
+    """Return the Jaccard similarity of each pair: of the i-th set of `one` and the i-th of `other`.
+
+    Args:
+        pages: the file that the hashes lie in; None where they are in memory.
+        window_bytes: how much of it is in memory together, about.
+    """
+    total = one.size + other.size
+    shared = np.zeros(len(total), np.int64)
+    compare = _count_shared if total.sum() > _COMPILED_FROM else _count_by_sorting
+    for window in _windows(one.hashes, total, pages, window_bytes):
+        a, b = one.take(window), other.take(window)
+        compare(a.hashes, a.start, a.size, b.hashes, b.start, b.size, shared[window])
+    return np.asarray(shared / np.maximum(total - shared, 1))
+
+
+def _windows(hashes: Hashes, total: Ints, pages: mmap.mmap | None, window_bytes: int) -> Iterator[slice]:
+    """Ranges of pairs whose sets are in memory together; what was read is let go after each."""
+    if pages is None or hashes.nbytes <= window_bytes:
+        yield slice(0, len(total))
+        return
+    for start, stop in shard_bounds(2 * _AROUND_BYTES + total * hashes.itemsize, window_bytes):
+        yield slice(start, stop)
+        drop_pages(pages)
+
+
+def _count_by_sorting(
+    a: Any, a_start: Any, a_size: Any, b: Any, b_start: Any, b_size: Any, shared: Any
+) -> None:
     """Set for each pair how many hashes its two sets have in common."""
-    total = sets.size[first].astype(np.int64) + sets.size[second]
-    for start, stop in shard_bounds(total, _SORTED_AT_A_TIME):
-        shared[start:stop] = _shared_by_sorting(sets, first[start:stop], second[start:stop])
-
-
-def _count_by_loop(sets: ShingleSets, first: Ints, second: Ints, shared: Ints) -> None:
-    """The same."""
-    _count_shared(sets.hashes, sets.start, sets.size, first, second, shared)
-
-
-def _shared_by_sorting(sets: ShingleSets, first: Ints, second: Ints) -> Ints:
-    """For each pair, how many hashes its two sets have in common."""
-    number = np.arange(len(first), dtype=np.uint64) << np.uint64(32)
-    parts = []
-    for positions in (first, second):
-        size = sets.size[positions].astype(np.int64)
-        ends = np.cumsum(size)
-        within = np.arange(size.sum()) - np.repeat(ends - size, size)
-        hashes = sets.hashes[np.repeat(sets.start[positions], size) + within]
-        parts.append(np.repeat(number, size) | hashes)
-    both = np.sort(np.concatenate(parts))
-    twice = both[1:][both[1:] == both[:-1]]
-    return np.bincount((twice >> np.uint64(32)).astype(np.int64), minlength=len(first))
+    for start, stop in shard_bounds(a_size + b_size, _SORTED_AT_A_TIME):
+        number, parts = np.arange(stop - start, dtype=np.uint64) << np.uint64(32), []
+        for hashes, begin, size in ((a, a_start, a_size), (b, b_start, b_size)):
+            size = size[start:stop]
+            ends = np.cumsum(size)
+            within = np.arange(size.sum()) - np.repeat(ends - size, size)
+            parts.append(np.repeat(number, size) | hashes[np.repeat(begin[start:stop], size) + within])
+        both = np.sort(np.concatenate(parts))
+        twice = both[1:][both[1:] == both[:-1]]
+        shared[start:stop] = np.bincount((twice >> np.uint64(32)).astype(np.int64), minlength=stop - start)
 
 
 @compiled
-def _count_shared(hashes: Any, start: Any, size: Any, first: Any, second: Any, shared: Any) -> None:
-    """For each pair, how many hashes its two sorted sets have in common."""
-    for n in range(first.shape[0]):
-        i, j = start[first[n]], start[second[n]]
-        i_end, j_end = i + size[first[n]], j + size[second[n]]
+def _count_shared(a: Any, a_start: Any, a_size: Any, b: Any, b_start: Any, b_size: Any, shared: Any) -> None:
+    """The same, by a loop over two sorted sets."""
+    for n in range(a_start.shape[0]):
+        i, j = a_start[n], b_start[n]
+        i_end, j_end = i + a_size[n], j + b_size[n]
         while i < i_end and j < j_end:
-            if hashes[i] == hashes[j]:
+            if a[i] == b[j]:
                 shared[n] += 1
                 i += 1
                 j += 1
-            elif hashes[i] < hashes[j]:
+            elif a[i] < b[j]:
                 i += 1
             else:
                 j += 1

@@ -16,19 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.chinese.text_runs import Hashes, Runs
-from yanmo.common.disk_arrays import new_array, taken
 from yanmo.common.errors import naming
 from yanmo.common.hash_set import distinct
 from yanmo.common.logs import Progress
 from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapped_texts import read_texts
-from yanmo.formats.row_numbers import by_file
 
 log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.signedinteger[Any]]
-Bools = npt.NDArray[np.bool_]
 T = TypeVar("T")
 
 
@@ -36,8 +33,10 @@ T = TypeVar("T")
 class Contained:
     """What a corpus shares with other texts."""
 
+    positions: Ints
+    """Documents that share a run, in the order of clusters."""
     shares: npt.NDArray[np.float64]
-    """For each document examined, the share of its units in shared runs."""
+    """For each of them the share of its units in shared runs."""
     hashes: Hashes
     """The runs that were found, sorted."""
 
@@ -50,44 +49,59 @@ class _File:
     length: int
 
 
-def find_contained(corpus: Corpus, positions: Ints, runs: Runs, workers: int) -> Contained:
-    """Examine the corpus' documents at `positions`; each mapped file is read once.
+def find_contained(corpus: Corpus, chosen: str, runs: Runs, workers: int) -> Contained:
+    """Examine some texts of the corpus; each mapped file is read once.
 
     Args:
+        chosen: relation of texts, as in `Corpus`.
         runs: runs of the other texts.
     """
-    shares, found = new_array(len(positions), np.float64), [np.zeros(0, np.uint64)]
-    for group, (of_group, hashes) in _each_file(corpus, positions, runs, workers, look_at_file):
-        shares[group] = of_group
-        found.append(hashes)
-    return Contained(shares=shares, hashes=distinct(np.concatenate(found)))
+    found, shares = [np.zeros(0, np.int64)], [np.zeros(0)]
+    hashes = [np.zeros(0, np.uint64)]
+    for positions, (of_file, own) in _each_file(corpus, chosen, runs, workers, look_at_file):
+        found.append(positions[of_file > 0])
+        shares.append(of_file[of_file > 0])
+        hashes.append(own)
+    positions = np.concatenate(found)
+    ordered = corpus.in_order(positions)
+    by_position = np.argsort(positions)
+    places = by_position[np.searchsorted(positions, ordered, sorter=by_position)]
+    return Contained(
+        positions=ordered, shares=np.concatenate(shares)[places], hashes=distinct(np.concatenate(hashes))
+    )
 
 
-def common_runs(corpus: Corpus, positions: Ints, runs: Runs, workers: int, more_than: int) -> Hashes:
-    """Return those of `runs` that occur in more than `more_than` of the corpus' documents at `positions`."""
+def common_runs(corpus: Corpus, chosen: str, runs: Runs, workers: int, more_than: int) -> Hashes:
+    """Return those of `runs` that occur in more than `more_than` of some texts of the corpus."""
     documents = np.zeros(len(runs.hashes), np.int64)
-    for _, (hashes, numbers) in _each_file(corpus, positions, runs, workers, count_in_file):
+    for _, (hashes, numbers) in _each_file(corpus, chosen, runs, workers, count_in_file):
         documents[np.searchsorted(runs.hashes, hashes)] += numbers
     return runs.hashes[documents > more_than]
 
 
 def _each_file(
-    corpus: Corpus, positions: Ints, runs: Runs, workers: int, look: Callable[[_File], T]
+    corpus: Corpus, chosen: str, runs: Runs, workers: int, look: Callable[[_File], T]
 ) -> Iterator[tuple[Ints, T]]:
-    """For each mapped file: indexes into `positions` of its documents, and what `look` finds in them."""
-    if not len(runs.hashes) or not len(positions):
+    """For each mapped file: the positions of its texts among some, and what `look` finds in them."""
+    groups, count = deque[Ints](), corpus.number_of(chosen)
+    if not len(runs.hashes) or not count:
         return
-    chosen, groups = taken(corpus.copies.unique, positions), deque[Ints]()
-    progress = Progress(log, "looked for runs of held-out text", len(chosen), unit="documents")
+    progress = Progress(log, "looked for runs of held-out text", count, unit="documents")
     with tempfile.NamedTemporaryFile(suffix=".npy") as saved:
         with naming(Path(tempfile.gettempdir())):
             np.save(saved, runs.hashes)
             saved.flush()
 
         def tasks() -> Iterator[_File]:
-            for number, group, rows in by_file(corpus.candidates.starts, chosen):
-                groups.append(group)
-                yield _File(mapped=corpus.paths[number], rows=rows, runs=Path(saved.name), length=runs.length)
+            query = f"select file, row, position from {chosen} order by file, row"
+            for number, rows in corpus.tables.by_file(query):
+                groups.append(rows["position"].to_numpy())
+                yield _File(
+                    mapped=corpus.paths[number],
+                    rows=rows["row"].to_numpy(),
+                    runs=Path(saved.name),
+                    length=runs.length,
+                )
 
         with ordered_map(look, tasks(), workers) as results:
             for found in results:
@@ -134,46 +148,50 @@ def coverage(texts: Sequence[str], runs: Runs, found: Hashes) -> npt.NDArray[np.
     return result
 
 
-def fewest_to_drop(corpus: Corpus, positions: Ints, runs: Runs, texts: Sequence[str], workers: int) -> Bools:
-    """Return which documents at `positions` to drop, for the others to cover at most HIGH_COVERAGE.
+def fewest_to_drop(corpus: Corpus, chosen: str, runs: Runs, texts: Sequence[str], workers: int) -> Ints:
+    """Return the positions to drop of some texts, for the others to cover at most HIGH_COVERAGE.
 
     Those go first that hold the most runs of a text, and no more of them than have to. Memory: 16 bytes for
     each place of a run of a text that is above.
     """
-    goes = np.zeros(len(positions), np.bool_)
-    for _, first in _in_the_way(corpus, positions, runs, texts, workers, goes):
-        goes[first] = True
-    return goes
+    goes: list[int] = []
+    for _, first in _in_the_way(corpus, chosen, runs, texts, workers, goes):
+        goes += first.tolist()
+    return np.array(goes, np.int64)
 
 
-def numbers_to_drop(corpus: Corpus, positions: Ints, runs: Runs, texts: Sequence[str], workers: int) -> Ints:
+def numbers_to_drop(corpus: Corpus, chosen: str, runs: Runs, texts: Sequence[str], workers: int) -> Ints:
     """For each text, how many documents `fewest_to_drop` would drop for it alone."""
     numbers = np.zeros(len(texts), np.int64)
-    none = np.zeros(len(positions), np.bool_)
-    for text, first in _in_the_way(corpus, positions, runs, texts, workers, none):
+    for text, first in _in_the_way(corpus, chosen, runs, texts, workers, []):
         numbers[text] = len(first)
     return numbers
 
 
 def _in_the_way(
-    corpus: Corpus, positions: Ints, runs: Runs, texts: Sequence[str], workers: int, goes: Bools
+    corpus: Corpus, chosen: str, runs: Runs, texts: Sequence[str], workers: int, gone: list[int]
 ) -> Iterator[tuple[int, Ints]]:
-    """For each text above HIGH_COVERAGE: its index, and the documents to drop beside those in `goes`."""
-    covered = coverage(texts, runs, find_contained(corpus, positions, runs, workers).hashes)
+    """For each text above HIGH_COVERAGE: its index, and the positions to drop beside those that are gone."""
+    covered = coverage(texts, runs, find_contained(corpus, chosen, runs, workers).hashes)
     above = np.flatnonzero(covered > HIGH_COVERAGE).tolist()
     wanted = Runs.of([texts[i] for i in above], runs.length).hashes
     wanted = np.intersect1d(wanted, runs.hashes, assume_unique=True)
     owners, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
-    for group, (hashes, rows) in _each_file(
-        corpus, positions, Runs(runs.length, wanted), workers, runs_in_file
+    for positions, (hashes, rows) in _each_file(
+        corpus, chosen, Runs(runs.length, wanted), workers, runs_in_file
     ):
-        owners.append(group[rows])
+        owners.append(positions[rows])
         parts.append(hashes)
-    document, found = np.concatenate(owners), np.concatenate(parts)
+    owner, found = np.concatenate(owners), np.concatenate(parts)
+    documents = corpus.in_order(np.unique(owner))
+    rising = np.argsort(documents)
+    document = rising[np.searchsorted(documents, owner, sorter=rising)]
     for i in above:
-        own = np.flatnonzero(np.isin(found, Runs.of([texts[i]], runs.length).hashes) & ~goes[document])
-        order = np.argsort(-np.bincount(document[own], minlength=len(goes)), kind="stable")
-        yield i, order[: _first_enough(texts[i], runs, found[own], np.argsort(order)[document[own]])]
+        is_gone = np.isin(documents, gone)[document]
+        own = np.flatnonzero(np.isin(found, Runs.of([texts[i]], runs.length).hashes) & ~is_gone)
+        order = np.argsort(-np.bincount(document[own], minlength=len(documents)), kind="stable")
+        number = _first_enough(texts[i], runs, found[own], np.argsort(order)[document[own]])
+        yield i, documents[order[:number]]
 
 
 def _first_enough(text: str, runs: Runs, found: Hashes, place: Ints) -> int:

@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yanmo.chinese.text_runs import Hashes, Runs
-from yanmo.common.disk_arrays import new_array, picked, slices, taken
 from yanmo.common.errors import DataError
 from yanmo.common.words import plural, some_of
 from yanmo.curate.config import CurateOptions
@@ -27,10 +26,11 @@ from yanmo.curate.document_files import write_splits
 from yanmo.curate.duplicates.near_duplicates import find_similar
 from yanmo.curate.mapped_texts import Compared
 from yanmo.curate.mapping import cluster_digest
-from yanmo.curate.plan import Digests, is_among, name_digests
+from yanmo.curate.plan import owner_digest
 from yanmo.curate.split.containment import HIGH_COVERAGE, coverage
-from yanmo.curate.split.hold_out import Ints32, SplitSize, choose
+from yanmo.curate.split.hold_out import SplitSize, choose
 from yanmo.curate.tally import sort_genres
+from yanmo.engine.sql import Tables
 from yanmo.formats.documents import read_documents
 from yanmo.formats.records import CONFIRM
 from yanmo.store.commit import Attempt, Result
@@ -38,7 +38,6 @@ from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
 
-Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.signedinteger[Any]]
 
 _FEW = 20
@@ -57,26 +56,24 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
     Raises:
         DataError: there is not enough text for test and valid.
     """
-    candidates, chosen = corpus.candidates, corpus.chosen
     names = ("test", "valid", CONFIRM) if _wants_confirmation(options) else ("test", "valid")
     sizes = [_split_size(options, name) for name in names]
-    genre, characters = taken(candidates.genre, chosen), taken(candidates.characters, chosen)
     splits = dict(zip(names, choose(corpus, sizes, options.workers), strict=True))
-    if CONFIRM in splits and (lacking := what_lacks(genre, characters, splits, sizes[-1])):
+    if CONFIRM in splits and (lacking := what_lacks(corpus, splits, sizes[-1])):
         del splits[CONFIRM]
         log.warning("no confirmation split: %s. %s", lacking, _WITHOUT_CONFIRMATION)
     for split, held in splits.items():
         if not len(held):
-            left = plural(len(chosen), "document")
+            left = plural(corpus.number_of("kept"), "document")
             raise DataError(
                 f"too little text to hold out a {split} split: of {left} that filters and copies leave, "
-                f"{_what_would_help(genre, corpus.groups(), split)}"
+                f"{_what_would_help(corpus.tables, split)}"
             )
-    positions = {split: corpus.kept[held] for split, held in splits.items()}
-    counts = write_splits(attempt, corpus, positions, options.shard_characters, options.workers)
+    chosen = {split: corpus.at(held, f"held_{split}") for split, held in splits.items()}
+    counts = write_splits(attempt, corpus, chosen, options.shard_characters, options.workers)
     _warn_of_small_genres(corpus, counts["documents"]["test"])
     genres = sort_genres(counts["documents"]["test"])
-    licenses = corpus.licenses(corpus.copies.unique[np.concatenate(list(positions.values()))])
+    licenses = corpus.licenses(corpus.at(np.concatenate(list(splits.values())), "held_out"))
     return Result(counts=counts, metadata={"text_form": corpus.form, "genres": genres, "licenses": licenses})
 
 
@@ -94,17 +91,17 @@ def _split_size(options: CurateOptions, split: str) -> SplitSize:
     )
 
 
-def what_lacks(genre: Ints32, characters: Ints32, splits: Mapping[str, Ints], size: SplitSize) -> str:
+def what_lacks(corpus: Corpus, splits: Mapping[str, Ints], size: SplitSize) -> str:
     """Return why a text is too small for the three `splits`, in words; "" if it is not.
 
     Every genre of test must be in it, as what is confirmed is a mean over genres. And if the least number
     of documents would be more than twice the split's share of the whole text, training needs them more: that
     is below about 100 documents per genre by default.
     """
-    missing = np.setdiff1d(genre[splits["test"]], genre[splits[CONFIRM]])
-    if len(missing):
+    test, confirm = (corpus.at(splits[name], f"held_{name}") for name in ("test", CONFIRM))
+    if missing := corpus.genres_of(test) - corpus.genres_of(confirm):
         return f"{len(missing)} genre(s) of the test split have too few documents for one"
-    held, whole = (int(characters[chosen].sum()) for chosen in (splits[CONFIRM], slice(None)))
+    held, whole = (sum(size for _, _, size in corpus.totals(chosen)) for chosen in (confirm, "kept"))
     if held > 2 * size.share * whole:
         return (
             f"the text is too small for three: {size.min_documents} documents of each genre are "
@@ -113,10 +110,10 @@ def what_lacks(genre: Ints32, characters: Ints32, splits: Mapping[str, Ints], si
     return ""
 
 
-def _what_would_help(genre: Ints32, groups: Ints, split: str) -> str:
+def _what_would_help(tables: Tables, split: str) -> str:
     """Return why nothing is held out, and what to do: at most a fifth of a genre's groups is."""
-    pairs = np.unique(np.stack([genre, groups]), axis=1)
-    number, largest = len(np.unique(genre)), int(np.bincount(pairs[0], minlength=1).max(initial=0))
+    of_genre = "select genre, count(distinct unit) as units from grouped group by genre"
+    number, largest = tables.rows(f"select count(*), coalesce(max(units), 0) from ({of_genre})")[0]
     if largest >= _LEAST_GROUPS:
         raising = f"raise --min-split-documents or --{split}-share"
         return f"none is short enough for the split: give more text, or {raising}"
@@ -131,7 +128,7 @@ def _what_would_help(genre: Ints32, groups: Ints, split: str) -> str:
 
 
 def _warn_of_small_genres(corpus: Corpus, documents: dict[str, int]) -> None:
-    found = {genre: documents.get(genre, 0) for genre in sort_genres(corpus.genres_of(corpus.kept))}
+    found = {genre: documents.get(genre, 0) for genre in sort_genres(corpus.genres_of("kept"))}
     small = [f"{genre} ({number})" for genre, number in found.items() if number < _FEW]
     if small:
         log.warning(
@@ -150,9 +147,9 @@ class EvaluationSet:
     texts_genre: list[str]
     is_confirm: list[bool]
     """Which of its texts are of the confirmation split."""
-    clusters: Digests
-    """Digests of what is compared of its documents."""
-    groups: Digests
+    clusters: list[str]
+    """Digests of what is compared of its documents, in hexadecimal digits."""
+    owners: frozenset[str]
     """Digests of its known authors or sources, where the split goes by them."""
 
     @classmethod
@@ -166,37 +163,36 @@ class EvaluationSet:
         table = pa.concat_tables([read_documents(path, columns) for path in part.paths("*.parquet")])
         form = part.manifest.metadata["text_form"]
         compared = Compared.of(table, form)
-        groups = name_digests(table[split_by]) if split_by != "cluster" else np.zeros(0, dtype="S16")
+        owners = {*map(owner_digest, table[split_by].to_pylist())} if split_by != "cluster" else set()
         return cls(
             part=part,
             ids=frozenset(table["id"].to_pylist()),
             compared=compared,
             texts_genre=table["genre"].to_pylist(),
             is_confirm=[split == CONFIRM for split in table["split"].to_pylist()],
-            clusters=np.array([*map(cluster_digest, compared.texts, table["text"].to_pylist())], dtype="S16"),
-            groups=np.unique(groups[groups != b""]),
+            clusters=[
+                cluster_digest(*both).hex()
+                for both in zip(compared.texts, table["text"].to_pylist(), strict=True)
+            ],
+            owners=frozenset(filter(None, owners)),
         )
 
-    def holds(self, corpus: Corpus, similarity: float, workers: int) -> Bools:
-        """For each position of the corpus, whether the set holds it, its cluster or its author.
+    def holds(self, corpus: Corpus, similarity: float) -> str:
+        """Return the relation of the corpus' texts that the set holds, or their cluster or author.
 
         Args:
             similarity: similarity from which texts count as copies; 0 finds exact copies only.
         """
-        unique = corpus.copies.unique
-        held = corpus.holding(self.clusters)
+        near, tables = np.zeros(0, np.int64), corpus.tables
         if similarity:
-            near = find_similar(
-                self.texts, corpus.paths, corpus.signed, corpus.candidates, unique, similarity, workers
-            )
-            held[near] = True
-        in_cluster = new_array(len(held), np.bool_)
-        in_cluster[picked(corpus.cluster, held)] = True
-        found: Bools = taken(in_cluster, corpus.cluster)
-        if corpus.candidates.group is not None:
-            for some in slices(len(found)):
-                found[some] |= is_among(corpus.candidates.group[unique[some]], self.groups)
-        return found
+            near = find_similar(tables, self.texts, corpus.paths, corpus.signed, similarity)
+        tables.add("near", position=near)
+        for name, digests in (("held_clusters", self.clusters), ("held_owners", sorted(self.owners))):
+            tables.add(name, digest=pa.array(digests, pa.string()))
+            tables.run(f"create or replace table {name} as select digest::uuid as digest from {name}")
+        return """texts where home in (
+            select home from texts where cluster in (from held_clusters) or position in (from near)
+        ) or owner in (from held_owners)"""
 
     @property
     def texts(self) -> list[str]:

@@ -11,28 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.disk_arrays import (
-    all_rows,
-    group_starts,
-    groups_of,
-    new_array,
-    numbers_where,
-    picked,
-    slices,
-    sorted_order,
-    taken,
-    without,
-)
 from yanmo.common.words import plural
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapped_texts import Compared
 from yanmo.curate.split.containment import FORM_OF_WORDS, numbers_to_drop
+from yanmo.engine.sql import Tables
 
 log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.signedinteger[Any]]
-Ints32 = npt.NDArray[np.int32]
-Bools = npt.NDArray[np.bool_]
 
 
 _RUN = 13
@@ -58,27 +45,31 @@ _LONGEST_SHARE = 0.1
 """A document or group that is longer than this share of a split's characters, and than the genre's median, is
 not held out: otherwise one book, or one prolific author, would make up the split."""
 
+_GROUPED = """
+create or replace table grouped as
+select kept.position, kept.genre, kept.characters, coalesce(kept.owner, home.cluster) as unit
+from kept join texts as home on kept.home = home.position
+"""
+"""unit: what is never divided, by the digest of the author, of the source or of the cluster's first text."""
+
 
 def choose(corpus: Corpus, sizes: Sequence[SplitSize], workers: int) -> list[Ints]:
-    """Return the documents of each split, as indexes into `corpus.kept`.
+    """Return the documents of each split, by position.
+
+    Makes the table `grouped` of the documents that may be held out.
 
     A modern text that is made of phrases which many others hold is not held out, as these would have to go
     from train: of 7,644 chats with doctors 3,522; with others held out 280. A genre that would have nothing
     left for a split is held out as it comes. In a classical text one shared run is a quotation, and takes its
     document from train whatever else is in it.
     """
-    candidates, chosen, groups = corpus.candidates, corpus.chosen, corpus.groups()
-    rows: Ints = all_rows(len(chosen))
-    genre, characters = taken(candidates.genre, chosen), taken(candidates.characters, chosen)
-
-    def held_of(free: Ints) -> list[Ints]:
-        found = hold_out(taken(genre, free), taken(characters, free), taken(groups, free), sizes)
-        return [taken(free, held) for held in found]
-
-    first = splits = held_of(rows)
+    tables = corpus.tables
+    tables.run(_GROUPED)
+    first = splits = hold_out(tables, "grouped", sizes)
     if corpus.form.startswith("classical"):
         return splits
-    free, known, avoided = rows, np.zeros(0, np.int64), 0
+    tables.run("create or replace table free as from grouped")
+    known, avoided = np.zeros(0, np.int64), 0
     for _ in range(_ROUNDS):
         held = np.concatenate(splits)
         new = np.setdiff1d(held, known)
@@ -88,101 +79,87 @@ def choose(corpus: Corpus, sizes: Sequence[SplitSize], workers: int) -> list[Int
         if not len(common):
             break
         known, avoided = np.union1d(known, new), avoided + len(common)
-        free = free[~np.isin(taken(groups, free), groups[common])]
-        splits = held_of(free)
+        tables.add("common", position=common)
+        tables.run(
+            "delete from free where unit in (select unit from grouped semi join common using (position))"
+        )
+        splits = hold_out(tables, "free", sizes)
     for before, after in zip(first, splits, strict=True):
-        lost = np.setdiff1d(genre[before], genre[after])
-        free = np.union1d(free, rows[np.isin(taken(genre, rows), lost)])
+        tables.add("before", position=before)
+        tables.add("after", position=after)
+        tables.run("""
+            insert into free select * from grouped anti join free using (position)
+            where genre in (select genre from grouped semi join before using (position))
+                and genre not in (select genre from grouped semi join after using (position))
+        """)
     if avoided:
         log.info(
             "%s not held out, as more than %d others would have to go from train for each",
             plural(avoided, "document of common phrases", "documents of common phrases"),
             FORM_OF_WORDS,
         )
-    return held_of(free)
+    return hold_out(tables, "free", sizes)
 
 
-def _cost_many(corpus: Corpus, new: Ints, held: Ints, workers: int) -> Bools:
+def _cost_many(corpus: Corpus, new: Ints, held: Ints, workers: int) -> npt.NDArray[np.bool_]:
     """For which of the kept documents at `new` more than FORM_OF_WORDS would go, of those not at `held`.
 
     Of chats the answers alone are looked for: what many ask in the same words leaks nothing.
     """
-    compared = Compared.of(corpus.rows(taken(corpus.chosen, new), Compared.COLUMNS), corpus.form)
+    places = corpus.tables.rows(f"select file, row from {corpus.at(new, 'new')} order by position")
+    compared = Compared.of(corpus.rows(places, Compared.COLUMNS), corpus.form)
     runs = compared.charged(_RUN)
-    is_held = new_array(len(corpus.kept), np.bool_)
-    is_held[held] = True
-    others = without(corpus.kept, is_held)
+    corpus.tables.add("held", position=held)
+    others = "kept anti join held using (position)"
     return np.asarray(numbers_to_drop(corpus, others, runs, compared.texts, workers) > FORM_OF_WORDS)
 
 
-def hold_out(genre: Ints32, characters: Ints32, group: Ints, sizes: Sequence[SplitSize]) -> list[Ints]:
-    """Indexes of the documents of each split, genre by genre; groups are never divided within a genre.
+_HELD = """
+create or replace table held as
+with bounds as (
+    select genre, least($characters, floor($share * whole)::bigint) as budget,
+        least($min_documents, groups // 5) as fewest,
+        greatest(budget * $longest_share, middle) as longest
+    from wholes join (select genre, median(size) as middle from left_units group by genre) using (genre)
+), filled as (
+    select genre, unit, budget, fewest,
+        sum(size) over (partition by genre order by unit rows unbounded preceding) as filled,
+        row_number() over (partition by genre order by unit) as number
+    from left_units join bounds using (genre) where size <= longest
+)
+select genre, unit from filled where filled <= budget or number <= fewest
+"""
+
+
+def hold_out(tables: Tables, free: str, sizes: Sequence[SplitSize]) -> list[Ints]:
+    """Return the positions of each split, rising; groups are never divided within a genre.
 
     Args:
-        genre: genre of each document, as a number.
-        characters: characters of each document.
-        group: number of each document's cluster, author or source. Groups are taken in this order, so the
-            split is a prefix of it: the same text is held out whatever else is there.
+        free: table of what may be held out, with the columns position, genre, characters and unit. Units are
+            taken in their order, so the split is a prefix of it: the same text is held out whatever else is
+            there.
         sizes: size of each split; the first one is filled first.
     """
-    result: list[list[Ints]] = [[] for _ in sizes]
-    for number in range(int(genre.max(initial=-1)) + 1):
-        documents = _of_genre(genre, number)
-        if not len(documents):
-            continue
-        unit = _numbered(taken(group, documents))
-        length = new_array(int(unit.max()) + 1, np.int64)
-        for some in slices(len(unit)):
-            np.add.at(length, unit[some], characters[documents[some]])
-        total, is_left = int(length.sum()), np.ones(len(length), np.bool_)
-        for found, size in zip(result, sizes, strict=True):
-            budget = min(size.characters, int(size.share * total))
-            held = _fill(length, is_left, budget, min(size.min_documents, len(length) // 5))
-            is_held = np.zeros(len(length), np.bool_)
-            is_held[held], is_left[held] = True, False
-            found.append(taken(documents, _of_units(unit, is_held)))
-    return [np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64) for found in result]
-
-
-def _of_genre(genre: Ints32, number: int) -> Ints32:
-    """Return the documents of a genre."""
-    return numbers_where(lambda some: genre[some] == number, len(genre))
-
-
-def _of_units(unit: Ints32, is_held: Bools) -> Ints32:
-    """Return the documents whose unit is held."""
-    return numbers_where(lambda some: is_held[unit[some]], len(unit))
-
-
-def _numbered(groups: Ints) -> Ints32:
-    """`groups` with the numbers from 0 on, in the same order."""
-    order = sorted_order(lambda some: [groups[some]], len(groups))
-    is_new = group_starts(lambda some: [groups[some]], order)
-    return groups_of(order, is_new)
-
-
-def _fill(characters: Ints, is_left: Bools, budget: int, min_units: int) -> Ints:
-    """Return the first units that are left and hold `budget` characters together, at least `min_units`."""
-    found, held, is_full = [np.zeros(0, np.int64)], 0, False
-    if not is_left.any():
-        return found[0]
-    longest = max(budget * _LONGEST_SHARE, _median(characters, is_left))
-    for some in slices(len(characters)):
-        fits = np.flatnonzero(is_left[some] & (characters[some] <= longest))
-        ends = held + np.cumsum(characters[some][fits])
-        number = 0 if is_full else int(np.searchsorted(ends, budget, side="right"))
-        is_full |= number < len(fits)
-        held = int(ends[number - 1]) if number else held
-        number = max(number, min_units - sum(map(len, found)))
-        found.append(fits[:number] + some.start)
-        if is_full and sum(map(len, found)) >= min_units:
-            break
-    return np.concatenate(found)
-
-
-def _median(values: Ints, is_counted: Bools) -> float:
-    """`numpy.median` of those that count, which copies them once more."""
-    found = picked(values, is_counted)
-    middle = [(len(found) - 1) // 2, len(found) // 2]
-    found.partition(middle)
-    return float(found[middle].mean())
+    tables.run(f"""
+        create or replace table left_units as
+        select genre, unit, sum(characters)::bigint as size from {free} group by genre, unit
+    """)
+    tables.run("""
+        create or replace table wholes as
+        select genre, sum(size)::bigint as whole, count(*) as groups from left_units group by genre
+    """)
+    result = []
+    for size in sizes:
+        tables.run(
+            _HELD,
+            characters=size.characters,
+            share=float(size.share),
+            min_documents=size.min_documents,
+            longest_share=_LONGEST_SHARE,
+        )
+        found = tables.table(
+            f"select position from {free} semi join held using (genre, unit) order by position"
+        )
+        result.append(found["position"].to_numpy().astype(np.int64))
+        tables.run("create or replace table left_units as from left_units anti join held using (genre, unit)")
+    return result

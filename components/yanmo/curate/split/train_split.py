@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from yanmo.chinese.text_runs import Runs
-from yanmo.common.disk_arrays import picked, taken, without
 from yanmo.common.errors import DataError
 from yanmo.common.freed_memory import trim_heap
 from yanmo.common.words import plural
@@ -39,7 +39,6 @@ from yanmo.store.commit import Attempt, Result
 log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.signedinteger[Any]]
-Bools = npt.NDArray[np.bool_]
 _PHRASE = 50
 """Fewer characters than this in common are a phrase."""
 
@@ -60,10 +59,11 @@ def write_documents(
         DataError: nothing is left to train on, or the evaluation set takes more than its allowed share.
     """
     report: dict[str, Any] = {}
-    positions = left_for_training(corpus, evaluation_set, benchmarks, options, report)
-    if not len(positions):
+    before = corpus.number_of("kept")
+    left_for_training(corpus, evaluation_set, benchmarks, options, report)
+    if not corpus.number_of("kept"):
         raise DataError(
-            f"nothing is left to train on: of {plural(len(corpus.kept), 'document')} "
+            f"nothing is left to train on: of {plural(before, 'document')} "
             f"{corpus.report.tally.documents('evaluation_set')} are in the evaluation set or near it and "
             f"{corpus.report.tally.documents('overlap')} share a run with it; give more text"
         )
@@ -73,19 +73,18 @@ def write_documents(
     def meanwhile() -> None:
         sums.update(write_decisions(corpus, attempt.path(DECISIONS_FILE)))
         attempt.add(DECISIONS_FILE, role="record")
-        licenses.update(corpus.licenses(taken(corpus.copies.unique, positions)))
+        licenses.update(corpus.licenses("kept"))
         for path in evaluation_set.part.paths("valid-*.parquet"):
             shutil.copyfile(path, attempt.path(path.name))
             attempt.add(path.name)
 
     trim_heap()
-    train = {"train": positions}
     counts = write_splits(
-        attempt, corpus, train, options.shard_characters, options.workers, meanwhile=meanwhile
+        attempt, corpus, {"train": "kept"}, options.shard_characters, options.workers, meanwhile=meanwhile
     )
     for what, by_split in counts.items():
         by_split["valid"] = _valid_counts(evaluation_set, what)
-    corpus.count("train", taken(corpus.copies.unique, positions))
+    corpus.count("train", "kept")
     report = {
         **describe(corpus.report, options),
         **report,
@@ -106,13 +105,12 @@ def left_for_training(
     benchmarks: Sequence[str],
     options: CurateOptions,
     report: dict[str, Any],
-) -> Ints:
-    """Return the positions that nothing keeps out of training; note the others in `report`."""
+) -> None:
+    """Keep in `corpus` only what may be trained on; note the others in `report`."""
     _check_taken_down(corpus, evaluation_set)
-    positions = _without_held_out(corpus, evaluation_set, options, report)
-    positions = _without_benchmarks(corpus, positions, benchmarks, options, report)
+    _drop_held_out(corpus, evaluation_set, options, report)
+    _drop_benchmarks(corpus, benchmarks, options, report)
     corpus.show_examples()
-    return positions
 
 
 def _valid_counts(evaluation_set: EvaluationSet, what: str) -> dict[str, int]:
@@ -120,41 +118,39 @@ def _valid_counts(evaluation_set: EvaluationSet, what: str) -> dict[str, int]:
     return counts
 
 
-def _without_held_out(
+def _drop_held_out(
     corpus: Corpus, evaluation_set: EvaluationSet, options: CurateOptions, report: dict[str, Any]
-) -> Ints:
-    """Return the positions left for training after the evaluation set, its clusters and its runs."""
-    held = taken(
-        evaluation_set.holds(corpus, options.near_duplicate_similarity, options.workers), corpus.kept
-    )
-    corpus.count("evaluation_set", corpus.copies.unique[picked(corpus.kept, held)])
-    positions = without(corpus.kept, held)
+) -> None:
+    """Drop the evaluation set, its clusters and what shares its runs."""
+    held = evaluation_set.holds(corpus, options.near_duplicate_similarity)
+    corpus.count("evaluation_set", f"kept semi join (from {held}) using (position)")
     if not options.overlap_characters:
-        return positions
-    runs = _runs_to_miss(corpus, positions, evaluation_set, options, report)
-    shared = find_contained(corpus, positions, runs, options.workers)
+        return
+    corpus.tables.run("create or replace table examined as select position from kept")
+    examined = "texts semi join examined using (position)"
+    runs = _runs_to_miss(corpus, examined, evaluation_set, options, report)
+    shared = find_contained(corpus, examined, runs, options.workers)
     report["evaluation_set_in_train"] = evaluation_set.report(runs, shared.hashes)
-    overlapping = _overlapping(corpus, positions, shared, runs, evaluation_set.texts, options, report)
+    overlapping = _overlapping(corpus, shared, runs, evaluation_set.texts, options, report)
 
-    def without_confirmation() -> Bools:
+    def without_confirmation() -> Ints:
         before = evaluation_set.without_confirmation()
-        runs = _runs_to_miss(corpus, positions, before, options, {})
-        shared = find_contained(corpus, positions, runs, options.workers)
-        return _overlapping(corpus, positions, shared, runs, before.texts, options, {})
+        runs = _runs_to_miss(corpus, examined, before, options, {})
+        shared = find_contained(corpus, examined, runs, options.workers)
+        return _overlapping(corpus, shared, runs, before.texts, options, {})
 
     fewer = without_confirmation if evaluation_set.has_confirmation else None
-    return _without_overlaps(corpus, positions, overlapping, runs, "overlap", options, fewer)
+    _drop_overlaps(corpus, overlapping, runs, "overlap", options, fewer)
 
 
 def _overlapping(
     corpus: Corpus,
-    positions: Ints,
     shared: Contained,
     runs: Runs,
     held_out: Sequence[str],
     options: CurateOptions,
     report: dict[str, Any],
-) -> Bools:
+) -> Ints:
     """Return the documents that overlap by --overlap-share of themselves, or of a held-out text.
 
     A manual of software quotes a command and its title in many pages; one run of 13 units in 5,000 is no
@@ -167,26 +163,26 @@ def _overlapping(
     1.5 % of the rest lie in shared passages of half of the documents, and a hole in each is no gain. Llama 3
     (2024, section 5.1.4) and OLMo (Paloma, 2023) go by a share of the text, as this does.
     """
-    some = np.flatnonzero(shared.shares > 0)
-    if not options.overlap_share or not len(some):
-        return np.asarray(shared.shares > options.overlap_share)
-    sizes = np.maximum(taken(corpus.candidates.characters, taken(corpus.copies.unique, positions)), 1)
-    limit = np.maximum(options.overlap_share, np.minimum(HIGH_COVERAGE, _PHRASE / sizes))
-    overlapping = np.asarray(shared.shares > limit)
-    found, workers = Runs(runs.length, shared.hashes), options.workers
-    common = common_runs(corpus, positions[some], found, workers, FORM_OF_WORDS)
+    positions, workers = shared.positions, options.workers
+    if not options.overlap_share or not len(positions):
+        return positions
+    some = corpus.at(positions, "sharing")
+    sizes = corpus.tables.table(f"select characters from {some} order by home, position")["characters"]
+    limit = _PHRASE / np.maximum(sizes.to_numpy(), 1)
+    limit = np.maximum(options.overlap_share, np.minimum(HIGH_COVERAGE, limit))
+    found = Runs(runs.length, shared.hashes)
+    common = common_runs(corpus, some, found, workers, FORM_OF_WORDS)
     report["common_runs"] = len(common)
-    above = np.flatnonzero(overlapping)
-    rare = find_contained(corpus, positions[above], runs.without(common), workers)
-    overlapping[above] = rare.shares > limit[above]
-    left = some[~overlapping[some]]
-    overlapping[left] = fewest_to_drop(corpus, positions[left], runs, held_out, workers)
-    return overlapping
+    above = corpus.at(positions[shared.shares > limit], "above")
+    rare = find_contained(corpus, above, runs.without(common), workers)
+    overlapping = rare.positions[rare.shares > limit[np.isin(positions, rare.positions)]]
+    left = corpus.at(np.setdiff1d(positions, overlapping), "below")
+    return np.union1d(overlapping, fewest_to_drop(corpus, left, runs, held_out, workers))
 
 
 def _runs_to_miss(
     corpus: Corpus,
-    positions: Ints,
+    examined: str,
     evaluation_set: EvaluationSet,
     options: CurateOptions,
     report: dict[str, Any],
@@ -207,7 +203,7 @@ def _runs_to_miss(
         return runs
     charged = evaluation_set.compared.charged(length)
     asked = Runs.of(chats, length).without(charged.hashes)
-    forms = Runs(length, common_runs(corpus, positions, asked, options.workers, FORM_OF_WORDS))
+    forms = Runs(length, common_runs(corpus, examined, asked, options.workers, FORM_OF_WORDS))
     report["forms_of_words"] = len(forms.hashes)
     if not len(forms.hashes):
         return runs
@@ -221,34 +217,33 @@ def _runs_to_miss(
     return runs.without(forms.touched_in(chats).without(charged.hashes).hashes)
 
 
-def _without_benchmarks(
-    corpus: Corpus, positions: Ints, benchmarks: Sequence[str], options: CurateOptions, report: dict[str, Any]
-) -> Ints:
-    """Return the positions left after documents that share a run with a benchmark."""
+def _drop_benchmarks(
+    corpus: Corpus, benchmarks: Sequence[str], options: CurateOptions, report: dict[str, Any]
+) -> None:
+    """Drop documents that share a run with a benchmark."""
     if not benchmarks:
-        return positions
+        return
     runs = Runs.of(benchmarks, options.overlap_characters)
-    shared = find_contained(corpus, positions, runs, options.workers)
+    shared = find_contained(corpus, "kept", runs, options.workers)
     covered = coverage(benchmarks, runs, shared.hashes)
     found = report["benchmarks_in_train"] = {
         "texts": len(benchmarks),
         "with_a_shared_run": int((covered > 0).sum()),
         "with_a_fifth_shared": int((covered > HIGH_COVERAGE).sum()),
     }
-    overlapping = _overlapping(corpus, positions, shared, runs, benchmarks, options, found)
-    return _without_overlaps(corpus, positions, overlapping, runs, "benchmark", options)
+    overlapping = _overlapping(corpus, shared, runs, benchmarks, options, found)
+    _drop_overlaps(corpus, overlapping, runs, "benchmark", options)
 
 
-def _without_overlaps(
+def _drop_overlaps(
     corpus: Corpus,
-    positions: Ints,
-    shares: Bools,
+    overlapping: Ints,
     runs: Runs,
     reason: str,
     options: CurateOptions,
-    fewer: Callable[[], Bools] | None = None,
-) -> Ints:
-    """Count what shares a run, and remove it if not too much does; or only report it.
+    fewer: Callable[[], Ints] | None = None,
+) -> None:
+    """Count what shares a run, and drop it if not too much does; or only report it.
 
     Args:
         runs: those that are shared, for the table of decisions.
@@ -257,41 +252,42 @@ def _without_overlaps(
     """
     is_removed = options.overlap_action == "remove"
     name = reason if is_removed else f"{reason}_reported"
-    chosen = corpus.copies.unique[picked(positions, shares)]
+    chosen = corpus.at(overlapping, "overlapping")
     corpus.count(name, chosen)
     corpus.shared[name] = runs
     corpus.show_examples()
     if not is_removed:
-        if len(chosen):
-            found = plural(len(chosen), "document")
+        if len(overlapping):
+            found = plural(len(overlapping), "document")
             log.warning("%s: %s stay as --overlap-action is report", reason, found)
-        return positions
+        return
     corpus.show_examples_of(name, chosen, genres_above(corpus.report, name, options.max_overlap_share))
     try:
         check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share ")
     except DataError as error:
-        if fewer is None or _is_too_much(corpus, picked(positions, fewer()), options.max_overlap_share):
+        if fewer is None or _is_too_much(corpus, fewer(), options.max_overlap_share):
             raise
         log.warning("because of the confirmation split alone, %s", error)
-    return without(positions, shares)
 
 
 def _is_too_much(corpus: Corpus, positions: Ints, allowed: float) -> bool:
     """Return whether so many documents of all or of a genre are above the allowed share."""
     name, tally = "with test and valid", corpus.report.tally
-    corpus.count(name, corpus.copies.unique[positions])
+    corpus.count(name, corpus.at(positions, "fewer"))
     above = genres_above(corpus.report, name, allowed)
     tally.counts.pop(name, None)
     return bool(above)
 
 
 def _check_taken_down(corpus: Corpus, evaluation_set: EvaluationSet) -> None:
+    if not corpus.excluded_ids:
+        return
     held = sorted(corpus.excluded_ids & evaluation_set.ids)
-    down = corpus.digests(np.flatnonzero(corpus.is_excluded))
-    copies = np.isin(evaluation_set.clusters, down).sum()
+    corpus.tables.add("theirs", digest=pa.array(evaluation_set.clusters, pa.string()))
+    copies = corpus.number_of("theirs join texts on cluster = digest::uuid where home in (from excluded)")
     if held or copies:
         raise DataError(
-            f"the pinned evaluation set {evaluation_set.part} holds {max(len(held), int(copies))} of the "
+            f"the pinned evaluation set {evaluation_set.part} holds {max(len(held), copies)} of the "
             f"documents to take down ({', '.join(held[:3]) or 'as copies'}); choose a new one with "
             "--evaluation-set none and evaluate the champion again"
         )

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from planted import damaged, measure_planted, proposed_pairs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted import damaged, measure_planted, pairs_of_keys, proposed_pairs
 
 from yanmo.curate.duplicates.clusters import keep_best
-from yanmo.curate.duplicates.near_duplicates import Edges
-from yanmo.curate.duplicates.proposals import pairs_of_keys
-from yanmo.curate.duplicates.shingle_sets import ShingleSets, similarities, take_apart
-from yanmo.curate.duplicates.shingles import band_keys
+from yanmo.curate.duplicates.shingle_sets import Sets, similarities
+from yanmo.curate.duplicates.shingles import BANDS, band_keys
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.text.normalize import is_han
 
@@ -27,9 +27,10 @@ def shingles(text: str) -> set[str]:
     return {han[i : i + 4] for i in range(len(han) - 3)}
 
 
-def all_pairs(count: int) -> Any:
-    pairs = [(a << 32) | b for a, b in itertools.combinations(range(count), 2)]
-    return np.array(pairs, dtype=np.uint64)
+def jaccard(texts: list[str], pairs: Any) -> Any:
+    """The similarity of each pair of texts, (pairs, 2)."""
+    sets = Sets.of(texts)
+    return similarities(sets.take(pairs[:, 0]), sets.take(pairs[:, 1]))
 
 
 @pytest.fixture
@@ -40,11 +41,10 @@ def texts(lines: list[Record]) -> list[str]:
 
 def test_similarities_are_those_of_sets_of_strings(texts: list[str]) -> None:
     both = [*texts[:40], *(damaged(t, i) for i, t in enumerate(texts[:40])), "短", ""]
-    pairs = all_pairs(len(both))
-    found = similarities(pairs, ShingleSets.of(both))
+    pairs = np.array([*itertools.combinations(range(len(both)), 2)])
     sets = [shingles(t) for t in both]
-    for pair, value in zip(pairs.tolist(), found.tolist(), strict=True):
-        one, other = sets[pair >> 32], sets[pair & 0xFFFFFFFF]
+    for pair, value in zip(pairs.tolist(), jaccard(both, pairs).tolist(), strict=True):
+        one, other = (sets[i] for i in pair)
         assert value == pytest.approx(len(one & other) / max(len(one | other), 1))
 
 
@@ -68,8 +68,7 @@ def test_bands_propose_pairs_with_the_probability_that_their_docstring_says() ->
             text[: shared + 3]
             + "".join(chr(generator.randrange(0x4E00, 0x9FA5)) for _ in range(100 - shared)),
         ]
-    first, second = take_apart(proposed_pairs(texts))
-    met = set(zip(first.tolist(), second.tolist(), strict=True))
+    met = {*map(tuple, proposed_pairs(texts).tolist())}
     proposed = {
         tenth: [(2 * number, 2 * number + 1) in met for number in range(start, 600, 2)]
         for tenth, start in ((5, 0), (2, 1))
@@ -79,10 +78,30 @@ def test_bands_propose_pairs_with_the_probability_that_their_docstring_says() ->
 
 
 def test_documents_with_one_key_are_compared_with_one_another() -> None:
-    keys = np.array([7, 3, 7, 7, 9, 7, 3], dtype=np.uint32)
-    found = pairs_of_keys(keys, np.arange(7) * 10, np.arange(7)[::-1])
-    expected = {(a << 32) | b for group in ([0, 20, 30, 50], [10, 60]) for a in group for b in group if a < b}
+    keys = np.arange(7 * BANDS, dtype=np.uint32).reshape(BANDS, 7) + 10
+    keys[5] = [7, 3, 7, 7, 9, 7, 3]
+    found = pairs_of_keys(keys, np.arange(7), np.arange(7)[::-1])
+    expected = [[a, b] for group in ([0, 2, 3, 5], [1, 6]) for a in group for b in group if a < b]
     assert found.tolist() == sorted(expected)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_of_many_documents_with_one_key_each_meets_the_next_two_and_the_best_four(
+    data: st.DataObject,
+) -> None:
+    sizes = data.draw(st.lists(st.sampled_from([1, 2, 23, 24, 25, 40]), min_size=1, max_size=5))
+    count = sum(sizes)
+    rank = np.array(data.draw(st.permutations(range(count))))
+    keys = np.zeros((BANDS, count), np.uint32) + np.arange(count, dtype=np.uint32)
+    keys[0] = np.repeat(2**32 - 1 - np.arange(len(sizes)), sizes)
+    expected = set()
+    for number in range(len(sizes)):
+        group = sorted(np.flatnonzero(keys[0] == 2**32 - 1 - number).tolist(), key=lambda i: rank[i])
+        for a, b in itertools.combinations(range(len(group)), 2):
+            if len(group) <= 24 or b - a <= 2 or a < 4:
+                expected.add(tuple(sorted((group[a], group[b]))))
+    assert [*map(tuple, pairs_of_keys(keys, np.arange(count), rank).tolist())] == sorted(expected)
 
 
 def test_of_a_form_letter_one_copy_stays_and_work_is_linear() -> None:
@@ -90,11 +109,12 @@ def test_of_a_form_letter_one_copy_stays_and_work_is_linear() -> None:
     texts = [letter[: i % 40] + chr(0x4E00 + i) + letter[i % 40 :] + "客" * (i % 3) for i in range(1500)]
     rank = np.random.default_rng(0).permutation(len(texts))
     keys = band_keys(texts)[0]
-    found = [pairs_of_keys(band, np.arange(len(texts)), rank) for band in keys]
-    pairs = np.unique(np.concatenate(found))
-    assert max(map(len, found)) <= 24 * len(texts)
-    similar = pairs[similarities(pairs, ShingleSets.of(texts)) >= 0.5]
-    kept_for = keep_best(rank, Edges(first=take_apart(similar)[0], second=take_apart(similar)[1]))
+    pairs = pairs_of_keys(keys, np.arange(len(texts)), rank)
+    assert len(pairs) <= 24 * len(texts) * BANDS / 8
+    similar = pairs[jaccard(texts, pairs) >= 0.5]
+    both = np.concatenate([similar, similar[:, ::-1]])
+    both = both[np.lexsort((rank[both[:, 1]], rank[both[:, 0]]))]
+    kept_for = keep_best(len(texts), [(both[:, 0], both[:, 1])])
     left = int((kept_for == np.arange(len(texts))).sum())
     assert left < 15, "most copies must have met the best one"
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from yanmo.chinese.text_runs import Runs
 from yanmo.curate.split.hold_out import SplitSize, hold_out
+from yanmo.engine.sql import Tables
 from yanmo.store.manifest import file_sha256
 
 FIXTURE = Path(__file__).parents[3] / "data" / "documents.jsonl"
@@ -57,11 +58,12 @@ def poems(number: int, seed: int = 0, **fields: str) -> list[Record]:
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 300), st.integers(0, 99)), min_size=1, max_size=300)
 )
 def test_a_third_split_leaves_the_first_two_as_they_are(rows: list[tuple[int, int, int]]) -> None:
-    genre, characters, group = (np.array(column) for column in zip(*rows, strict=True))
     sizes = [SplitSize(characters=n, share=s, min_documents=3) for n, s in ((400, 0.1), (100, 0.03))]
     third = SplitSize(characters=200, share=0.05, min_documents=3)
-    given_ = genre.astype(np.int32), characters.astype(np.int32), group
-    two, three = hold_out(*given_, sizes), hold_out(*given_, [*sizes, third])
+    tables = Tables()
+    columns = dict(zip(("genre", "characters", "unit"), map(np.array, zip(*rows, strict=True)), strict=True))
+    tables.add("free", position=np.arange(len(rows)), **columns)
+    two, three = hold_out(tables, "free", sizes), hold_out(tables, "free", [*sizes, third])
     assert [s.tolist() for s in three[:2]] == [s.tolist() for s in two]
     assert not set(three[2].tolist()) & {i for s in two for i in s.tolist()}
 

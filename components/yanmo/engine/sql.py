@@ -1,0 +1,135 @@
+"""Tables of one run in DuckDB, for what is decided over a whole corpus.
+
+They are in memory up to a limit and lie in a temporary folder beyond it. DuckDB gives rows in no order of its
+own: a query whose rows are used one after the other ends with ORDER BY of a total key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from yanmo.common.control_group import free_memory
+from yanmo.common.errors import DiskFull
+
+log = logging.getLogger(__name__)
+
+_MEMORY, _PER_THREAD, _BESIDE = 64 << 20, 64 << 20, 100 << 20
+"""Bytes that DuckDB's buffers may take, more of them for each thread, and bytes that it takes beside them."""
+_LEAST = 64 << 20
+_MOST_THREADS = 8
+_ROWS = 1 << 17
+_FULL = {
+    "No space left": errno.ENOSPC,
+    "File too large": errno.EFBIG,
+    "quota": errno.EDQUOT,
+    "max_temp_directory_size": errno.ENOSPC,
+}
+
+
+class Tables:
+    """A database of its own, which ends with this object."""
+
+    def __init__(self, threads: int = 1, needs: int = 0) -> None:
+        """Args:
+        needs: bytes that the tables may take on disk, for an error to say so.
+        """
+        self._needs = needs
+        threads = min(max(threads, 1), _MOST_THREADS)
+        self.folder = Path(tempfile.mkdtemp(prefix="yanmo-tables-"))
+        limit = _MEMORY + threads * _PER_THREAD
+        if (free := free_memory()) is not None:
+            limit = max(_LEAST, min(limit, free - _BESIDE))
+        self._database = duckdb.connect(
+            config={
+                "memory_limit": f"{limit >> 10}KiB",
+                "temp_directory": str(self.folder),
+                "threads": threads,
+                "preserve_insertion_order": False,
+                "autoinstall_known_extensions": False,
+            }
+        )
+        weakref.finalize(self, _end, self._database, self.folder)
+
+    def run(self, sql: str, **values: Any) -> None:
+        """Run a statement; `values` are its parameters, `$name` each."""
+        with self._naming():
+            self._database.execute(sql, values or None)
+
+    def rows(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a query, which are few."""
+        with self._naming():
+            return self._database.execute(sql, values or None).fetchall()
+
+    def value(self, sql: str, **values: Any) -> Any:
+        """Return the only value of a query."""
+        return self.rows(sql, **values)[0][0]
+
+    def table(self, sql: str, **values: Any) -> pa.Table:
+        """Return the rows of a query, which fit into memory."""
+        with self._naming():
+            return self._database.sql(sql, params=values or None).to_arrow_table()
+
+    def batches(self, sql: str, rows: int = _ROWS, **values: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query, so many together, while others may be asked."""
+        with self._naming(), contextlib.closing(self._database.cursor()) as own:
+            yield from own.sql(sql, params=values or None).to_arrow_reader(rows)
+
+    def by_file(self, sql: str, **values: Any) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the rows of a query that are of one file together: the file's number, and its rows.
+
+        Args:
+            sql: gives a column `file`, and is ordered by it.
+        """
+        left: pa.Table | None = None
+        for batch in self.batches(sql, **values):
+            rows = pa.Table.from_batches([batch])
+            left = rows if left is None else pa.concat_tables([left, rows])
+            files = left["file"].to_numpy()
+            while files[0] != files[-1]:
+                count = int(files.searchsorted(files[0], side="right"))
+                yield int(files[0]), left.slice(0, count)
+                left, files = left.slice(count), files[count:]
+        if left is not None:
+            yield int(left["file"][0].as_py()), left
+
+    def add(self, table: str, /, **columns: Any) -> None:
+        """Make a table of arrays or lists, in the place of one of this name."""
+        with self._naming(), contextlib.closing(self._database.cursor()) as own:
+            own.register("given", pa.table(columns))
+            own.execute(f"create or replace table {table} as select * from given")
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Say where there is no room: DuckDB's own errors are of no use to who has to make some."""
+        try:
+            yield
+        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+            for words, number in _FULL.items():
+                if words in str(error):
+                    full = DiskFull(number, str(error), str(self.folder.parent))
+                    full.needs = self._needs
+                    raise full from error
+            if isinstance(error, duckdb.OutOfMemoryException):
+                raise MemoryError(str(error)) from error
+            raise
+
+
+def _end(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    database.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def literally(paths: Sequence[Path]) -> list[str]:
+    """Return paths for `read_parquet`, in which `[`, `*` and `?` stand for themselves."""
+    return ["".join(f"[{c}]" if c in "[*?" else c for c in str(path)) for path in paths]
