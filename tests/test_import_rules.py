@@ -34,12 +34,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": {"common"},
     "verse": {"chinese"},
     "formats": {"common", "store"},
+    "engine": {"common", "store"},
     "nights": {"common", "options", "store"},
     "stage": {"common", "options", "store"},
     "resolve": GROUND - {"chinese", "formats"} | {"nights"},
-    "curate": GROUND | {"nights"},
+    "curate": GROUND | {"engine", "nights"},
     "balance": GROUND | {"nights"},
-    "tokenize": GROUND - {"chinese"} | {"nights"},
+    "tokenize": GROUND - {"chinese"} | {"engine", "nights"},
     "train": GROUND - {"chinese"} | {"model", "nights"},
     "evaluate": GROUND | {"model", "nights", "verse"},
     "promote": GROUND - {"chinese"} | {"nights"},
@@ -51,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 """Room below `yanmo` -> the rooms that it may import: docs/explanation/architecture.md, floor by floor."""
 
 FORBIDDEN: dict[str, set[str]] = {
-    **{f"yanmo.{room}": {*TRAINING, *DATA, *CLUSTER} for room in GROUND - {"chinese"} | {"nights"}},
+    **{f"yanmo.{room}": {*TRAINING, *DATA, *CLUSTER} for room in GROUND - {"chinese"} | {"engine", "nights"}},
     "yanmo.chinese": {*TRAINING, *CLUSTER},
     "yanmo.model": {*DATA, *CLUSTER},
     "yanmo.verse": {*DATA, *CLUSTER},
@@ -241,7 +242,7 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
 
 EXTRA = {"data": ("resolve", "curate", "balance", "tokenize"), "train": ("train", "evaluate", "promote")}
 """Extra, which an image installs -> the stages that run in it."""
-NOT_EVERYWHERE = {"transformers", "tensorboard", "mlflow", "wandb"}
+NOT_EVERYWHERE = {"ray", "transformers", "tensorboard", "mlflow", "wandb"}
 """Another extra brings these; the code that asks for them does without, or says so."""
 
 

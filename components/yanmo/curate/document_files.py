@@ -7,7 +7,6 @@ file, then each output file is joined from its pieces, a row group at a time.
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,11 +19,11 @@ import pyarrow as pa
 
 from yanmo.common.disk_arrays import new_array, sorted_order, taken
 from yanmo.common.logs import Progress
-from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
 from yanmo.curate.plan import Digests, hex_digits, raw_digests
 from yanmo.curate.tally import sort_genres
+from yanmo.engine.maps import add_made, ordered_map, remove_folder
 from yanmo.formats.documents import shard_bounds, write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.store.commit import Attempt
@@ -90,9 +89,9 @@ def write_splits(
     ) as results:
         meanwhile()
         for file, rows in zip(files, results, strict=True):
-            attempt.add(file.name)
+            add_made(attempt, [file.name])
             progress.add(rows)
-    shutil.rmtree(layout.scratch)
+    remove_folder(layout.scratch)
     counts = {
         name: count_by_genre(corpus, taken(corpus.copies.unique, held)) for name, held in splits.items()
     }

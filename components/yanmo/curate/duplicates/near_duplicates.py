@@ -11,7 +11,6 @@ the documents in them; what is in memory is a block of either. A worker holds a 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,7 +24,6 @@ import pyarrow.parquet as pq
 
 from yanmo.common.disk_arrays import new_array, release_pages
 from yanmo.common.hash_set import HashSet, distinct
-from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.proposals import FEW, compared_positions, propose
 from yanmo.curate.duplicates.shingle_sets import Pairs, ShingleSets, make_pairs, similarities, take_apart
 from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
@@ -33,6 +31,7 @@ from yanmo.curate.duplicates.signing import BAND_COLUMNS
 from yanmo.curate.duplicates.sorted_runs import merged
 from yanmo.curate.mapped_texts import comparable, form_of_file
 from yanmo.curate.plan import Candidates
+from yanmo.engine.maps import ordered_map, remove_folder
 from yanmo.formats.documents import take_rows
 from yanmo.formats.records import ROW_GROUP, write_tables
 from yanmo.store.commit import Attempt, Result
@@ -96,7 +95,7 @@ def build_edges(
         found = _Similar(runs, sets, similarity)
         write_tables(found.tables(), EDGES, attempt.path("edges.parquet"))
     finally:
-        shutil.rmtree(scratch)
+        remove_folder(scratch)
     attempt.add("edges.parquet")
     return Result(counts={"compared": found.compared, "similar": found.similar})
 

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 
 from yanmo.common.disk_arrays import new_array, slices
 from yanmo.common.hash_set import HashSet, distinct
-from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.shingle_sets import Pairs, make_pairs
 from yanmo.curate.duplicates.signing import BAND_COLUMNS
 from yanmo.curate.duplicates.sorted_runs import merged, read_array, write_array
 from yanmo.curate.plan import Candidates
+from yanmo.engine.maps import brought_here, ordered_map
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 
@@ -89,7 +89,7 @@ def propose(
         for names in _BANDS_TOGETHER
     )
     with ordered_map(pairs_of_bands, tasks, workers if len(unique) > FEW else 1) as results:
-        return list(results)
+        return [brought_here(run) for run in results]
 
 
 def compared_positions(candidates: Candidates, unique: Ints) -> npt.NDArray[np.int32]:

@@ -21,11 +21,11 @@ from yanmo.common.disk_arrays import new_array, numbers_where, taken
 from yanmo.common.freed_memory import drop_pages
 from yanmo.common.hash_set import distinct
 from yanmo.common.jit import compiled
-from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.shingles import shingle_hashes
 from yanmo.curate.duplicates.sorted_runs import merged, read_array, write_array
 from yanmo.curate.mapped_texts import read_texts
 from yanmo.curate.plan import Candidates
+from yanmo.engine.maps import brought_here, ordered_map
 from yanmo.formats.documents import shard_bounds
 from yanmo.formats.row_numbers import by_file
 
@@ -91,8 +91,9 @@ class ShingleSets:
         path.touch()
         with ordered_map(write_sets, tasks(), workers) as results:
             for sizes, out in results:
-                write_array(path, read_array(out, np.uint32), "ab")
-                out.unlink()
+                here = brought_here(out)
+                write_array(path, read_array(here, np.uint32), "ab")
+                here.unlink()
                 positions = needed[groups.popleft()]
                 size[positions] = sizes
                 start[positions] = total + np.cumsum(sizes) - sizes

@@ -20,9 +20,9 @@ from yanmo.common.disk_arrays import new_array, taken
 from yanmo.common.errors import naming
 from yanmo.common.hash_set import distinct
 from yanmo.common.logs import Progress
-from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapped_texts import read_texts
+from yanmo.engine.maps import ordered_map
 from yanmo.formats.row_numbers import by_file
 
 log = logging.getLogger(__name__)
