@@ -28,7 +28,7 @@ FILES = {
     "data": "The extra `data`, for the image of the data stages",
     "train": "The extra `train`, for its image, but for torch: cpu.txt or cuda.txt",
     "cluster": "The extra `cluster`, which holds `pipeline`, for the image of what works with a cluster",
-    "ray": "The extra `ray`, which holds `data`: for the image of the data stages on a Ray cluster, and tests",
+    "ray": "The extra `ray`, which holds `data`: for the image data-ray, and tests",
     "manifests": "The extra `manifests`, for the tests of manifests/: what it needs beside base.txt",
     "sinks": "The extra `sinks`, for the tests of sinks: what it needs beside base.txt",
     "docs": "The extra `docs`, for `make docs`: what it needs beside base.txt",

@@ -1,15 +1,17 @@
-"""A Ray cluster of several nodes on this machine, which listens on 127.0.0.1 and asks for its token."""
+"""A Ray cluster of several nodes on this machine, which asks for its token."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,25 +25,33 @@ _START_SECONDS = 120
 class RayCluster:
     """A head, which does no work, and nodes of one CPU each."""
 
-    def __init__(self, folder: Path, nodes: int, components: Path = ROOT / "components") -> None:
-        pytest.importorskip("ray", reason="ray is not installed")
+    def __init__(self, folder: Path, nodes: int, python_path: Sequence[Path] = (), **variables: str) -> None:
+        """Args:
+        folder: for its log, and the scratch of each node.
+        python_path: where workers look for modules first.
+        variables: what nodes and drivers have in their environment besides.
+        """
+        if importlib.util.find_spec("ray") is None:  # not imported here: it reads its token when it is
+            pytest.skip("ray is not installed")
+        self._folder = folder
+        self._sockets = Path("/tmp", f"yanmo-ray-{secrets.token_hex(4)}")  # a socket's name must be short
         self._gcs, self._client = _free_ports()
         self.address = f"ray://127.0.0.1:{self._client}"
         self.environment = {
             **os.environ,
-            "PYTHONPATH": str(components),
+            "PYTHONPATH": os.pathsep.join(map(str, [*python_path, ROOT / "components"])),
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_gcs_server_request_timeout_seconds": str(_START_SECONDS),  # a machine may be busy
             "RAY_ADDRESS": self.address,
+            **variables,
         }
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._log = (folder / "ray.log").open("ab")
         self._start(
             *("--head", f"--port={self._gcs}", f"--ray-client-server-port={self._client}", "--num-cpus=0"),
-            *("--include-dashboard=false", f"--temp-dir={_short(folder)}", "--object-store-memory=100000000"),
+            *("--include-dashboard=false", f"--temp-dir={self._sockets}", "--object-store-memory=100000000"),
         )
-        self._wait_for(self._client)
         for _ in range(nodes):
             self.add_node()
 
@@ -51,7 +61,7 @@ class RayCluster:
     def __exit__(self, *error: object) -> None:
         for process in reversed(self._processes):
             self._kill(process)
-        self._log.close()
+        shutil.rmtree(self._sockets, ignore_errors=True)
 
     def add_node(self) -> int:
         """Start a node; return its number."""
@@ -71,42 +81,26 @@ class RayCluster:
                     found.append(pid)
         return found
 
-    def wait_for_nodes(self, count: int) -> None:
-        """Wait until so many CPUs are there."""
-        code = f"""
-import ray, time
-ray.init(log_to_driver=False, logging_level=40)
-while ray.cluster_resources().get("CPU", 0) < {count}:
-    time.sleep(0.2)
-"""
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env=self.environment,
-            check=True,
-            timeout=_START_SECONDS,
-            stderr=self._log,
-        )
-
     def _start(self, *flags: str) -> None:
         ray = Path(sys.executable).with_name("ray")
-        self._processes.append(
-            subprocess.Popen(
+        own = {n: v for n, v in self.environment.items() if n != "RAY_ADDRESS"}
+        own["YANMO_SCRATCH"] = str(self._folder / f"scratch-{len(self._processes)}")
+        log = self._folder / f"node-{len(self._processes)}.log"
+        with log.open("wb") as said:
+            process = subprocess.Popen(
                 [ray, "start", "--block", "--node-ip-address=127.0.0.1", "--disable-usage-stats", *flags],
-                env={n: v for n, v in self.environment.items() if n != "RAY_ADDRESS"},
+                env=own,
                 stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
+                stdout=said,
+                stderr=said,
                 start_new_session=True,
             )
-        )
-
-    def _wait_for(self, port: int) -> None:
+        self._processes.append(process)
         deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                return
+        while "Ray runtime started." not in log.read_text():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"a node of Ray did not start: {log.read_text()[-2000:]}")
             time.sleep(0.1)
-        raise TimeoutError(f"no Ray head at port {port}: {self._log.name}")
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         for pid in _below(process.pid):
@@ -122,11 +116,6 @@ def _below(pid: int) -> list[int]:
     for one in found:
         found += [each for each, fields in parents.items() if fields and int(fields[1]) == one]
     return found
-
-
-def _short(folder: Path) -> Path:
-    """Return a folder whose sockets have names that the system takes."""
-    return Path("/tmp", f"yanmo-ray-{secrets.token_hex(4)}")
 
 
 def _free_ports() -> Iterator[int]:

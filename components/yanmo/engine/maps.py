@@ -189,7 +189,7 @@ class Results(Generic[R]):
 
     def _begin(self) -> None:
         """Begin so many tasks that two for each worker are under way: one at work, and the next."""
-        count = 2 * self._by.count + 1 - len(self._waiting) if self._by else 0
+        count = max(0, 2 * self._by.count + 1 - len(self._waiting)) if self._by else 0
         try:
             self._waiting.extend(cast(Iterator[Future[R]], itertools.islice(self._made, count)))
         except BaseException:

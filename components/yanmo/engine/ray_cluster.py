@@ -35,8 +35,10 @@ R = TypeVar("R")
 
 TRIES = 4
 """Of a task whose worker or node is lost."""
+_CONNECTIONS = 3
+_PROXY_FAILED = "Initialization failure from server"
+"""What a head says where the process hangs that it forks for each client, now and then on a busy machine."""
 _LOOK_SECONDS = 0.2
-_SAY_SECONDS = 60.0
 _END_SECONDS = 10.0
 _CPUS_SECONDS = 5.0
 _MOST_THREADS = 64
@@ -57,18 +59,19 @@ class _Task:
 class Cluster:
     """A connection to a Ray cluster, and the tasks under way on it."""
 
-    def __init__(self, options: Any, store: ObjectStore) -> None:
+    def __init__(self, options: Any, store: ObjectStore, say_seconds: float = 60.0) -> None:
         """Connect.
 
         Args:
             options: a stage's, with `ray_address`, `workers`, and where the store's server is.
+            say_seconds: how often it is said what is waited for.
 
         Raises:
             UsageError: no address.
             EnvironmentFault: no package, no token, another version.
             StorageError: nobody answers.
         """
-        self._asked: int = options.workers
+        self._asked, self._say_seconds = options.workers, say_seconds
         self._lock = threading.Lock()
         self._tasks: dict[Any, _Task] = {}
         self._closed = threading.Event()
@@ -184,7 +187,7 @@ class Cluster:
                     ready, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
                 for ref in ready:
                     self._ended(ref)
-                if time.monotonic() - self._last_end > _SAY_SECONDS:
+                if time.monotonic() - self._last_end > self._say_seconds:
                     self._say_what_is_waited_for(len(refs))
             except Exception as error:
                 with self._lock:
@@ -343,27 +346,30 @@ def _connected(address: str) -> Any:
             "yanmo-data-ray"
         ) from error
     with _signals_as_before():
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except ImportError as error:  # of Ray Client
-            raise EnvironmentFault(
-                "--engine ray: the package's part for ray:// is missing: pip install 'ray[client]'"
-            ) from error
-        except Exception as error:
-            words = in_words(error)[:400]
-            if "version" in words.lower():
-                raise EnvironmentFault(
-                    f"--ray-address {address}: the cluster has other versions: {words}"
-                ) from error
-            if "auth" in words.lower() and "token" in words.lower():
-                raise EnvironmentFault(
-                    f"--ray-address {address}: the cluster has another token: {words}"
-                ) from error
-            raise StorageError(
-                f"--ray-address {address}: no Ray cluster answers ({words}). Is it up, and does it have the "
-                "token of $RAY_AUTH_TOKEN?"
-            ) from error
+        for left in reversed(range(_CONNECTIONS)):
+            try:
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+                break
+            except Exception as error:
+                if not left or _PROXY_FAILED not in str(error):
+                    raise _no_connection(address, error) from error
+                log.warning("the Ray cluster could not start a process for this client; asking again")
     return ray
+
+
+def _no_connection(address: str, error: Exception) -> Exception:
+    """Return the error for what kept us from connecting."""
+    words = in_words(error)[:400]
+    if isinstance(error, ImportError):
+        return EnvironmentFault(
+            f"--engine ray: a part of the package is missing ({words}): ray[client] has it"
+        )
+    if "version" in words.lower():
+        return EnvironmentFault(f"--ray-address {address}: the cluster has other versions: {words}")
+    return StorageError(
+        f"--ray-address {address}: no Ray cluster answers ({words}). Is it up, and does it have the token of "
+        "$RAY_AUTH_TOKEN?"
+    )
 
 
 @contextlib.contextmanager
