@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from rendered import MANIFESTS
+from rendered import MANIFESTS, with_components
 
 validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
 FOLDER = MANIFESTS / "components/ray"
@@ -35,6 +36,13 @@ def test_its_pods_are_restricted_and_known_to_kubernetes_field_by_field(name: st
         assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
         assert container["resources"]["requests"] == container["resources"]["limits"]
         assert container["image"].startswith("yanmo-data-ray:")
+
+
+def test_an_overlay_takes_it_into_its_namespace(tmp_path: Path) -> None:
+    made = {(each["kind"], each["metadata"]["name"]): each for each in with_components(tmp_path, "ray")}
+    assert made["RayCluster", "yanmo"]["metadata"]["namespace"] == "kubeflow"
+    assert made["RayCluster", "yanmo"]["spec"] == SPEC
+    assert {("NetworkPolicy", "yanmo-ray"), ("NetworkPolicy", "yanmo-ray-drivers")} <= made.keys()
 
 
 def test_a_token_is_asked_for_and_the_head_does_no_work_and_shows_nothing() -> None:
