@@ -12,7 +12,7 @@ TORCH ?=
 TORCH_INDEX ?=
 export VENV TORCH TORCH_INDEX
 
-.PHONY: install manifest-tools sink-tools docs example-tools check-manifests lock demo demo-chat demo-modern test test-all test-cluster check lint types chaos bench format compile images clean again
+.PHONY: install manifest-tools sink-tools ray-tools docs example-tools check-manifests lock demo demo-chat demo-modern test test-all test-cluster check lint types chaos bench format compile images clean again
 
 install: $(VENV)/.ready
 
@@ -29,6 +29,10 @@ manifest-tools: install
 # What the tests of sinks need: TensorBoard, MLflow and Weights & Biases.
 sink-tools: install
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement constraints/sinks.txt
+
+# Ray, for `--engine ray` and its tests (300 MB).
+ray-tools: install
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement constraints/ray.txt
 
 # The pages as a site, in build/site: English, and Chinese below zh/.
 docs: install

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the images with docker or podman, and writes what is in each (an SBOM). `make images` calls it.
 #
-#   images/build.sh [data] [train] [cluster]      all three by default
+#   images/build.sh [data] [train] [cluster] [data-ray]      the first three by default
 #
 # By the environment:
 #   ENGINE       docker or podman; the one that is installed by default
@@ -18,7 +18,8 @@ fail() { echo "images/build.sh: $1" >&2; exit "$2"; }
 images=("$@")
 [ $# -gt 0 ] || images=(data train cluster)
 for image in "${images[@]}"; do
-    [ -f "images/$image/Dockerfile" ] || fail "error: no image $image; there are data, train and cluster" 64
+    [ -f "images/${image%-ray}/Dockerfile" ] \
+        || fail "error: no image $image; there are data, train, cluster and data-ray" 64
 done
 case ${TORCH:-cuda} in cpu | cuda) ;; *) fail "error: TORCH=$TORCH: expected cpu or cuda" 64 ;; esac
 
@@ -46,8 +47,9 @@ for image in "${images[@]}"; do
         own+=(--build-arg "TORCH=${TORCH:-cuda}")
         [ -z "${TORCH_INDEX:-}" ] || own+=(--build-arg "TORCH_INDEX=$TORCH_INDEX")
     fi
+    [ "$image" != data-ray ] || own+=(--build-arg EXTRA=ray)
     echo "== $name"
-    "$engine" build --file "images/$image/Dockerfile" --tag "$name" "${options[@]}" "${own[@]}" "${more[@]}" .
+    "$engine" build --file "images/${image%-ray}/Dockerfile" --tag "$name" "${options[@]}" "${own[@]}" "${more[@]}" .
 done
 
 if command -v syft >/dev/null; then

@@ -28,6 +28,7 @@ FILES = {
     "data": "The extra `data`, for the image of the data stages",
     "train": "The extra `train`, for its image, but for torch: cpu.txt or cuda.txt",
     "cluster": "The extra `cluster`, which holds `pipeline`, for the image of what works with a cluster",
+    "ray": "The extra `ray`, which holds `data`: for the image data-ray, and tests",
     "manifests": "The extra `manifests`, for the tests of manifests/: what it needs beside base.txt",
     "sinks": "The extra `sinks`, for the tests of sinks: what it needs beside base.txt",
     "docs": "The extra `docs`, for `make docs`: what it needs beside base.txt",
@@ -65,7 +66,7 @@ def main() -> None:
     _write("base", whole, lambda name: not _OF_CUDA.fullmatch(name))
     _write("cuda", {n: _on_linux(t) for n, t in whole.items()}, lambda name: bool(_OF_CUDA.fullmatch(name)))
     _write_cpu(whole["torch"])
-    for extra in ("data", "train", "cluster"):
+    for extra in ("data", "train", "cluster", "ray"):
         found = resolve(["pyproject.toml", "--extra", extra], whole)
         _write(extra, found, lambda name: not _OF_CUDA.fullmatch(name))
     for extra in ("manifests", "sinks", "docs", "examples"):

@@ -28,6 +28,7 @@ _PIP = {
     "tensorboard is not installed": "-e '.[sinks]'",
     "mlflow is not installed": "-e '.[sinks]'",
     "wandb is not installed": "-e '.[sinks]'",
+    "ray is not installed": "-e '.[ray]'",
     "mkdocs-material is not installed": "-e '.[docs]'",
     "nbclient is not installed": "-e '.[examples]'",
 }

@@ -33,14 +33,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "chinese": {"common"},
     "model": {"common"},
     "verse": {"chinese"},
-    "engine": {"common"},
+    "engine": {"common", "store"},
     "formats": {"common", "engine", "store"},
     "nights": {"common", "options", "store"},
     "stage": {"common", "options", "store"},
     "resolve": GROUND - {"chinese", "formats"} | {"nights"},
     "curate": GROUND | {"engine", "nights"},
     "balance": GROUND | {"engine", "nights"},
-    "tokenize": GROUND - {"chinese"} | {"nights"},
+    "tokenize": GROUND - {"chinese"} | {"engine", "nights"},
     "train": GROUND - {"chinese"} | {"model", "nights"},
     "evaluate": GROUND | {"model", "nights", "verse"},
     "promote": GROUND - {"chinese"} | {"nights"},
@@ -242,7 +242,7 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
 
 EXTRA = {"data": ("resolve", "curate", "balance", "tokenize"), "train": ("train", "evaluate", "promote")}
 """Extra, which an image installs -> the stages that run in it."""
-NOT_EVERYWHERE = {"transformers", "tensorboard", "mlflow", "wandb"}
+NOT_EVERYWHERE = {"ray", "transformers", "tensorboard", "mlflow", "wandb"}
 """Another extra brings these; the code that asks for them does without, or says so."""
 
 

@@ -44,7 +44,7 @@ FOREIGN = {
 }
 """Options of programs that are not ours."""
 OTHERS = (
-    *("kubectl", "docker", "pip", "apt-get", "uv", "aws", "mc", "git", "stress-ng"),
+    *("kubectl", "docker", "pip", "apt-get", "uv", "aws", "mc", "git", "stress-ng", "ray start"),
     ".venv/bin/python -m pytest",
 )
 """How commands begin that are not ours."""

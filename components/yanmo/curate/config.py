@@ -14,7 +14,7 @@ from yanmo.curate.options.source_options import FieldOptions, SourceOptions
 from yanmo.curate.options.split_options import DuplicateOptions, OverlapOptions, SplitOptions
 from yanmo.curate.options.text_options import FilterOptions, TextFormOptions
 from yanmo.options.fields import Options, input_ref, opt
-from yanmo.options.shared import StageOptions
+from yanmo.options.shared import EngineOptions, StageOptions
 from yanmo.stage.declaration import Stage
 
 
@@ -27,7 +27,7 @@ class FileOptions(Options, group="machine"):
     )
     workers: int = opt(
         0,
-        "processes that normalize text; 0: one for each CPU that this one may use",
+        "processes that normalize text; 0: one for each CPU that this one may use, or of the Ray cluster",
         kind="execution",
         most=10_000,
         often=True,
@@ -47,6 +47,7 @@ class CurateOptions(
     SplitOptions,
     OverlapOptions,
     FileOptions,
+    EngineOptions,
     StageOptions,
 ):
     """Turn raw text into clean documents, split into train, valid, test and confirm."""

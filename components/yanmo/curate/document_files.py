@@ -7,7 +7,6 @@ file, then each output file is joined from its pieces, a row group at a time.
 from __future__ import annotations
 
 import logging
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from yanmo.common.logs import Progress
-from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
 from yanmo.curate.tally import sort_genres
+from yanmo.engine.maps import add_made, ordered_map, remove_folder
 from yanmo.formats.documents import write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.store.commit import Attempt
@@ -111,9 +110,9 @@ def write_splits(
     ) as results:
         meanwhile()
         for (name, _), rows in zip(files, results, strict=True):
-            attempt.add(name)
+            add_made(attempt, [name])
             progress.add(rows)
-    shutil.rmtree(layout.scratch)
+    remove_folder(layout.scratch)
     counts = {name: count_by_genre(corpus, held) for name, held in splits.items()}
     return {what: {name: counts[name][what] for name in splits} for what in ("documents", "characters")}
 

@@ -23,6 +23,7 @@ from yanmo.curate.sources.listing import Source, bundles
 from yanmo.curate.text.normalize import REVISIONS
 from yanmo.curate.text.plugin_filters import key_of, plugin_filters
 from yanmo.curate.text.record_rules import record_rules
+from yanmo.engine.maps import each
 from yanmo.formats.licenses import Allowed
 from yanmo.options.fields import Only, Scalar, by_kind, names_of
 from yanmo.stage.stage_run import KeyInput, Skip, StageRun
@@ -94,7 +95,7 @@ def corpus_of(run: CurateRun, made: Handed) -> Corpus:
     if made.corpus is None:
         options = run.options
         mapped = _map_all(run, bundles(_sorted(made.sources)))
-        signed = [_signed(run, part) for part in mapped]
+        signed = each(functools.partial(_signed, run), mapped, options.workers)
         made.read = [*mapped, *signed]
         trim_heap()
         corpus = Corpus.read(mapped, signed, of_phases(options, _READ)[1], made.allowed)
@@ -113,8 +114,7 @@ def map_shard(run: CurateRun, made: Handed) -> NoReturn:
     options = run.options
     part, count = map(int, options.shard.split("/"))
     chosen = bundles(_sorted(made.sources))[part - 1 :: count]
-    for mapped in _map_all(run, chosen):
-        _signed(run, mapped)
+    each(functools.partial(_signed, run), _map_all(run, chosen), options.workers)
     files = sum(map(len, chosen))
     raise Skip(f"part {options.shard} is mapped, {files} of {len(made.sources)} file(s)")
 
@@ -130,7 +130,7 @@ def _map_all(run: CurateRun, chosen: Sequence[tuple[Source, ...]]) -> list[Outpu
     log.info("reading %s from %d file(s)", human_bytes(total), len(sources))
     announce_layouts(sources, record_rules(run.options).reading, run.options.max_characters)
     progress = Progress(log, "read", total, unit="B")
-    mapped = [_mapped(run, bundle, progress) for bundle in chosen]
+    mapped = each(functools.partial(_mapped, run, progress), chosen, run.options.workers)
     progress.end()  # of bundles that were mapped by an earlier run nothing is read
     return mapped
 
@@ -162,7 +162,7 @@ def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output], allowed: 
     return part.path("edges.parquet")
 
 
-def _mapped(run: CurateRun, bundle: tuple[Source, ...], progress: Progress) -> Output:
+def _mapped(run: CurateRun, progress: Progress, bundle: tuple[Source, ...]) -> Output:
     options = run.options
     semantic, of_the_key = of_phases(options, MAP)
     first = bundle[0]

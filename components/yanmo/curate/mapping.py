@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import logging
 from collections import Counter, defaultdict
@@ -19,26 +20,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.sources.batches import Batch, read_batches
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import PLAIN, Malformed, RawDocument, parse, without_genre
+from yanmo.curate.sources.ranges import Cut, Range, lines_in
+from yanmo.curate.sources.raw_files import check_seen
 from yanmo.curate.tally import Tally
 from yanmo.curate.text.cleaning import Cleaned, clean_and_normalize, columns_of
 from yanmo.curate.text.filters import Verdicts, judge, other_script
 from yanmo.curate.text.normalize import MARK, Normalized
 from yanmo.curate.text.record_rules import RecordRules
+from yanmo.engine.maps import add_made, is_remote, ordered_map
 from yanmo.formats.decisions import DECISIONS, MALFORMED, decided
 from yanmo.formats.records import DOCUMENTS, DOCUMENTS_WITH_TURNS, TEXT_FORM, document_id, write_parquet
 from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
 
-REVISION = 7
-"""Raised when the same file and options give other documents."""
+REVISION = 8
+"""Raised when the same file and options give other documents, or files of other names."""
 
 SHOWN_MALFORMED = 20
 """Malformed lines that are listed in the report; all are counted."""
@@ -133,9 +135,27 @@ class MapReport:
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    batches: Sequence[tuple[Batch, RecordRules]]
+    """Text to map: one range of a large file, or batches that were read here, or else whole files."""
+
+    options: RecordRules
+    number: int = 0
+    """Of its first mapped file."""
+    out: Path
+    """The folder to write to."""
+    part: Range | None = None
+    batches: Sequence[tuple[Batch, RecordRules]] = ()
     """One of a large file, several of small ones."""
-    path: Path
+    sources: Sequence[Source] = ()
+    batch_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """What a task wrote, and what happened to its records."""
+
+    rows: dict[str, int]
+    """Name of a file -> documents in it; 0 of those that were dropped."""
+    report: MapReport
 
 
 def build_mapped(
@@ -147,37 +167,72 @@ def build_mapped(
     batch_bytes: int,
     on_bytes: Callable[[int], None],
 ) -> Result:
-    """Write the documents of `sources` as `mapped-00000.parquet` ..., what is dropped, and `report.json`."""
-    report, rows, dropped = MapReport(), 0, attempt.path(DROPPED)
-    batches = (batch for one in sources for batch in batches_of(one, options, batch_bytes, on_bytes, report))
-    tasks = (
-        _Task(batches=some, path=attempt.path(_file_name(number)))
-        for number, some in enumerate(_together(batches, batch_bytes))
-    )
-    with (
-        pq.ParquetWriter(dropped, DECISIONS, compression="zstd") as writer,
-        ordered_map(map_batches, tasks, workers, "fewer --workers or a smaller --batch-bytes") as results,
-    ):
-        for number, (kept, part, others) in enumerate(results):
-            attempt.add(_file_name(number))
-            rows += kept
-            report.merge(part)
-            writer.write_table(others)
-    attempt.add(DROPPED)
+    """Write the documents of `sources` as `mapped-000000.parquet` ..., what is dropped, and `report.json`."""
+    report, rows = MapReport(), 0
+    tasks = _tasks(attempt.directory, sources, options, workers, batch_bytes, on_bytes, report)
+    less = "fewer --workers or a smaller --batch-bytes"
+    with ordered_map(map_task, tasks, workers, less) as results:
+        for done in results:
+            add_made(attempt, list(done.rows))
+            rows += sum(done.rows.values())
+            report.merge(done.report)
     if not report.files:  # a part without a record is a part of the corpus as well
         empty = MAPPED.with_metadata({**MAPPED.metadata, b"yanmo.text_form": options.form}).empty_table()
         write_parquet(empty, attempt.path(_file_name(0)))
-        attempt.add(_file_name(0))
+        write_parquet(DECISIONS.empty_table(), attempt.path(_dropped_name(0)))
+        attempt.add_all([_file_name(0), _dropped_name(0)])
     attempt.write("report.json", json.dumps(report.to_json(), ensure_ascii=False, indent=1))
     return Result(counts={"documents": rows}, metadata={"text_form": options.form, "source": sources[0].name})
 
 
-DROPPED = "dropped.parquet"
+DROPPED = "dropped-*.parquet"
 """What the filters dropped of a part, and its malformed lines, as DECISIONS."""
 
 
 def _file_name(number: int) -> str:
     return f"mapped-{number:06d}.parquet"
+
+
+def _dropped_name(number: int) -> str:
+    return f"dropped-{number:06d}.parquet"
+
+
+def _tasks(
+    out: Path,
+    sources: Sequence[Source],
+    options: RecordRules,
+    workers: int,
+    batch_bytes: int,
+    on_bytes: Callable[[int], None],
+    report: MapReport,
+) -> Iterator[_Task]:
+    """Yield the tasks of a part: ranges of a file that can be cut, else batches that are read here, or, on
+    other machines, all of it."""
+    cut = Cut.of(sources[0], options.reading, batch_bytes) if len(sources) == 1 else None
+    if cut:
+        with ordered_map(lines_in, cut.segments(), workers) as counted:
+            lines = [number for some in counted for number in some]
+        for part in cut.ranges(lines):
+            if not part.number:
+                options = _with_unknown_genre(options, part.read())
+                report.files["utf-8"] += 1
+            yield _Task(options=options, number=part.number, out=out, part=part)
+            on_bytes(part.bytes)
+    elif is_remote():
+        yield _Task(options=options, out=out, sources=sources, batch_bytes=batch_bytes)
+        on_bytes(sum(source.bytes for source in sources))
+    else:
+        batches = (
+            batch for one in sources for batch in batches_of(one, options, batch_bytes, on_bytes, report)
+        )
+        for number, some in enumerate(_together(batches, batch_bytes)):
+            yield _Task(options=options, number=number, out=out, batches=some)
+
+
+def _with_unknown_genre(options: RecordRules, first: Batch | None) -> RecordRules:
+    """Return the rules for a file, which may know no genres, by its first batch."""
+    unknown = first is not None and without_genre(first, options.fields)
+    return dataclasses.replace(options, fields=dataclasses.replace(options.fields, genre_unknown=unknown))
 
 
 def batches_of(
@@ -195,10 +250,7 @@ def batches_of(
             report.empty.append(f"{source.name} ({batch.nothing})")
             return
         if not number:
-            unknown = without_genre(batch, options.fields)
-            options = dataclasses.replace(
-                options, fields=dataclasses.replace(options.fields, genre_unknown=unknown)
-            )
+            options = _with_unknown_genre(options, batch)
             report.files[source.form if source.form == "parquet" else batch.encoding] += 1
             if batch.encoding != "utf-8":
                 log.debug("%s is in %s", source.shown, batch.encoding)
@@ -228,11 +280,34 @@ def _columns(source: Source, options: RecordRules) -> list[str]:
     return options.fields.of_source(source.settings).columns
 
 
-def map_batches(task: _Task) -> tuple[int, MapReport, pa.Table]:
-    """Write the documents of one task; returns their number, and what happened to the others."""
-    table, report, dropped = documents_of(task.batches)
-    write_parquet(table, task.path)
-    return table.num_rows, report, dropped
+def map_task(task: _Task) -> _Mapped:
+    """Write the documents of a task, and what is dropped of them."""
+    rows, report = dict[str, int](), MapReport()
+    for number, batches in enumerate(_batches(task, report), task.number):
+        table, part, dropped = documents_of(batches)
+        write_parquet(table, task.out / _file_name(number))
+        rows[_file_name(number)] = table.num_rows
+        if dropped.num_rows or not number:
+            write_parquet(dropped, task.out / _dropped_name(number))
+            rows[_dropped_name(number)] = 0
+        report.merge(part)
+    return _Mapped(rows, report)
+
+
+def _batches(task: _Task, report: MapReport) -> Iterator[Sequence[tuple[Batch, RecordRules]]]:
+    """Yield what is normalized together of a task."""
+    if task.part:
+        if batch := task.part.read():
+            yield [(batch, task.options)]
+    elif task.sources:
+        for source in task.sources:
+            check_seen(source.uri)
+        read = (
+            batches_of(one, task.options, task.batch_bytes, lambda _: None, report) for one in task.sources
+        )
+        yield from _together(itertools.chain.from_iterable(read), task.batch_bytes)
+    else:
+        yield task.batches
 
 
 def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table, MapReport, pa.Table]:

@@ -11,9 +11,7 @@ import functools
 import logging
 from typing import Any
 
-from yanmo.common.control_group import workers_for
 from yanmo.common.fork_server import preload
-from yanmo.common.ordered_map import FEW, start_workers
 from yanmo.common.words import plural, some_of
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
@@ -32,6 +30,7 @@ from yanmo.curate.split.pinned_set import (
 from yanmo.curate.split.train_split import write_documents
 from yanmo.curate.tally import sort_genres
 from yanmo.curate.text.record_rules import check_record_rules
+from yanmo.engine.maps import FEW, begin, start_workers, tasks_at_a_time
 from yanmo.formats.licenses import Allowed
 from yanmo.nights.observer import NightObserver
 from yanmo.stage.excluded import digest_of, excluded_ids
@@ -45,8 +44,9 @@ log = logging.getLogger(__name__)
 
 def settle(run: CurateRun) -> CurateOptions:
     """Return the options, with the text form and the number of workers where nobody gave them."""
+    begin(run.options, run.store)
     options = with_likely_form(run)
-    return dataclasses.replace(options, workers=workers_for(options.workers))
+    return dataclasses.replace(options, workers=tasks_at_a_time(options.workers))
 
 
 def prepare(run: CurateRun) -> Prepared[Handed]:

@@ -203,6 +203,25 @@ class NamedOptions(ToolOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class EngineOptions(Options, group="engine"):
+    """On this machine, or on many."""
+
+    engine: str = opt(
+        "local",
+        "where the work on files is done: local in processes of this machine, ray on a Ray cluster "
+        "(docs/how-to/past-one-machine.md); the output is the same",
+        kind="execution",
+        choices=("local", "ray"),
+    )
+    ray_address: str = opt(
+        "",
+        "Ray cluster of --engine ray: ray://HOST:10001, or auto inside of a Ray Job",
+        kind="environment",
+        variable="RAY_ADDRESS",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class StageOptions(ChannelOptions, RunOptions):
     """Options that every stage takes; each stage's config derives from this."""
 

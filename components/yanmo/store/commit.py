@@ -12,9 +12,10 @@ import hashlib
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from yanmo.common import waiting
@@ -22,7 +23,7 @@ from yanmo.common.errors import DataError, StorageError, is_out_of_space
 from yanmo.common.logs import human_seconds
 from yanmo.common.plain_json import json_value
 from yanmo.store.manifest import FileEntry, Manifest, Role, content_digest, make_key
-from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, check_name
+from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, Written, check_name
 from yanmo.store.output import Output, find_output, manifest_name, superseded_name
 from yanmo.store.pause import Pause
 from yanmo.store.runs.in_use import Removed, announce, lease_name
@@ -58,12 +59,22 @@ class Attempt:
         """
         return self.add_all([name], role)[0]
 
-    def add_all(self, names: Sequence[str], role: Role = "content") -> list[FileEntry]:
-        """`add` many files at once; faster than one after another where the store is far."""
-        written = self.store.publish(self.prefix, names)
+    def add_all(
+        self,
+        names: Sequence[str],
+        role: Role = "content",
+        written: Mapping[str, Written] = MappingProxyType({}),
+    ) -> list[FileEntry]:
+        """`add` many files at once; faster than one after another where the store is far.
+
+        Args:
+            written: those of them that lie in the store already, as other machines made them.
+        """
+        mine = [name for name in names if name not in written]
+        found = {**written, **dict(zip(mine, self.store.publish(self.prefix, mine), strict=True))}
         entries = [
-            FileEntry(path=name, bytes=one.bytes, sha256=one.sha256, role=role)
-            for name, one in zip(names, written, strict=True)
+            FileEntry(path=name, bytes=found[name].bytes, sha256=found[name].sha256, role=role)
+            for name in names
         ]
         self._files.update({entry.path: entry for entry in entries})
         return entries

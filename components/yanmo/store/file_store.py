@@ -15,6 +15,7 @@ import os
 import shutil
 import stat
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -46,6 +47,7 @@ from yanmo.store.objects import (
 )
 
 _LOCKS = ".locks"
+_TRY = ".try-"
 _FOR_GOOD = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
@@ -92,6 +94,8 @@ def _unless_gone(error: OSError) -> None:
 
 class FileStore:
     """A folder on a POSIX file system that has hard links and flock."""
+
+    is_shared = True
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -231,6 +235,30 @@ class FileStore:
                 break
         return written
 
+    @_explained
+    def new_try(self, prefix: str) -> Path:
+        path = self._path(f"{prefix}/{_TRY}{uuid.uuid4().hex}")
+        path.mkdir()  # not its parents: the attempt may have ended
+        return path
+
+    @_request("write")
+    def publish_try(self, prefix: str, folder: Path, names: Sequence[str]) -> list[Written]:
+        written = [self._publish(f"{prefix}/{folder.name}", name) for name in names]
+        for name in names:
+            os.replace(folder / name, self._path(f"{prefix}/{name}"))
+        for place in {self._path(f"{prefix}/{name}").parent for name in names}:
+            fsync_dir(place)
+        return written
+
+    def name_of(self, path: Path) -> str | None:
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else None
+
+    def place(self, wanted: Wanted) -> Path:
+        return self._path(wanted.name)
+
+    def wanted_at(self, path: Path) -> Wanted | None:
+        return None
+
     @_request("copy")
     def link(self, pairs: Sequence[tuple[Wanted, str]]) -> None:
         """Hard links: the second name costs no space, and removing the first leaves it whole."""
@@ -252,7 +280,9 @@ class FileStore:
         shutil.rmtree(self._path(prefix), ignore_errors=True)
 
     def settle(self, prefix: str) -> None:
-        """The files are the objects; nothing to do."""
+        """The files are the objects; only what lost tries at tasks left may go."""
+        for folder in self._path(prefix).glob(f"{_TRY}*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def fetch(self, wanted: Sequence[Wanted]) -> list[Path]:
         return [self._fetch(one) for one in wanted]

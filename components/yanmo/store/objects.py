@@ -86,6 +86,8 @@ class ObjectStore(Protocol):
     """
 
     uri: str
+    is_shared: bool
+    """Whether its paths are the same for every machine that sees it."""
 
     def read(self, name: str) -> tuple[bytes, str]:
         """Return the object's bytes and its version (ETag), for objects of at most `MAX_DOCUMENT_BYTES`.
@@ -136,6 +138,21 @@ class ObjectStore(Protocol):
 
     def settle(self, prefix: str) -> None:
         """Everything below `prefix` is published and committed: local copies may go."""
+
+    def new_try(self, prefix: str) -> Path:
+        """Return a new local folder for files of the attempt `prefix` that others may make as well."""
+
+    def publish_try(self, prefix: str, folder: Path, names: Sequence[str]) -> list[Written]:
+        """`publish` from the folder of a try: each file gets its place whole, whoever comes last."""
+
+    def name_of(self, path: Path) -> str | None:
+        """Return the object that a path of `writable` or `fetch` stands for; None for other files."""
+
+    def place(self, wanted: Wanted) -> Path:
+        """Return the path that `fetch` will give."""
+
+    def wanted_at(self, path: Path) -> Wanted | None:
+        """Return what `fetch` gave this path for; None on a store that is a folder, as all see it."""
 
     def fetch(self, wanted: Sequence[Wanted]) -> list[Path]:
         """Local files with the objects' bytes, verified; they may be memory-mapped, not written.

@@ -82,6 +82,17 @@ class Scratch:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
+    def pin(self, name: str) -> Path:
+        """Return the path that `get` gives."""
+        return self.process / "pins" / name
+
+    def name_of(self, path: Path) -> str | None:
+        """Return the `name` of a path of `pin` or below one of `work`; None for other files."""
+        for folder in ("pins", "writing"):
+            if path.is_relative_to(self.process / folder):
+                return path.relative_to(self.process / folder).as_posix()
+        return None
+
     def get(self, name: str, sha256: str, size: int, download: Callable[[Path], None]) -> Path:
         """Return the file of that content, downloaded unless it is there; usable until the process ends.
 
@@ -93,7 +104,7 @@ class Scratch:
             EnvironmentFault: it cannot fit below the cap.
         """
         with _friendly(self.root):
-            pin = self.process / "pins" / name
+            pin = self.pin(name)
             pin.parent.mkdir(parents=True, exist_ok=True)
             if _is_whole(pin, sha256, size):
                 return pin

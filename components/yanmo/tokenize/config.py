@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from yanmo.options.fields import input_ref, opt
-from yanmo.options.shared import StageOptions
+from yanmo.options.shared import EngineOptions, StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.tokenize.metrics import METRICS
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenizeConfig(StageOptions, group="tokenize"):
+class TokenizeConfig(EngineOptions, StageOptions, group="tokenize"):
     """Make a tokenizer that segments as jieba does, and a token cache that training maps into memory."""
 
     documents: str = input_ref("documents to tokenize", stages=("balance", "curate"))

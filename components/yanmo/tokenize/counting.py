@@ -11,7 +11,7 @@ from threading import Lock
 
 from yanmo.common.fork_server import preload
 from yanmo.common.logs import Progress
-from yanmo.common.workers import Workers
+from yanmo.engine.maps import pool
 from yanmo.formats.documents import document_batches
 from yanmo.tokenize.lexicon import dictionary_path, read_lexicon, with_user_words
 from yanmo.tokenize.segmenter import Segmenter
@@ -45,16 +45,16 @@ def count(paths: Sequence[Path], words: Segmenter, user: bytes, workers: int) ->
             progress.add()
         return found
     preload(count_file.__module__)
-    with Workers(workers, LESS) as pool:
+    with pool(workers, LESS) as counters:
         lock = Lock()
 
         def add(task: CountTask) -> None:
-            of_file = pool.call(count_file, task, about=f"{task.documents}")
+            of_file = counters.call(count_file, task, about=f"{task.documents}")
             with lock:  # the order makes no difference: these are sums, and a set
                 found.merge(of_file)
                 progress.add()
 
-        for one in [pool.in_thread(add, task) for task in tasks]:
+        for one in [counters.in_thread(add, task) for task in tasks]:
             one.result()
     return found
 

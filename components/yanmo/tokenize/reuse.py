@@ -20,6 +20,7 @@ from typing import Any
 
 from yanmo.common.errors import DataError, wrong_in
 from yanmo.common.words import plural
+from yanmo.engine.maps import add_made, paths_for_tasks
 from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.token_cache import SpecialIds
 from yanmo.stage.stage_run import StageRun
@@ -108,7 +109,7 @@ def _build(
 ) -> Result:
     documents = run.input("documents")
     job = FileTask(
-        documents=documents.path(shard.entry.path),
+        documents=paths_for_tasks(documents, shard.entry.path)[0],
         split=shard.split,
         tokenizer=tokenizer.path("tokenizer.json"),
         tokenizer_digest=tokenizer.content_digest,
@@ -123,7 +124,7 @@ def _build(
         user=tokenizer.path(USER_FILE).read_bytes() if tokenizer.entries(USER_FILE) else b"",
     )
     done = encode(job)
-    attempt.add_all([path.name for pair in done.files for path in pair])
+    add_made(attempt, [path.name for pair in done.files for path in pair])
     return Result(counts={"tokens": sum(done.tokens.values())}, metadata=done.to_metadata())
 
 

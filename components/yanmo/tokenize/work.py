@@ -19,7 +19,7 @@ from yanmo.common.freed_memory import trim_heap
 from yanmo.common.given_file import MIB, read_given
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.words import plural
-from yanmo.common.workers import Workers
+from yanmo.engine.maps import begin, is_remote, paths_for_tasks, pool, tasks_at_a_time
 from yanmo.formats.documents import text_form
 from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.round_trip import check_round_trip, probe_texts
@@ -62,6 +62,7 @@ _BYTES_PER_WORKER = 64 << 20
 def prepare(run: TokenizeRun) -> Prepared[Output]:
     """Return the tokenizer, which is part of the key: the given one, else one made from the training text."""
     given, options = run.inputs[TOKENIZER], run.options
+    begin(options, run.store)
     if given is not None:
         for name in ("tokenizer.json", GENRES_FILE):
             given.path(name)
@@ -122,7 +123,7 @@ def make_tokenizer(attempt: Attempt, documents: Output, lexicon: Lexicon, option
     """
     words = dictionary_segmenter(lexicon)
     workers = _workers(options, documents.entries("train-*.parquet"))
-    counts = count(documents.paths("train-*.parquet"), words, lexicon.user, workers)
+    counts = count(paths_for_tasks(documents, "train-*.parquet"), words, lexicon.user, workers)
     if not counts.characters.sum():
         raise DataError(
             f"{documents}: its training files hold no text; look at the report of the stage that made "
@@ -228,12 +229,12 @@ def _made(
             progress.add(1)
         return made
     preload(tokenize_file.__module__)
-    with Workers(workers, LESS) as pool:
+    with pool(workers, LESS) as encoders:
 
         def encode(job: FileTask) -> Done:
-            return pool.call(tokenize_file, job, about=f"{job.documents}")
+            return encoders.call(tokenize_file, job, about=f"{job.documents}")
 
-        coming = [pool.in_thread(make, shard, encode) for shard in shards]
+        coming = [encoders.in_thread(make, shard, encode) for shard in shards]
         for one in as_completed(coming):
             one.result()
             progress.add(1)
@@ -242,6 +243,8 @@ def _made(
 
 def _workers(options: TokenizeConfig, files: Sequence[FileEntry]) -> int:
     """Processes to use: --workers, else one per CPU but no more than pay off for the text."""
+    if is_remote():
+        return tasks_at_a_time(options.workers)
     auto = min(usable_cpus(), 1 + sum(file.bytes for file in files) // _BYTES_PER_WORKER)
     return int(max(1, min(options.workers or auto, len(files))))
 

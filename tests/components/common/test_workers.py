@@ -19,8 +19,8 @@ from processes import is_alive, needs_proc, survivors
 from yanmo.common import fork_server as module
 from yanmo.common.errors import ExitCode, WorkerLost, exit_code
 from yanmo.common.fork_server import preload
-from yanmo.common.ordered_map import ordered_map
 from yanmo.common.workers import Workers, portable
+from yanmo.engine.maps import ordered_map
 
 COMPONENTS = Path(__file__).parents[3] / "components"
 HERE = Path(__file__).parent
@@ -206,7 +206,7 @@ import resource, sys
 sys.path[:0] = [{tests!r}, {components!r}]
 from asked_of_workers import spend
 from yanmo.common.fork_server import cpu_seconds
-from yanmo.common.ordered_map import ordered_map
+from yanmo.engine.maps import ordered_map
 from yanmo.common.workers import Workers
 if __name__ == "__main__":
     list(ordered_map(spend, [0.1] * 20, 2))  # these stay

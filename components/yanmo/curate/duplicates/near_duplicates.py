@@ -10,7 +10,6 @@ the documents in proposed pairs lie in a scratch file.
 
 from __future__ import annotations
 
-import shutil
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.shingle_sets import Sets, SetsFile, SetsTask, similarities, write_sets
 from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
 from yanmo.curate.duplicates.signing import BAND_COLUMNS
 from yanmo.curate.mapped_texts import comparable, form_of_file
+from yanmo.engine.maps import brought_here, ordered_map, remove_folder
 from yanmo.engine.sql import Tables, literally
 from yanmo.formats.documents import take_rows
 from yanmo.formats.records import ROW_GROUP, write_tables
@@ -116,7 +115,7 @@ def build_edges(
         found = _Similar(tables, gather(tables, mapped, scratch, workers), similarity)
         write_tables(found.tables_of_pairs(), EDGES, attempt.path("edges.parquet"))
     finally:
-        shutil.rmtree(scratch)
+        remove_folder(scratch)
     tables.run("drop table pairs; drop table sets")
     attempt.add("edges.parquet")
     return Result(counts={"compared": found.compared, "similar": found.similar})
@@ -142,7 +141,8 @@ def gather(tables: Tables, mapped: Sequence[Path], scratch: Path, workers: int) 
 
     with ordered_map(write_sets, tasks(), workers) as results:
         for sizes, out in results:
-            tables.add("these", position=groups.popleft(), start=result.append(out, sizes), size=sizes)
+            start = result.append(brought_here(out), sizes)
+            tables.add("these", position=groups.popleft(), start=start, size=sizes)
             tables.run("insert into sets from these")
     return result
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.duplicates.shingles import BANDS, band_keys
 from yanmo.curate.mapped_texts import comparable, form_of_file
 from yanmo.curate.text.normalize import LOST
+from yanmo.engine.maps import add_made, ordered_map, paths_for_tasks
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output
 
@@ -48,7 +48,7 @@ def build_signed(attempt: Attempt, *, mapped: Output, workers: int) -> Result:
     tasks = _tasks(attempt, mapped)
     with ordered_map(sign_file, tasks, workers) as results:
         for written in results:
-            attempt.add(next(names))
+            add_made(attempt, [next(names)])
             rows += written
     return Result(counts={"documents": rows})
 
@@ -61,7 +61,7 @@ def signed_names(mapped: Output) -> list[str]:
 def _tasks(attempt: Attempt, mapped: Output) -> Iterator[_Task]:
     for entry, name in zip(mapped.entries("mapped-*.parquet"), signed_names(mapped), strict=True):
         # One by one: the next file is fetched and verified while this one is being signed.
-        yield _Task(mapped=mapped.path(entry.path), signed=attempt.path(name))
+        yield _Task(mapped=paths_for_tasks(mapped, entry.path)[0], signed=attempt.path(name))
 
 
 def sign_file(task: _Task) -> int:

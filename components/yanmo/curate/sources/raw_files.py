@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote
 
 from yanmo.common.errors import DataError, UsageError, in_words
+from yanmo.engine.shared_files import check_seen_here
 
 if TYPE_CHECKING:
     from yanmo.store.s3.files import S3File
@@ -128,8 +129,17 @@ def stat_file(uri: str) -> RawFile:
     return _stat_local(uri)
 
 
-def open_file(uri: str) -> BinaryIO:
+def check_seen(uri: str) -> None:
+    """Raise `EnvironmentFault` where a worker of a cluster does not see a file that its driver sees."""
+    if not _is_s3(uri):
+        check_seen_here(local_path(uri))
+
+
+def open_file(uri: str, at_a_time: int = 8 << 20) -> BinaryIO:
     """Return a binary stream of the file's bytes that can seek.
+
+    Args:
+        at_a_time: bytes that are asked of a server at least.
 
     Raises:
         DataError: it is gone or cannot be read.
@@ -137,7 +147,7 @@ def open_file(uri: str) -> BinaryIO:
     if _is_s3(uri):
         from yanmo.store.s3.files import open_s3
 
-        return open_s3(uri)
+        return open_s3(uri, at_a_time)
     return _open_local(uri)
 
 

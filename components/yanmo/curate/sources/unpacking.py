@@ -10,6 +10,7 @@ import itertools
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import zstandard
@@ -50,15 +51,21 @@ def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[byte
     Raises:
         DataError: it cannot be read.
     """
-    with open_file(source.uri) as file:
-        try:
-            while chunk := file.read(CHUNK_BYTES[source.compression]):
-                on_bytes(len(chunk))
-                yield chunk
-        except StorageError:
-            raise  # the server is away: try again later
-        except OSError as error:
-            raise DataError(f"{source.shown}: cannot be read: {in_words(error)}; look at the path") from error
+    with open_file(source.uri) as file, reading(source):
+        while chunk := file.read(CHUNK_BYTES[source.compression]):
+            on_bytes(len(chunk))
+            yield chunk
+
+
+@contextmanager
+def reading(source: Source) -> Iterator[None]:
+    """Raise `DataError` where the system cannot read the file."""
+    try:
+        yield
+    except StorageError:
+        raise  # the server is away: try again later
+    except OSError as error:
+        raise DataError(f"{source.shown}: cannot be read: {in_words(error)}; look at the path") from error
 
 
 def unpacked(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:

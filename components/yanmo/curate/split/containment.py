@@ -19,9 +19,9 @@ from yanmo.chinese.text_runs import Hashes, Runs
 from yanmo.common.errors import naming
 from yanmo.common.hash_set import distinct
 from yanmo.common.logs import Progress
-from yanmo.common.ordered_map import ordered_map
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.mapped_texts import read_texts
+from yanmo.engine.maps import ordered_map
 
 log = logging.getLogger(__name__)
 

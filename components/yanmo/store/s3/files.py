@@ -80,14 +80,14 @@ def stat_s3(uri: str) -> S3File:
     return found
 
 
-def open_s3(uri: str) -> BinaryIO:
-    """Return a binary stream of the object's bytes that can seek; at most 8 MiB of it are in memory.
+def open_s3(uri: str, at_a_time: int = _BLOCK_BYTES) -> BinaryIO:
+    """Return a binary stream of the object's bytes that can seek, of which `at_a_time` are in memory.
 
     Raises:
         DataError: it is gone, now or while it is read.
     """
     bucket, key = _split(uri)
-    return io.BufferedReader(_Stream(bucket, key, stat_s3(uri)), _BLOCK_BYTES)
+    return io.BufferedReader(_Stream(bucket, key, stat_s3(uri)), at_a_time)
 
 
 class _Bucket(Bucket):

@@ -44,6 +44,8 @@ _UPLOADS = 1000
 class S3Store:
     """Objects below a prefix of a bucket, with this machine's scratch for local files."""
 
+    is_shared = False
+
     def __init__(self, uri: str, settings: StoreSettings) -> None:
         parts = urlsplit(uri)
         name, self.prefix = parts.netloc, parts.path.strip("/")
@@ -62,6 +64,7 @@ class S3Store:
         self._conditional: bool | None = None
         self._quoted = True
         self._published: dict[str, list[tuple[str, Written]]] = {}
+        self._fetched: dict[Path, Wanted] = {}
 
     def _key(self, name: str) -> str:
         check_name(name)
@@ -165,6 +168,21 @@ class S3Store:
         self._published.setdefault(prefix, []).extend(zip(names, written, strict=True))
         return written
 
+    def new_try(self, prefix: str) -> Path:
+        return self.scratch.work(f"tries/{uuid.uuid4().hex}")
+
+    def publish_try(self, prefix: str, folder: Path, names: Sequence[str]) -> list[Written]:
+        return self.bucket.upload([(folder / name, self._key(f"{prefix}/{name}")) for name in names])
+
+    def name_of(self, path: Path) -> str | None:
+        return self.scratch.name_of(path)
+
+    def place(self, wanted: Wanted) -> Path:
+        return self.scratch.pin(wanted.name)
+
+    def wanted_at(self, path: Path) -> Wanted | None:
+        return self._fetched.get(path)
+
     def link(self, pairs: Sequence[tuple[Wanted, str]]) -> None:
         """Copies made by the server, of at most 5 GB each."""
         self.bucket.each(lambda pair: self._link(*pair), pairs)
@@ -206,7 +224,9 @@ class S3Store:
         def download(path: Path) -> None:
             self.bucket.download(wanted, key, path, where, large=large)
 
-        return self.scratch.get(wanted.name, wanted.sha256, wanted.bytes, download)
+        path = self.scratch.get(wanted.name, wanted.sha256, wanted.bytes, download)
+        self._fetched[path] = wanted
+        return path
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         for found in self.bucket.listed(self._base(prefix), self.uri):
