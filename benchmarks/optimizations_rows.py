@@ -257,7 +257,7 @@ ROWS = (
         on=("--token-noise=0.05",),
         avoid=(
             "less than several epochs ([prepare-text.md](../how-to/prepare-text.md#does-augmentation-help))",
-            "不足数轮时（[prepare-text.zh.md](../how-to/prepare-text.zh.md#增广有用吗)）",
+            "不足数轮时（[prepare-text.zh.md](../how-to/prepare-text.zh.md#数据增强有用吗)）",
         ),
     ),
     Row(
