@@ -67,7 +67,8 @@ def figures(page: Path) -> tuple[set[float], set[float], set[float]]:
     prose = re.sub(r"`[^`]*`|\]\([^)]*\)", " ", prose_and_code(page)[0])
     prose = re.sub(r"(?<=\d),(?=\d\d\d)", "", prose.replace("\n", " "))
     with_unit, plain, whole = set(), set(), set()
-    for number, unit in re.findall(r"(?<![\w.-])(\d*\.?\d+)(?![\w.]*\d)(?: ?(M(?=\b)|万|亿))?", prose):
+    number_and_unit = r"(?<![\w.-])(\d*\.?\d+)(?![\w.]*\d)(?: ?(M(?=\b)|万|亿))?"
+    for number, unit in re.findall(number_and_unit, prose, re.ASCII):  # also right behind a Chinese character
         if unit:
             with_unit.add(round(float(number) * UNITS[unit]))
         elif "." in number:
