@@ -24,7 +24,7 @@ _PACKAGES = (
     "numpy", "opencc", "orjson", "pyarrow", "rensa", "rjieba", "jieba", "tokenizers", "zstandard"
 )  # fmt: skip
 """On whose versions the bytes of outputs depend."""
-GUIDE = "docs/how-to/past-one-machine.md"
+GUIDE = "docs/how-to/prepare-text.md"
 VARIABLES = ("AWS_ENDPOINT_URL_S3", "YANMO_WAIT_SECONDS")
 """What a worker has from who asked for the work; credentials are the cluster's own."""
 

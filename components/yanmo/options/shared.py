@@ -209,7 +209,7 @@ class EngineOptions(Options, group="engine"):
     engine: str = opt(
         "local",
         "where the work on files is done: local in processes of this machine, ray on a Ray cluster "
-        "(docs/how-to/past-one-machine.md); the output is the same",
+        "(docs/how-to/prepare-text.md); the output is the same",
         kind="execution",
         choices=("local", "ray"),
     )
