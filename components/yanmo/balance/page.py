@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from yanmo.balance.augmentation.augment import REPEAT, Augmenter
-from yanmo.balance.document_table import Rows, TrainFiles
+from yanmo.balance.document_table import DRAWN, Rows, TrainFiles
 from yanmo.balance.report import largest
 from yanmo.common.pages import html
 
@@ -40,23 +38,28 @@ class Example:
 def examples(files: TrainFiles, rows: Rows, augmenter: Augmenter, number: int, seed: int) -> list[Example]:
     """Up to `number` documents that the rules change, from each genre that has rules in turn."""
     by_genre = []
-    for code, genre in enumerate(rows.genres):
+    for genre in rows.names("genre"):
         if augmenter.rules.of(genre):
-            positions = np.flatnonzero(rows.genre == code)
-            drawn = positions[rows.drawn(positions, seed)[: number * _DRAWN_PER_EXAMPLE]]
-            by_genre.append(_changed(files, rows, augmenter, drawn, number))
+            rows.tables.run(_SHOWN, genre=genre, seed=str(seed), number=number * _DRAWN_PER_EXAMPLE)
+            by_genre.append(_changed(files, rows, augmenter, number))
     longest = max(map(len, by_genre), default=0)
     return [found[i] for i in range(longest) for found in by_genre if i < len(found)][:number]
 
 
-def _changed(
-    files: TrainFiles, rows: Rows, augmenter: Augmenter, positions: np.ndarray, number: int
-) -> list[Example]:
+_SHOWN = f"""
+create or replace table shown as
+select *, row_number() over (order by {DRAWN}, position) as place from rows where genre = $genre
+order by place limit $number
+"""
+
+
+def _changed(files: TrainFiles, rows: Rows, augmenter: Augmenter, number: int) -> list[Example]:
     found: list[tuple[int, Example]] = []
-    for places, table in files.chosen(rows, positions, ("id", "text", "genre", "loss_spans")):
+    query, columns = "from shown order by file, row", ("id", "text", "genre", "loss_spans")
+    for drawn, table in files.chosen(rows.tables, query, columns):
         made = augmenter.of_table(table, [1] * table.num_rows)
         texts = zip(*(table[name].to_pylist() for name in ("id", "genre", "text")), strict=True)
-        for place, (id, genre, text), one in zip(places.tolist(), texts, made, strict=True):
+        for place, (id, genre, text), one in zip(drawn["place"].to_pylist(), texts, made, strict=True):
             if one.rule != REPEAT:
                 found.append((place, Example(id, genre, one.rule, text, one.text)))
     return [example for _, example in sorted(found, key=lambda pair: pair[0])[:number]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import shutil
@@ -22,9 +21,8 @@ from yanmo.balance.augmentation.rules import ONLY, OTHERS, parse_rules
 from yanmo.balance.augmentation.synonyms import CLASSICAL_WORDS, MODERN_WORDS, Synonyms
 from yanmo.balance.classes import COLUMNS
 from yanmo.balance.config import BalanceOptions
-from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
-from yanmo.balance.quotas.choice import Picked, Picker, plan_of_classes, some
-from yanmo.balance.quotas.drawn_order import order_of
+from yanmo.balance.document_table import Rows, TrainFiles
+from yanmo.balance.quotas.choice import Picker, plan_of_classes, some
 from yanmo.balance.quotas.targets import QuotaPlan, Target, parse_plan, targets
 from yanmo.balance.report import (
     add_targets,
@@ -34,12 +32,9 @@ from yanmo.balance.report import (
     warn_unused_others,
 )
 from yanmo.balance.token_count import TokenCount
-from yanmo.common.disk_arrays import taken
 from yanmo.common.errors import UsageError
 from yanmo.common.freed_memory import trim_heap
-from yanmo.engine.sql import Tables
-from yanmo.formats.documents import shard_bounds, text_form, write_document_file
-from yanmo.formats.row_numbers import places_of
+from yanmo.formats.documents import text_form, write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.nights.observer import NightObserver
 from yanmo.options.nearest import did_you_mean
@@ -92,7 +87,7 @@ class Task:
                 f"or one of their labels: {', '.join(labels) or 'they have none'}"
                 f"{did_you_mean(part, [*COLUMNS, *labels])}"
             )
-        return cls(files, rows, counting, _augmenter(options, documents, rows.genres))
+        return cls(files, rows, counting, _augmenter(options, documents, rows.names("genre")))
 
 
 def _augmenter(options: BalanceOptions, documents: Output, genres: Sequence[str]) -> Augmenter | None:
@@ -125,17 +120,15 @@ def work(run: BalanceRun) -> Result:
     """Write train by the quotas, valid unchanged, report.json and report.html."""
     options: BalanceOptions = run.options
     documents, task = run.input("documents"), Task.read(run)
-    plan = plan_of_classes(options.quotas, task.rows.groups, options.by)
+    plan = plan_of_classes(options.quotas, task.rows.names("class"), options.by)
     trim_heap()
-    picked, wanted = _choose(options, task, plan)
-    genres = _in_noted_order(documents, task.rows.genres)
-    by_genre = class_metrics(task.rows, picked, task.rows.genre, task.rows.genres)
+    wanted = _choose(options, task, plan)
+    genres = _in_noted_order(documents, task.rows.names("genre"))
+    by_genre = class_metrics(task.rows, "genre")
     by_genre = {genre: by_genre[genre] for genre in genres}
-    report = _report(options, task, plan, picked, wanted, by_genre)
-    arranged = _arranged(task, picked, options.shard_characters)
-    del picked
+    report = _report(options, task, plan, wanted, by_genre)
     trim_heap()
-    made = _write_train(run, task, arranged)
+    made = _write_train(run, task)
     for path in documents.paths("valid-*.parquet"):
         shutil.copyfile(path, run.attempt.path(path.name))
         run.attempt.add(path.name)
@@ -151,26 +144,23 @@ def work(run: BalanceRun) -> Result:
     )
 
 
-def _choose(options: BalanceOptions, task: Task, plan: QuotaPlan) -> tuple[Picked, dict[str, Target]]:
-    rows = task.rows
+def _choose(options: BalanceOptions, task: Task, plan: QuotaPlan) -> dict[str, Target]:
     picker = Picker(
-        task.files, rows, options.unit, options.seed, options.max_repeats, task.counting, task.augmenter
+        task.files, task.rows, options.unit, options.seed, options.max_repeats, task.counting, task.augmenter
     )
-    available = {name: int(picker.units(rows.of_group(name)).sum()) for name in sorted(rows.groups)}
-    wanted = targets(plan, available, max_repeats=options.max_repeats)
-    return picker.pick(wanted), wanted
+    wanted = targets(plan, picker.available(), max_repeats=options.max_repeats)
+    picker.pick(wanted)
+    return wanted
 
 
 def _report(
     options: BalanceOptions,
     task: Task,
     plan: QuotaPlan,
-    picked: Picked,
     wanted: Mapping[str, Target],
     by_genre: Mapping[str, Any],
 ) -> dict[str, Any]:
-    rows = task.rows
-    classes = class_metrics(rows, picked, rows.group, rows.groups)
+    classes = class_metrics(task.rows, "class")
     classes = {name: classes[name] for name in (by_genre if options.by == "genre" else sorted(classes))}
     add_targets(classes, wanted, options.unit)
     warnings = warn_unused_others(parse_plan(options.quotas), plan.quotas)
@@ -203,71 +193,55 @@ def _counts(by_genre: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str,
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Arranged:
-    """The documents of the output in the order of their ids."""
-
-    position: Ints
-    """Index into `Rows`."""
-    copy: npt.NDArray[np.unsignedinteger[Any]]
-    """Number of the copy, as in `Picked`."""
-    bounds: list[tuple[int, int]]
-    """Which of them each file holds."""
-
-
-def _arranged(task: Task, picked: Picked, shard_characters: int) -> Arranged:
-    order = order_of(picked.first, functools.partial(whole_ids, task, picked))
-    bounds = shard_bounds(taken(picked.characters, order), shard_characters)
-    return Arranged(position=taken(picked.position, order), copy=taken(picked.copy, order), bounds=bounds)
+_PLACED = """
+create or replace table placed as
+with ordered as (
+    select position, copy, row_number() over by_id as place,
+        (sum(characters) over by_id - characters) // $shard_characters as shard
+    from picked window by_id as (order by id, class, copy, position rows unbounded preceding)
+), parts as (
+    select shard, (row_number() over (order by shard) - 1)::integer as part
+    from (select distinct shard from ordered)
+)
+select part, file, row, place, copy
+from ordered join parts using (shard) join rows using (position) order by part, place
+"""
+"""The documents of the output in the order of their ids, about so many characters in each part."""
 
 
-def _write_train(run: BalanceRun, task: Task, arranged: Arranged) -> dict[str, int]:
+def _write_train(run: BalanceRun, task: Task) -> dict[str, int]:
     """Write the chosen documents; returns rule -> number of copies it made."""
     if task.augmenter:
         task.augmenter.shared = 0  # counts copies that are written, not those that were only measured
-    position, copy, bounds = arranged.position, arranged.copy, arranged.bounds
+    tables = task.rows.tables
+    tables.run(_PLACED, shard_characters=run.options.shard_characters)
     scratch = run.attempt.path("scratch/pieces").parent
-    file, row = places_of(task.rows.starts, position)
-    part = np.repeat(np.arange(len(bounds)), [stop - start for start, stop in bounds])
-    tables = Tables()
-    tables.add("placed", file=file, row=row, part=part, place=np.arange(len(position)))
     layout = Layout(paths=task.files.paths, tables=tables, scratch=scratch)
     for cut in layout.cuts():
         cut_file(cut)
     made: Counter[str] = Counter()
 
-    def columns(pieces: Pieces, start: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    def columns(pieces: Pieces, copies: npt.NDArray[np.int32]) -> Iterator[tuple[int, dict[str, Any]]]:
+        start = 0
         for table in pieces.tables():
-            here = slice(start, start + len(table))
             values: dict[str, Any] = {name: table[name] for name in table.column_names}
-            values |= _copied(task, table, copy[here])
+            values |= _copied(task, table, copies[start : start + len(table)])
             made.update(rule for rule in values["rule"].to_pylist() if rule)
             yield len(table), values
             start += len(table)
 
     form = text_form(run.input("documents"))
-    for number, (start, _) in enumerate(bounds):
-        name, pieces = f"train-{number:05d}-of-{len(bounds):05d}.parquet", layout.pieces(number)
-        write_document_file(run.attempt.path(name), form, pieces.has("turns"), columns(pieces, start))
+    for part in range(len(layout.sizes)):
+        name, pieces = f"train-{part:05d}-of-{len(layout.sizes):05d}.parquet", layout.pieces(part)
+        copies = tables.table("select copy from placed where part = $part order by place", part=part)["copy"]
+        parts = columns(pieces, copies.to_numpy())
+        write_document_file(run.attempt.path(name), form, pieces.has("turns"), parts)
         run.attempt.add(name)
     shutil.rmtree(scratch)
     return count_rules(made)
 
 
-def whole_ids(task: Task, picked: Picked, places: Ints) -> Ids:
-    """Return the ids of the documents and copies at `places` of `picked`."""
-    position, copy = picked.position[places], picked.copy[places]
-    found = task.rows.id[position]
-    at = np.flatnonzero(copy)
-    if task.augmenter:
-        found[at] = task.augmenter.ids(task.files, task.rows, position[at], copy[at])
-    else:
-        for i, parent in zip(at.tolist(), task.rows.hex_ids(position[at]), strict=True):
-            found[i] = np.frombuffer(copy_digest(parent, int(copy[i])), np.uint8)
-    return found
-
-
-def _copied(task: Task, table: pa.Table, copies: npt.NDArray[np.unsignedinteger[Any]]) -> dict[str, Any]:
+def _copied(task: Task, table: pa.Table, copies: npt.NDArray[np.int32]) -> dict[str, Any]:
     """Return the columns id, parent_id, rule and text, in which copies differ from their originals."""
     at = np.flatnonzero(copies)
     names = ("id", "parent_id", "rule", "text") if task.augmenter else ("id", "parent_id", "rule")

@@ -6,52 +6,40 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from yanmo.balance.document_table import Codes, Rows
-from yanmo.balance.quotas.choice import Picked
+from yanmo.balance.document_table import Rows
 from yanmo.balance.quotas.targets import OTHERS, QuotaPlan, Target
 from yanmo.common.aligned_table import text_table
-from yanmo.common.disk_arrays import slices, taken
 
 log = logging.getLogger(__name__)
 WHAT = ("documents", "characters", "tokens")
 _MOST_ROWS = 30
-Sizes = npt.NDArray[np.int32]
 
 
-def class_metrics(rows: Rows, picked: Picked, codes: Codes, names: list[str]) -> dict[str, Any]:
-    """Class -> documents, characters and tokens with their shares, before and after; and epochs.
-
-    Args:
-        codes: the class of every row, as an index into `names`.
-        names: names of the classes (of the genres, for metrics by genre).
-    """
-    before = _sums(codes, rows.characters, rows.tokens, len(names))
-    after = _sums(taken(codes, picked.position), picked.characters, picked.tokens, len(names))
+def class_metrics(rows: Rows, column: str) -> dict[str, Any]:
+    """Genre or class -> documents, characters and tokens with their shares, before and after; and epochs."""
+    before = _sums(rows, column, "rows")
+    after = _sums(rows, column, f"picked join (select position, {column} as name from rows) using (position)")
     return {
         name: {
-            "before": _side(before, i),
-            "after": _side(after, i),
-            "epochs": float(after["characters"][i]) / max(float(before["characters"][i]), 1.0),
+            "before": _side(before, name),
+            "after": _side(after, name),
+            "epochs": after["characters"].get(name, 0) / max(before["characters"][name], 1),
         }
-        for i, name in enumerate(names)
+        for name in rows.names(column)
     }
 
 
-def _sums(codes: Codes, characters: Sizes, tokens: Sizes, number: int) -> dict[str, npt.NDArray[np.int64]]:
-    found = {what: np.zeros(number, np.int64) for what in WHAT}
-    for some in slices(len(codes)):
-        np.add.at(found["documents"], codes[some], 1)
-        np.add.at(found["characters"], codes[some], characters[some])
-        np.add.at(found["tokens"], codes[some], tokens[some])
-    return found
+def _sums(rows: Rows, column: str, chosen: str) -> dict[str, dict[str, int]]:
+    """documents, characters or tokens -> genre or class -> sum."""
+    name = "name" if "picked" in chosen else column
+    sums = "count(*), sum(characters)::bigint, sum(tokens)::bigint"
+    found = rows.tables.rows(f"select {name}, {sums} from {chosen} group by {name}")
+    return {what: {row[0]: row[i] for row in found} for i, what in enumerate(WHAT, 1)}
 
 
-def _side(sums: Mapping[str, npt.NDArray[np.int64]], index: int) -> dict[str, Any]:
-    numbers = {what: int(sums[what][index]) for what in WHAT}
-    shares = {what: numbers[what] / max(int(sums[what].sum()), 1) for what in WHAT}
+def _side(sums: Mapping[str, Mapping[str, int]], name: str) -> dict[str, Any]:
+    numbers = {what: sums[what].get(name, 0) for what in WHAT}
+    shares = {what: numbers[what] / max(sum(sums[what].values()), 1) for what in WHAT}
     return {**numbers, "shares": shares}
 
 

@@ -59,6 +59,7 @@ class Tables:
                 "autoinstall_known_extensions": False,
             }
         )
+        self._database.execute("set enable_progress_bar = false")  # it would go into the log
         weakref.finalize(self, _end, self._database, self.folder)
 
     def run(self, sql: str, **values: Any) -> None:

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from yanmo.common.disk_arrays import slices
 from yanmo.formats.records import TEXT_FORM, check_schema, documents_schema, write_tables
 from yanmo.store.output import Output
 
@@ -85,12 +84,9 @@ def shard_bounds(characters: Ints, shard_characters: int) -> list[tuple[int, int
     """Ranges of rows that hold about `shard_characters` each; without any rows one empty range."""
     if not len(characters):
         return [(0, 0)]
-    starts, before, last = [0], 0, 0
-    for some in slices(len(characters)):
-        ends = before + np.cumsum(characters[some], dtype=np.int64)
-        number = (ends - characters[some]) // shard_characters
-        starts += (np.flatnonzero(np.diff(number, prepend=last)) + some.start).tolist()
-        before, last = int(ends[-1]), int(number[-1])
+    ends = np.cumsum(characters, dtype=np.int64)
+    number = (ends - characters) // shard_characters
+    starts = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
     return list(zip(starts, [*starts[1:], len(characters)], strict=True))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -19,12 +20,11 @@ from yanmo.balance.augmentation.rules import parse_rules
 from yanmo.balance.augmentation.synonyms import CLASSICAL_WORDS, Synonyms
 from yanmo.balance.config import STAGE
 from yanmo.balance.document_table import Rows, TrainFiles
-from yanmo.balance.phases import Task, whole_ids
 from yanmo.balance.quotas.choice import Picker
-from yanmo.balance.quotas.drawn_order import first_words
 from yanmo.balance.quotas.targets import Target, parse_plan, targets
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError
+from yanmo.engine.sql import Tables
 from yanmo.formats.records import check_schema
 
 Run = Callable[..., Any]
@@ -191,11 +191,8 @@ def test_the_choice_does_not_depend_on_the_order_of_input_files(balance: Run, un
             parse_rules("*:synonym=0.5,*:reorder=0.5"), Synonyms.read(CLASSICAL_WORDS), HeldOut([]), 0
         )
         picker = Picker(files, rows, unit, 0, 4, counting, augmenter)
-        available = {g: int(picker.units(rows.of_group(g)).sum()) for g in rows.groups}
-        picked = picker.pick(targets(parse_plan("alpha=0.3"), available, max_repeats=3))
-        chosen.append(sorted(picked.first.tolist()))
-        ids = whole_ids(Task(files, rows, counting, augmenter), picked, np.arange(len(picked)))
-        assert first_words(ids).tolist() == picked.first.tolist()
+        picker.pick(targets(parse_plan("alpha=0.3"), picker.available(), max_repeats=3))
+        chosen.append(rows.tables.rows("select id, copy, characters, tokens from picked order by id, copy"))
     assert chosen[0] == chosen[1]
 
 
@@ -227,43 +224,57 @@ def test_quotas_with_repeats_lack_less_than_a_document(
     if not any(sizes):
         sizes = [1]
     picker = Picker(None, _rows(sizes), unit, 0, max_repeats, TokenCount())  # type: ignore[arg-type]
-    units = picker.units(np.arange(len(sizes))).tolist()
+    units = {"documents": [1] * len(sizes), "characters": sizes, "tokens": [n + 1 for n in sizes]}[unit]
     target = min(quota, max_repeats * sum(units))
     try:
-        picked = picker.pick({"class": Target("", quota, target)})
+        picker.pick({"class": Target("", quota, target)})
+        found = picker.rows.tables.rows("select position, copy, id from picked")
     except DataError:
-        picked = None
-    often = [Counter(picked.position.tolist())[i] if picked else 0 for i in range(len(sizes))]
+        found = []
+    often = [Counter(position for position, _, _ in found)[i] for i in range(len(sizes))]
     taken = sum(n * size for n, size in zip(often, units, strict=True))
     assert (
         max(often) <= max_repeats and max(often) - min(n for n, u in zip(often, units, strict=True) if u) <= 1
     )
     left = [u for n, u in zip(often, units, strict=True) if u and n < max(max(often), 1)]
     assert taken <= target and (taken == target or target - taken < min(left or [u for u in units if u]))
-    if picked:
-        assert len(set(zip(picked.position.tolist(), picked.copy.tolist(), strict=True))) == len(picked)
-        assert len(np.unique(picked.first)) == len(picked)
+    assert len({(position, copy) for position, copy, _ in found}) == len(found)
+    assert len({id for _, _, id in found}) == len(found)
 
 
 def _rows(sizes: list[int]) -> Rows:
-    number = len(sizes)
-    return Rows(
-        starts=np.array([0, number]),
-        id=np.frombuffer(np.random.default_rng(0).bytes(32 * number), np.uint8).reshape(-1, 32),
+    tables, number = Tables(), len(sizes)
+    tables.run("create type class as enum ('class')")
+    tables.add(
+        "rows",
+        position=np.arange(number, dtype=np.int32),
+        id=[f"{i:064x}" for i in range(number)],
+        **{"class": ["class"] * number},
         characters=np.array(sizes, np.int32),
         tokens=np.array([size + 1 for size in sizes], np.int32),
-        **{name: np.zeros(number, np.uint8) for name in ("genre", "group")},
-        genres=["class"],
-        groups=["class"],
     )
+    tables.run("alter table rows alter class type class")
+    return Rows(tables=tables)
 
 
 @pytest.mark.parametrize(("number", "quota", "max_repeats"), [(60_000, 50_000, 1), (48_212, 50_000, 4)])
 def test_quotas_in_documents_are_met_to_the_document(number: int, quota: int, max_repeats: int) -> None:
     rows = _rows([9] * number)
     picker = Picker(None, rows, "documents", 0, max_repeats, TokenCount())  # type: ignore[arg-type]
-    picked = picker.pick({"class": Target("", quota, quota)})
-    assert len(picked) == quota
+    picker.pick({"class": Target("", quota, quota)})
+    assert rows.tables.value("select count(*) from picked") == quota
+
+
+def test_the_choice_belongs_to_ids_and_seed() -> None:
+    drawn = {}
+    for seed in (0, 1):
+        rows = _rows([1] * 200)
+        Picker(None, rows, "documents", seed, 1, TokenCount()).pick({"class": Target("", 50, 50)})  # type: ignore[arg-type]
+        drawn[seed] = [id for (id,) in rows.tables.rows("select id from picked order by id")]
+    ids = sorted(
+        (f"{i:064x}" for i in range(200)), key=lambda id: hashlib.sha256(f"0\0{id}".encode()).digest()
+    )
+    assert drawn[0] == sorted(ids[:50]) != drawn[1]
 
 
 def test_damaged_documents_are_refused_by_name(balance: Run, capsys: pytest.CaptureFixture[str]) -> None:

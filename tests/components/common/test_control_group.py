@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.common.control_group import usable_cpus
+from yanmo.common.control_group import free_memory, usable_cpus
 
 V1 = Path("/sys/fs/cgroup/cpu")
 HERE = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -65,3 +65,26 @@ def test_a_real_group_of_one_cpu(one_cpu: Path) -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.stdout == "1\n", ended.stderr
+
+
+V1_MEMORY = {"memory/memory.stat": "cache 5\ntotal_rss 300\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"memory.max": "1000\n", "memory.stat": "anon 400\nfile 500\n"}, 600),
+        ({"memory.max": "1000\n", "memory.stat": "anon 1400\n"}, 0),
+        ({"memory.max": "max\n", "memory.stat": "anon 400\n"}, None),
+        ({"memory/memory.limit_in_bytes": "1000\n", **V1_MEMORY}, 700),
+        ({"memory/memory.limit_in_bytes": f"{2**63 - 4096}\n", **V1_MEMORY}, None),
+        ({}, None),
+    ],
+)
+def test_memory_is_free_up_to_the_limit_of_the_container(
+    tmp_path: Path, files: dict[str, str], expected: int | None
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert free_memory(tmp_path, tmp_path / "own") == expected

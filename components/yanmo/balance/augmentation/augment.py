@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from yanmo.balance.augmentation.held_out import HeldOut
 from yanmo.balance.augmentation.rewriting import Rewrite, rewrites
 from yanmo.balance.augmentation.rules import AugmentRules
 from yanmo.balance.augmentation.synonyms import Synonyms
-from yanmo.balance.document_table import Ids, Ints, Rows, TrainFiles
+from yanmo.balance.document_table import TrainFiles
 from yanmo.balance.token_count import TokenCount
-from yanmo.common.disk_arrays import new_array, taken
+from yanmo.engine.sql import Tables
 
 REPEAT = "repeat"
 """The rule of a copy that is its parent's text unchanged."""
@@ -38,16 +37,6 @@ class Augmented:
     text: str
     rule: str
     """Rules that changed the text, joined by `+`, or `repeat`."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Sizes of copies, without their texts. Parallel arrays."""
-
-    first: npt.NDArray[np.uint64]
-    """The first 8 bytes of each copy's id, as a number."""
-    characters: npt.NDArray[np.int32]
-    tokens: npt.NDArray[np.int32]
 
 
 @dataclass
@@ -94,33 +83,28 @@ class Augmenter:
         return Augmented(result, "+".join(applied) if result != text else REPEAT)
 
     def measure(
-        self, files: TrainFiles, rows: Rows, positions: Ints, copy: int, counting: TokenCount
-    ) -> Measured:
-        """Return the sizes of copy number `copy` of these documents, in the order of `positions`."""
-        first = new_array(len(positions), np.uint64)
-        characters, tokens = taken(rows.characters, positions), taken(rows.tokens, positions)
-        for places, table in files.chosen(rows, positions, _COLUMNS):
-            named = table["id"].to_pylist()
-            made = self.of_table(table, [copy] * len(named))
-            for place, id, one in zip(places.tolist(), named, made, strict=True):
-                first[place] = int.from_bytes(copy_digest(id, copy, one)[:8])
+        self, files: TrainFiles, tables: Tables, query: str, copy: int, counting: TokenCount
+    ) -> Iterator[dict[str, Any]]:
+        """Yield copies of number `copy` without their texts: position, class, id, characters and tokens.
+
+        Args:
+            query: gives rows of the table `rows`, ordered by file and row.
+        """
+        for rows, table in files.chosen(tables, query, _COLUMNS):
+            made = self.of_table(table, [copy] * len(table))
+            characters, tokens = (rows[name].to_numpy().copy() for name in ("characters", "tokens"))
             changed = [i for i, one in enumerate(made) if one.rule != REPEAT]
             texts = [made[i].text for i in changed]
-            characters[places[changed]] = [len(text) - text.count("\n") for text in texts]
-            tokens[places[changed]] = counting.of(texts)
-        return Measured(first, characters, tokens)
-
-    def ids(
-        self, files: TrainFiles, rows: Rows, positions: Ints, copies: npt.NDArray[np.unsignedinteger[Any]]
-    ) -> Ids:
-        """Return the ids of copies, of number `copies` each (from 1), in the order of `positions`."""
-        found = np.empty((len(positions), 32), np.uint8)
-        for places, table in files.chosen(rows, positions, _COLUMNS):
-            made = self.of_table(table, copies[places].tolist())
-            named = zip(places.tolist(), table["id"].to_pylist(), made, strict=True)
-            for place, id, one in named:
-                found[place] = np.frombuffer(copy_digest(id, int(copies[place]), one), np.uint8)
-        return found
+            characters[changed] = [len(text) - text.count("\n") for text in texts]
+            tokens[changed] = counting.of(texts)
+            named = zip(table["id"].to_pylist(), made, strict=True)
+            yield {
+                "position": rows["position"],
+                "class": rows["class"],
+                "id": [copy_digest(id, copy, one).hex() for id, one in named],
+                "characters": characters,
+                "tokens": tokens,
+            }
 
     def of_table(self, table: object, copies: Sequence[int]) -> list[Augmented]:
         """Return the copies of the rows of a table that has the columns id, text, genre and loss_spans."""

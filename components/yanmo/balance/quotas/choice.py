@@ -9,54 +9,66 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
-from yanmo.balance.augmentation.augment import Augmenter, Measured, copy_digest
+from yanmo.balance.augmentation.augment import Augmenter
 from yanmo.balance.classes import parts_of
-from yanmo.balance.document_table import Ints, Rows, TrainFiles
-from yanmo.balance.quotas.drawn_order import Words, first_words
+from yanmo.balance.document_table import DRAWN, Rows, TrainFiles
 from yanmo.balance.quotas.filling import choose
 from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
 from yanmo.balance.token_count import TokenCount
-from yanmo.common.disk_arrays import all_rows, joined_arrays, new_array, picked, slices, taken
 from yanmo.common.errors import DataError, UsageError
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.options.nearest import did_you_mean
 
-_COLUMNS = ("position", "copy", "first", "characters", "tokens")
+_COPIES = """
+create or replace table copies as
+select position, class, if($copy = 0, id, sha256(id || chr(0) || 'repeat' || chr(0) || $copy)) as id,
+    characters, tokens
+from rows where class in (select class from wanted where units > 0)
+"""
+"""The documents of the classes that want more, as copies of this number. id: as `copy_digest` makes it."""
 
+_GOALS = """
+create or replace table goals as
+select class, units as target from wanted join (
+    select class, sum({units})::bigint as whole from copies group by class
+) using (class) where units > 0 and units < whole
+"""
+"""Classes that want some of these copies."""
 
-@dataclass(frozen=True, kw_only=True)
-class Picked:
-    """The documents of the output, copies included. Parallel arrays."""
+_DRAWN = f"""
+create or replace table drawn as
+select class, position, units, row_number() over by_digest - 1 as number,
+    (sum(units) over by_digest)::bigint as filled
+from (
+    select class, position, {DRAWN} as digest, units
+    from (
+        select class, position, rows.id as id, {{units}} as units
+        from copies join (select position, id from rows) as rows using (position)
+        where class in (select class from goals)
+    )
+    where units > 0
+)
+window by_digest as (partition by class order by digest, position rows unbounded preceding)
+"""
 
-    position: Ints
-    """Index into `Rows`."""
-    copy: npt.NDArray[np.unsignedinteger[Any]]
-    """Number of the copy: 0 is the document itself."""
-    first: Words
-    """The first 8 bytes of its id, by which it is ordered."""
-    characters: npt.NDArray[np.int32]
-    tokens: npt.NDArray[np.int32]
+_PICKED = """
+insert into picked
+select position, $copy, id, class, characters, tokens
+from copies anti join goals using (class)
+union all
+select position, $copy, id, class, characters, tokens
+from copies semi join (from drawn semi join taken using (class, number)) using (position)
+"""
 
-    def __len__(self) -> int:
-        return len(self.position)
-
-    def take(self, rows: Ints) -> Picked:
-        """Return some of the rows."""
-        return Picked(**{name: taken(getattr(self, name), rows) for name in _COLUMNS})
-
-
-def _joined(parts: list[Picked]) -> Picked:
-    """Return all of `parts`, which it empties, so that no column is in memory twice."""
-    if len(parts) == 1:
-        return parts.pop()
-    columns = {name: [getattr(part, name) for part in parts] for name in _COLUMNS}
-    parts.clear()
-    return Picked(**{name: joined_arrays(columns.pop(name)) for name in _COLUMNS})
+_WANTED = """
+create or replace table wanted as
+select class, (units - held)::bigint as units
+from wanted join (select class, sum({units})::bigint as held from copies group by class) using (class)
+where class not in (select class from goals)
+"""
 
 
 def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> QuotaPlan:
@@ -113,78 +125,51 @@ class Picker:
     counting: TokenCount
     augmenter: Augmenter | None = None
 
-    def pick(self, targets: Mapping[str, Target]) -> Picked:
-        """Return the documents of the output, by class in the order of names.
+    @property
+    def units(self) -> str:
+        """SQL for the units of a document or copy."""
+        return "1::bigint" if self.unit == "documents" else f"copies.{self.unit}::bigint"
+
+    def available(self) -> dict[str, int]:
+        """Return the units of each class, unchanged by augmentation, by name."""
+        query = f"select class, sum({self.units})::bigint from rows as copies group by class order by class"
+        return dict(self.rows.tables.rows(query))
+
+    def pick(self, targets: Mapping[str, Target]) -> None:
+        """Make the table `picked` of the documents of the output: copies included, number 0 is the document.
 
         Raises:
             DataError: nothing is left.
         """
-        parts: list[Picked] = []
-        for name in sorted(targets):
-            parts.append(self._of_class(name, targets[name].units))
-        if not sum(map(len, parts)):
-            raise DataError("the quotas leave no document in train; raise --quotas")
-        return _joined(parts)
-
-    def units(self, positions: Ints) -> Ints:
-        """Units of each of these documents, unchanged by augmentation."""
-        return self._units(taken(self.rows.characters, positions), taken(self.rows.tokens, positions))
-
-    def _units(self, characters: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]) -> Ints:
-        sizes = {"characters": characters, "tokens": tokens, "documents": None}[self.unit]
-        found = new_array(len(characters), np.int64)
-        for some in slices(len(found)):
-            found[some] = 1 if sizes is None else sizes[some]
-        return found
-
-    def _of_class(self, name: str, target: int) -> Picked:
-        positions, left = self.rows.of_group(name), target
-        copies: list[Measured] = []
-        found: list[Picked] = []
+        tables = self.rows.tables
+        units = [targets[name].units for name in targets]
+        tables.add("wanted", **{"class": pa.array(targets, pa.string())}, units=pa.array(units, pa.int64()))
+        tables.run("alter table wanted alter class type class")
+        tables.run("""
+            create or replace table picked (
+                position integer, copy integer, id varchar, class class, characters integer, tokens integer
+            )
+        """)
         for copy in range(self.max_repeats):
-            if left <= 0 and found:
+            if not tables.value("select count(*) from wanted where units > 0"):
                 break
-            copies.append(self._measure(positions, copy, copies))
-            sizes = self._units(copies[-1].characters, copies[-1].tokens)
-            chosen: Ints = all_rows(len(positions)) if left else np.arange(0)
-            if 0 < left < int(sizes.sum()):
-                chosen = self._draw(positions, sizes, left)
-            left -= int(taken(sizes, chosen).sum())
-            found.append(self._part(positions, copies[-1], chosen, copy))
-            if len(chosen) < len(positions):
-                break
-        return _joined(found)
+            self._make_copies(copy)
+            tables.run(_GOALS.format(units=self.units))
+            tables.run(_DRAWN.format(units=self.units), seed=str(self.seed))
+            choose(tables)
+            tables.run(_PICKED, copy=copy)
+            tables.run(_WANTED.format(units=self.units))
+        if not tables.value("select count(*) from picked"):
+            raise DataError("the quotas leave no document in train; raise --quotas")
 
-    def _draw(self, positions: Ints, sizes: Ints, target: int) -> Ints:
-        """Indexes of `positions` that hold `target` units together, among those with units."""
-        order = self.rows.drawn(positions, self.seed)
-        order = picked(order, taken(sizes, order) > 0)
-        return taken(order, choose(taken(sizes, order), target))
-
-    def _measure(self, positions: Ints, copy: int, before: list[Measured]) -> Measured:
-        """Return the copies of number `copy` of some documents; `before` are those of lower numbers."""
-        rows = self.rows
-        if copy and self.augmenter:
-            return self.augmenter.measure(self.files, rows, positions, copy, self.counting)
-        if copy:
-            first = new_array(len(positions), np.uint64)
-            for some in slices(len(positions)):
-                ids = rows.hex_ids(positions[some])
-                each = (int.from_bytes(copy_digest(id, copy)[:8]) for id in ids)
-                first[some] = np.fromiter(each, np.uint64, len(positions[some]))
-            return Measured(first, before[0].characters, before[0].tokens)
-        first = new_array(len(positions), np.uint64)
-        for some in slices(len(positions)):
-            first[some] = first_words(rows.id[positions[some]])
-        return Measured(first, taken(rows.characters, positions), taken(rows.tokens, positions))
-
-    def _part(self, positions: Ints, measured: Measured, chosen: Ints, copy: int) -> Picked:
-        copies = new_array(len(chosen), np.min_scalar_type(self.max_repeats))
-        copies[:] = copy
-        return Picked(
-            position=taken(positions, chosen),
-            copy=copies,
-            first=taken(measured.first, chosen),
-            characters=taken(measured.characters, chosen),
-            tokens=taken(measured.tokens, chosen),
-        )
+    def _make_copies(self, copy: int) -> None:
+        tables = self.rows.tables
+        tables.run(_COPIES, copy=copy)
+        if not copy or not self.augmenter:
+            return
+        tables.run("create or replace table repeated as from rows semi join copies using (position)")
+        tables.run("delete from copies")
+        query = "from repeated order by file, row"
+        for measured in self.augmenter.measure(self.files, tables, query, copy, self.counting):
+            tables.add("measured", **measured)
+            tables.run("insert into copies by name from measured")

@@ -9,14 +9,13 @@ left. The sums that can be reached are the bits of one big integer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
-from yanmo.common.disk_arrays import all_rows, new_array, numbers_where, slices, sorted_order
-
-Ints = npt.NDArray[np.signedinteger[Any]]
+from yanmo.engine.sql import Tables
 
 _POOL = 512
 """Documents of the subset-sum, at most."""
@@ -28,58 +27,73 @@ _TAIL = 64
 """Documents that are left to the subset-sum, at least, for the same reason."""
 
 
-def choose(sizes: Ints, target: int) -> Ints:
-    """Return documents that hold `target` units together, or fewer by less than one of those left; ascending.
+_CUT = f"""
+create or replace table cut as
+with bounds as (
+    select class, target, max(filled) as whole,
+        count(*) filter (filled <= greatest(target - {_ROOM}, 0)) as within,
+        greatest(0, least(within, count(*) - {_TAIL})) as first
+    from drawn join goals using (class) group by class, target
+)
+select class, target, whole, first,
+    (target - coalesce(max(filled) filter (number < first), 0))::bigint as rest,
+    least({_POOL}, {_POOL_BITS} // (rest + 1)) as size
+from drawn join bounds using (class) group by class, target, whole, first
+"""
+"""first: documents of a class that are taken as they come. rest: units that a subset of the pool fills."""
+
+_POOLED = """
+with fitting as (
+    select class, number, units, rest, size,
+        row_number() over (partition by class order by number) <= size // 2 as is_next
+    from drawn join cut using (class) where number >= first and units <= rest and target < whole
+), placed as (
+    select *, row_number() over (
+        partition by class, is_next order by if(is_next, number, units), number
+    ) as place
+    from fitting
+)
+select class::varchar as class, number, units, rest from placed
+where is_next or place <= size - size // 2 order by class, is_next desc, place
+"""
+"""The documents of each pool: half in their order, half the shortest, for small steps."""
+
+_TAKEN = """
+create or replace table taken as
+select class, number from drawn join cut using (class) where number < first or target >= whole
+union all select class, number from subset
+"""
+
+_LACKING = """
+create or replace table {name} as
+select class, target, (target - coalesce(sum(units), 0))::bigint as missing
+from cut left join (from drawn semi join taken using (class, number)) using (class)
+where target < whole group by class, target having missing > 0
+"""
+
+
+def choose(tables: Tables) -> None:
+    """Make the table `taken` of documents that hold the goals, or less by less than one of those left.
 
     Args:
-        sizes: units of the documents (all above 0), in the order in which they should be taken.
-        target: units, 0 or more.
+        tables: with `drawn`, of the documents of each `class` in the order in which they should be taken:
+            `number`, from 0 on; `units`, all above 0; `filled`, the sum of them up to this one. And with
+            `goals`: `class` and its `target`, units, 0 or more.
     """
-    if target >= int(sizes.sum()):
-        return all_rows(len(sizes))
-    taken = _with_pool(sizes, target)
-    missing = target - _sum(sizes, taken)
-    if not missing:
-        return taken
-    fitting = _as_they_fit(sizes, target)
-    return fitting if target - _sum(sizes, fitting) <= missing else taken
-
-
-def _sum(sizes: Ints, chosen: Ints) -> int:
-    """Return the units of some documents."""
-    return sum(int(sizes[chosen[some]].sum()) for some in slices(len(chosen)))
-
-
-def _with_pool(sizes: Ints, target: int) -> Ints:
-    taken = max(0, min(_within(sizes, max(target - _ROOM, 0)), len(sizes) - _TAIL))
-    left = target - int(sizes[:taken].sum())
-    behind = sizes[taken:]
-    rest = numbers_where(lambda some: behind[some] <= left, len(behind))
-    pool = _pool(behind, rest, min(_POOL, _POOL_BITS // (left + 1)))
-    chosen = pool[best_subset(behind[pool].tolist(), left)]
-    found = new_array(taken + len(chosen), np.int32)
-    found[:taken], found[taken:] = all_rows(taken), taken + np.sort(chosen)
-    return found
-
-
-def _within(sizes: Ints, units: int) -> int:
-    """Return how many of the first documents hold at most so many units together."""
-    held = 0
-    for some in slices(len(sizes)):
-        ends = held + np.cumsum(sizes[some])
-        if ends[-1] > units:
-            return int(some.start) + int(np.searchsorted(ends, units, side="right"))
-        held = int(ends[-1])
-    return len(sizes)
-
-
-def _pool(sizes: Ints, rest: Ints, size: int) -> Ints:
-    """Return documents for the subset sum: half in their order, half the shortest, for small steps."""
-    first = rest[: size // 2]
-    others = rest[size // 2 :]
-    order = sorted_order(lambda some: [sizes[others[some]]], len(others))
-    shortest = others[order[: size - len(first)]]
-    return np.concatenate((first, shortest))
+    tables.run(_CUT)
+    classes: list[str] = []
+    numbers: list[int] = []
+    rows = (row for batch in tables.batches(_POOLED) for row in batch.to_pylist())
+    for name, of_class in groupby(rows, itemgetter("class")):
+        pool = list(of_class)
+        chosen = best_subset([row["units"] for row in pool], pool[0]["rest"])
+        classes += [name] * len(chosen)
+        numbers += [pool[i]["number"] for i in chosen]
+    tables.add("subset", number=np.array(numbers, np.int64), **{"class": pa.array(classes, pa.string())})
+    tables.run(_TAKEN)
+    tables.run(_LACKING.format(name="lacking"))
+    if tables.value("select count(*) from lacking"):
+        _as_they_fit(tables)
 
 
 def best_subset(sizes: Sequence[int], target: int) -> list[int]:
@@ -99,15 +113,36 @@ def best_subset(sizes: Sequence[int], target: int) -> list[int]:
     return chosen[::-1]
 
 
-def _as_they_fit(sizes: Ints, target: int) -> Ints:
-    """Return the documents in their order, each one that still fits."""
-    taken, left = np.zeros(len(sizes), np.bool_), target
-    for some in slices(len(sizes)):
-        rest = np.arange(some.start, min(some.stop, len(sizes)))
-        while len(rest := rest[sizes[rest] <= left]):
-            ends = np.cumsum(sizes[rest])
-            number = int(np.searchsorted(ends, left, side="right"))
-            taken[rest[:number]] = True
-            left -= int(ends[number - 1])
-            rest = rest[number:]
-    return np.flatnonzero(taken)
+def _as_they_fit(tables: Tables) -> None:
+    """Where a goal is missed: take the documents in their order, each that still fits, if that lacks less."""
+    tables.run("create or replace table pooled as from taken")
+    tables.run("delete from taken where class in (select class from lacking)")
+    query = """
+    select class::varchar as class, target, number, units from drawn join lacking using (class)
+    order by class, number
+    """
+    left: dict[str, int] = {}
+    for batch in tables.batches(query):
+        names, number, units = (np.asarray(batch[name]) for name in ("class", "number", "units"))
+        bounds = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
+        found = [np.zeros(0, np.int64)]
+        for start, stop in pairwise(bounds):
+            name, rest = names[start], np.arange(start, stop)
+            has = left.setdefault(name, batch["target"][start].as_py())
+            while len(rest := rest[units[rest] <= has]):
+                ends = np.cumsum(units[rest])
+                count = int(np.searchsorted(ends, has, side="right"))
+                found.append(rest[:count])
+                has -= int(ends[count - 1])
+                rest = rest[count:]
+            left[name] = has
+        rows = np.concatenate(found)
+        tables.add("fitting", number=number[rows], **{"class": pa.array(names[rows], pa.string())})
+        tables.run("insert into taken select class, number from fitting")
+    tables.run(_LACKING.format(name="still"))
+    tables.run("""
+        create or replace table worse as
+        select class from still join lacking using (class) where still.missing > lacking.missing
+    """)
+    tables.run("delete from taken where class in (from worse)")
+    tables.run("insert into taken from pooled where class in (from worse)")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import itertools
 
 import numpy as np
@@ -8,8 +7,34 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.balance.quotas.drawn_order import drawn_order, first_words, order_of
-from yanmo.balance.quotas.filling import best_subset, choose
+from yanmo.balance.quotas.filling import best_subset
+from yanmo.balance.quotas.filling import choose as choose_of_classes
+from yanmo.engine.sql import Tables
+
+
+def choose(sizes: np.ndarray, target: int) -> np.ndarray:
+    """The documents of one class that are taken, by number, rising."""
+    return choose_each({"class": (sizes, target)})["class"]
+
+
+def choose_each(classes: dict[str, tuple[np.ndarray, int]]) -> dict[str, np.ndarray]:
+    """Class -> the documents that are taken, by number, rising."""
+    tables = Tables()
+    tables.run("create table drawn (class varchar, number bigint, units bigint, filled bigint)")
+    for name, (sizes, _) in classes.items():
+        names, numbers = np.repeat(np.array([name], object), len(sizes)), np.arange(len(sizes))
+        tables.add("one", **{"class": names}, number=numbers, units=sizes, filled=np.cumsum(sizes))
+        tables.run("insert into drawn from one")
+    tables.run("create table goals (class varchar, target bigint)")
+    for name, (_, target) in classes.items():
+        tables.run("insert into goals values ($name, $target)", name=name, target=target)
+    choose_of_classes(tables)
+    taken = {
+        name: tables.table("select number from taken where class = $name order by number", name=name)
+        for name in classes
+    }
+    return {name: found["number"].to_numpy() for name, found in taken.items()}
+
 
 SIZES = st.lists(st.integers(1, 30), min_size=1, max_size=10)
 
@@ -41,17 +66,6 @@ def test_most_documents_are_taken_in_the_order_given() -> None:
 def test_verses_of_one_length_come_as_near_as_their_length_allows() -> None:
     sizes = np.full(500, 24)
     assert sizes[choose(sizes, 1000)].sum() == 984
-
-
-def test_the_drawn_order_belongs_to_ids_and_seed() -> None:
-    ids = [f"{n:064x}" for n in range(50)]
-
-    def drawn(ids: list[str], seed: int) -> list[str]:
-        order = drawn_order(lambda some: [ids[i] for i in some], len(ids), seed)
-        return [ids[i] for i in order]
-
-    assert drawn(ids[::-1], 0) == drawn(ids, 0) != drawn(ids, 1)
-    assert drawn(ids, 0) == sorted(ids, key=lambda id: hashlib.sha256(f"0\0{id}".encode()).digest())
 
 
 def _drawn(kind: str, number: int) -> np.ndarray:
@@ -115,20 +129,13 @@ def test_documents_are_met_to_the_document(number: int) -> None:
         assert len(choose(np.ones(number, np.int64), target)) == min(target, number)
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)), max_size=30))
-def test_digests_are_ordered_by_all_their_bytes_though_the_first_ones_are_equal(
-    numbers: list[tuple[int, int, int]],
-) -> None:
-    whole = [bytes([a, *[7] * 6, b, *[7] * 23, c]) for a, b, c in numbers]
-    digests = np.frombuffer(b"".join(whole), np.uint8).reshape(-1, 32)
-    asked: list[int] = []
-
-    def rest(positions: np.ndarray) -> np.ndarray:
-        asked.extend(positions.tolist())
-        return digests[positions]
-
-    order = order_of(first_words(digests), rest).tolist()
-    assert order == sorted(range(len(whole)), key=lambda i: (whole[i], i))
-    firsts = [one[:8] for one in whole]
-    assert sorted(asked) == [i for i, one in enumerate(firsts) if firsts.count(one) > 1]
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.lists(st.integers(1, 400), min_size=1, max_size=90), st.floats(0, 1)), max_size=6)
+)
+def test_of_many_classes_each_is_filled_as_it_would_be_alone(classes: list[tuple[list[int], float]]) -> None:
+    given_ = {f"诗/{i}": (np.array(s), int(sum(s) * share)) for i, (s, share) in enumerate(classes)}
+    found = choose_each(given_)
+    assert {name: chosen.tolist() for name, chosen in found.items()} == {
+        name: choose(*one).tolist() for name, one in given_.items()
+    }
