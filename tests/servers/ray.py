@@ -37,6 +37,8 @@ class RayCluster:
         self._sockets = Path("/tmp", f"yanmo-ray-{secrets.token_hex(4)}")  # a socket's name must be short
         self._gcs, self._client = _free_ports()
         self.address = f"ray://127.0.0.1:{self._client}"
+        self.attached = f"127.0.0.1:{self._gcs}"
+        """For a driver that is a process of a node, as in a Ray Job."""
         self.environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(map(str, [*python_path, ROOT / "components"])),

@@ -136,7 +136,9 @@ class Cluster:
     def cancel(self, futures: Collection[Future[Any]] | None = None) -> None:
         """End tasks under way, by default all, and wait until they have ended, as they may be writing."""
         with self._lock:
-            tasks = {ref: t for ref, t in self._tasks.items() if futures is None or t.future in futures}
+            for future in [t.future for t in self._tasks.values()] if futures is None else futures:
+                future.cancel()
+            tasks = {ref: t for ref, t in self._tasks.items() if t.future.cancelled()}
             self._tasks = {ref: t for ref, t in self._tasks.items() if ref not in tasks}
         for task in tasks.values():
             with contextlib.suppress(Exception):
@@ -145,9 +147,6 @@ class Cluster:
             refs = list(tasks)
             if refs:
                 self._ray.wait(refs, num_returns=len(refs), timeout=_END_SECONDS)
-        for task in tasks.values():
-            if not task.future.cancel():
-                _set(task.future, None, StorageError("the work on the Ray cluster was ended"))
 
     def close(self) -> None:
         """End all tasks and the connection."""
@@ -170,7 +169,8 @@ class Cluster:
         with self._lock:
             if not self._tasks:
                 self._last_end = time.monotonic()
-            self._tasks[task.ref] = task
+            if not task.future.cancelled():
+                self._tasks[task.ref] = task
         self._news.set()
 
     def _watch(self) -> None:
@@ -345,6 +345,8 @@ def _connected(address: str) -> Any:
             "--engine ray: the package ray is not installed: `make ray-tools` in a checkout, or the image "
             "yanmo-data-ray"
         ) from error
+    if ray.is_initialized():  # of a try that ended
+        ray.shutdown()
     with _signals_as_before():
         for left in reversed(range(_CONNECTIONS)):
             try:

@@ -118,7 +118,7 @@ class FilesAsked:
 
     def remove(self, folder: Path) -> None:
         """Remove what tasks made below a folder of an attempt."""
-        for path in [path for path in self._stored if path.is_relative_to(folder)]:
+        for path in [path for path in list(self._stored) if path.is_relative_to(folder)]:
             made = self._stored.pop(path)
             if not self._store.is_shared:
                 self._store.delete(made.name)

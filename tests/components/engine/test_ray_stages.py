@@ -22,6 +22,7 @@ from yanmo.store.opening import open_store
 
 pytestmark = pytest.mark.fault
 LINES = (ROOT / "tests" / "data" / "documents.jsonl").read_text(encoding="utf-8").splitlines()
+NO_ANSWER = "no Ray cluster answers (Initialization failure from server"
 FLAGS = ("--batch-bytes=65536", "--shard-characters=3000", "--default-genre=文", "--log-level=debug")
 
 
@@ -42,8 +43,11 @@ def asked(stage: str, store: object, *flags: object) -> list[str]:
 
 
 def run(command: Sequence[str], environment: dict[str, str], expect: int = 0) -> str:
-    """What it says."""
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    """What it says; asked again, as it says, where the head of a busy machine could not start its process."""
+    for _ in range(3):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        if NO_ANSWER not in done.stderr:
+            break
     assert done.returncode == expect, done.stderr
     return done.stderr
 
@@ -76,6 +80,8 @@ def test_curate_and_tokenize_make_the_same_on_two_nodes_as_here(nodes, sources, 
     assert both_stages(store, sources, nodes.environment, "--engine=ray") == made_here
     assert both_stages(tmp_path / "two", sources, here(), "--workers=2") == made_here
     assert not list((store / "probes").glob("*"))
+    attached = {**nodes.environment, "RAY_ADDRESS": nodes.attached}
+    assert both_stages(tmp_path / "attached", sources, attached, "--engine=ray") == made_here
 
 
 @pytest.mark.parametrize("what", ["worker", "node"])
@@ -116,10 +122,20 @@ def test_nothing_but_a_bucket_is_shared(s3_server, s3_place, sources, made_here,
         try:
             raw = f"s3://{s3_place}/raw"
             found = both_stages(f"s3://{s3_place}/store", raw, environment, "--engine=ray")
+            left = [info.name for info in open_store(f"s3://{s3_place}/store").list("cas")]
         finally:
             for name, value in before.items():
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
     assert found == made_here
+    assert left and not [name for name in left if "/scratch/" in name], "what tasks gave each other"
+
+
+def test_a_cluster_that_asks_for_no_token_is_refused(sources, tmp_path) -> None:
+    with RayCluster(tmp_path, 1, RAY_AUTH_MODE="disabled") as nodes:
+        command = asked("curate", tmp_path / "store", f"--sources={sources}", *FLAGS, "--engine=ray")
+        said = run(command, {**nodes.environment, "RAY_AUTH_MODE": "token"}, ExitCode.ENVIRONMENT)
+    assert "the Ray cluster runs without token authentication" in said
+    assert not list((tmp_path / "store").glob("cas/*/*/MANIFEST.json"))
 
 
 def test_without_the_package_or_an_address_or_a_token_it_says_what_is_missing(sources, tmp_path) -> None:
@@ -178,9 +194,12 @@ def test_of_another_yanmo_is_refused_before_the_first_task_and_a_lost_head_is_75
         assert "has another environment: Yanmo " in said and "Both must come from one image" in said
         assert not list(store.glob("cas/*/*/MANIFEST.json"))
         environment = nodes.environment
-        process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-        while process.poll() is None and not list(store.glob("cas/curate_map/*/MANIFEST.json")):
-            time.sleep(0.02)
+        for _ in range(3):
+            process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+            while process.poll() is None and not list(store.glob("cas/curate_map/*/MANIFEST.json")):
+                time.sleep(0.02)
+            if process.poll() is None:
+                break
         nodes.kill_node(0)
         _, stderr = process.communicate(timeout=200)
         assert process.returncode == ExitCode.RETRY, stderr
