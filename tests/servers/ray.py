@@ -50,12 +50,25 @@ class RayCluster:
             **variables,
         }
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._start(
-            *("--head", f"--port={self._gcs}", f"--ray-client-server-port={self._client}", "--num-cpus=0"),
-            *("--include-dashboard=false", f"--temp-dir={self._sockets}", "--object-store-memory=100000000"),
-        )
-        for _ in range(nodes):
-            self.add_node()
+        try:
+            self._start(
+                *(
+                    "--head",
+                    f"--port={self._gcs}",
+                    f"--ray-client-server-port={self._client}",
+                    "--num-cpus=0",
+                ),
+                *(
+                    "--include-dashboard=false",
+                    f"--temp-dir={self._sockets}",
+                    "--object-store-memory=100000000",
+                ),
+            )
+            for _ in range(nodes):
+                self.add_node()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __enter__(self) -> RayCluster:
         return self
