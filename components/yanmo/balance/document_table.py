@@ -102,8 +102,8 @@ class TrainFiles:
                     "again"
                 )
             numbers = np.arange(table.num_rows)
-            tables.add(
-                "batch",
+            tables.append(
+                "rows",
                 position=known + numbers,
                 file=np.full(table.num_rows, index),
                 row=start + numbers,
@@ -113,7 +113,6 @@ class TrainFiles:
                 characters=count_characters(table["text"]),
                 tokens=counting.of(table["text"]),
             )
-            tables.run("insert into rows from batch")
             known += table.num_rows
         if not known:
             raise DataError("the documents have no train split; look at curate's report")

@@ -106,9 +106,16 @@ class Tables:
 
     def add(self, table: str, /, **columns: Any) -> None:
         """Make a table of arrays or lists, in the place of one of this name."""
+        self._take(f"create or replace table {table} as from given", columns)
+
+    def append(self, table: str, /, **columns: Any) -> None:
+        """Add rows to a table, by the names of their columns."""
+        self._take(f"insert into {table} by name from given", columns)
+
+    def _take(self, sql: str, columns: dict[str, Any]) -> None:
         with self._naming(), contextlib.closing(self._database.cursor()) as own:
             own.register("given", pa.table(columns))
-            own.execute(f"create or replace table {table} as select * from given")
+            own.execute(sql)
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:

@@ -171,5 +171,4 @@ class Picker:
         tables.run("delete from copies")
         query = "from repeated order by file, row"
         for measured in self.augmenter.measure(self.files, tables, query, copy, self.counting):
-            tables.add("measured", **measured)
-            tables.run("insert into copies by name from measured")
+            tables.append("copies", **measured)

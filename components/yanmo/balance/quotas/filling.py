@@ -137,8 +137,7 @@ def _as_they_fit(tables: Tables) -> None:
                 rest = rest[count:]
             left[name] = has
         rows = np.concatenate(found)
-        tables.add("fitting", number=number[rows], **{"class": pa.array(names[rows], pa.string())})
-        tables.run("insert into taken select class, number from fitting")
+        tables.append("taken", number=number[rows], **{"class": pa.array(names[rows], pa.string())})
     tables.run(_LACKING.format(name="still"))
     tables.run("""
         create or replace table worse as

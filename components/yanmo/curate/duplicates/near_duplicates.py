@@ -142,8 +142,7 @@ def gather(tables: Tables, mapped: Sequence[Path], scratch: Path, workers: int) 
     with ordered_map(write_sets, tasks(), workers) as results:
         for sizes, out in results:
             start = result.append(brought_here(out), sizes)
-            tables.add("these", position=groups.popleft(), start=start, size=sizes)
-            tables.run("insert into sets from these")
+            tables.append("sets", position=groups.popleft(), start=start, size=sizes)
     return result
 
 
