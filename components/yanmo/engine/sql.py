@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import logging
+import os
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,6 +30,8 @@ log = logging.getLogger(__name__)
 _MEMORY, _PER_THREAD, _BESIDE = 64 << 20, 64 << 20, 100 << 20
 """Bytes that DuckDB's buffers may take, more of them for each thread, and bytes that it takes beside them."""
 _LEAST = 64 << 20
+_PREFIX = "yanmo-tables-"
+_MAKING_SECONDS = 60.0
 _MOST_THREADS = 8
 _ROWS = 1 << 17
 _FULL = {
@@ -46,7 +51,11 @@ class Tables:
         """
         self._needs = needs
         threads = min(max(threads, 1), _MOST_THREADS)
-        self.folder = Path(tempfile.mkdtemp(prefix="yanmo-tables-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        with contextlib.suppress(OSError):  # a file system without locks, on which nothing is removed either
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        _remove_left(self.folder.parent)
         limit = _MEMORY + threads * _PER_THREAD
         if (free := free_memory()) is not None:
             limit = max(_LEAST, min(limit, free - _BESIDE))
@@ -60,7 +69,7 @@ class Tables:
             }
         )
         self._database.execute("set enable_progress_bar = false")  # it would go into the log
-        weakref.finalize(self, _end, self._database, self.folder)
+        weakref.finalize(self, _end, self._database, self.folder, lock)
 
     def run(self, sql: str, **values: Any) -> None:
         """Run a statement; `values` are its parameters, `$name` each."""
@@ -133,9 +142,23 @@ class Tables:
             raise
 
 
-def _end(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
+def _end(database: duckdb.DuckDBPyConnection, folder: Path, lock: int) -> None:
     database.close()
     shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
+
+
+def _remove_left(parent: Path) -> None:
+    """Remove folders that killed processes have left: those that nobody holds, and that are not just made."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                if time.time() - os.fstat(lock).st_mtime > _MAKING_SECONDS:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder)
+            finally:
+                os.close(lock)
 
 
 def literally(paths: Sequence[Path]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,18 @@ def test_the_folder_goes_with_the_tables(temporary: Path) -> None:
     del tables
     gc.collect()
     assert not [*temporary.iterdir()]
+
+
+def test_what_a_killed_process_left_is_removed_and_what_another_one_holds_is_not(temporary: Path) -> None:
+    left, just_made = temporary / "yanmo-tables-left", temporary / "yanmo-tables-new"
+    for folder in (left, just_made):
+        folder.mkdir()
+        (folder / "spilled.tmp").touch()
+    os.utime(left, (1, 1))
+    held = Tables()
+    os.utime(held.folder, (1, 1))
+    own = Tables()
+    assert {*temporary.iterdir()} == {just_made, held.folder, own.folder}
 
 
 GROWTH = f"""

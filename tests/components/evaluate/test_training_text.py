@@ -126,7 +126,7 @@ def test_what_promote_advises_where_contamination_was_not_measured_mends_it(grou
     assert promote(verdict) == 0 and "Not measured: whether" in caplog.text
     assert read_pointer(ground.store, "dev", "champion") is None
     (tmp_path / "away").rename(path)
-    assert "evaluate again (--force)" in caplog.text
+    assert "Evaluate again (--force)" in caplog.text
     assert main([*bare, "--force"]) == 0
     assert read(opened(ground, "evaluate").part("contamination"), "contamination.json")["share"] == 0
     assert promote(verdict) == 0
