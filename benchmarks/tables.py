@@ -311,6 +311,23 @@ def resume(language: int) -> str:
     return table(head[language], rows, numbers=3)
 
 
+def engines(language: int) -> str:
+    """Return how many runs of the data stages had the bytes of an undisturbed one, by engine and workers."""
+    head = (
+        row("engine", "workers", "runs", "kills", "equal"),
+        row("引擎", "进程数", "运行", "杀死次数", "相同"),
+    )
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for line in result("engines.jsonl"):
+        if "engine" in line:
+            groups.setdefault((line["engine"], str(line["workers"])), []).append(line)
+    rows = []
+    for key, lines in groups.items():
+        kills, equal = sum(len(line["killed"]) for line in lines), sum(line["equal"] for line in lines)
+        rows.append(row(*key, *map(str, (len(lines), kills, equal))))
+    return table(head[language], rows, numbers=3)
+
+
 def gpu(language: int) -> str:
     """Return how much of the card's peak a step reaches, and how many checks passed."""
     found = result("gpu.json")

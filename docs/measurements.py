@@ -93,6 +93,7 @@ BLOCKS = {
     "optimizations": tables.optimizations,
     "packing": tables.packing,
     "resume": tables.resume,
+    "engines": tables.engines,
     "training": training,
     "curation": curation,
     "published": published,
