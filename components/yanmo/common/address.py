@@ -111,6 +111,6 @@ def _of_environment() -> Iterator[str]:
         else:
             continue
         for secret in secrets:
-            if len(secret) >= _SHORTEST and not secret.startswith("***"):
+            if len(secret) >= _SHORTEST and secret.strip("*"):
                 forms = (secret, unquote(secret), repr(secret)[1:-1], " ".join(secret.split()))
                 yield from dict.fromkeys(form for form in forms if len(form) >= _SHORTEST)

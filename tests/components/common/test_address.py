@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from yanmo.common.address import Address, redacted
@@ -76,6 +76,7 @@ def test_nor_does_prose_hold_them(address: str, before: str, after: str) -> None
 
 @settings(max_examples=200, deadline=None)
 @given(SECRETS.filter(lambda s: "\0" not in s and s.isprintable() and s == s.strip() and "\\" not in s))
+@example("***" + MARK)
 def test_nor_those_of_a_variable_of_the_environment(secret: str) -> None:
     """A proxy's password with blanks in it, which a library shows as it is."""
     with pytest.MonkeyPatch.context() as patch:
