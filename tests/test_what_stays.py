@@ -28,6 +28,9 @@ from ink_extras import installed
 from servers.replayed import TINY, answers, kubeconfig, one, serving
 from servers.s3 import S3Server
 
+from yanmo.promote.gate.headline import conditions, headline
+from yanmo.promote.gate.verdict import Words
+
 ROOT = Path(__file__).parents[1]
 STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote")
 MODEL = ("--layers=1", "--width=64", "--heads=1", "--feed-forward=64", "--batch-rows=8", "--warmup-steps=2")
@@ -379,7 +382,9 @@ def test_the_gate_compares_with_the_champion_beside_the_noise_of_the_seed(house:
     champion = house.digest("house/champion")
     assert (champion == verdict["challenger"]) == verdict["promote"]
     page = (house.files("house/promote") / "report.html").read_text(encoding="utf-8")
-    assert all(verdict["sentence"][language] in html.unescape(page) for language in ("en", "zh"))
+    first, follow = headline(verdict), conditions(Words(**verdict["sentence"]))
+    shown = html.unescape(page)
+    assert all(said in shown for one in (first, follow) for said in (one.en, one.zh))
 
 
 def test_a_champion_is_set_by_hand_and_rolled_back_with_a_reason(house: House) -> None:
