@@ -42,7 +42,7 @@ def test_the_whole_pipeline_ends_with_a_champion(
     run_id, form = trained
     assert cluster.states(run_id) == dict.fromkeys(TASKS, "SUCCEEDED"), "all at the root of the graph"
     said = cluster.log(run_id, "promote")
-    assert "Promoted: the channel had no champion yet" in said and form["channel"] in said
+    assert "Promoted: it is the channel's first champion" in said and form["channel"] in said
     shown = cluster.yanmo("store", "show", model_of(cluster, run_id), f"--store={cluster.store}")
     assert re.search(rf"^run +{run_id}$", shown, re.M), "KFP gave the stage the id of its run"
 
