@@ -67,22 +67,30 @@ def usable_cpus(root: Path = ROOT, own: Path = OWN) -> int:
     return min(here, math.ceil(numbers[0] / numbers[1]))
 
 
+_NO_LIMIT = 1 << 60
+"""Version 1 has a number of about 2^63 where there is no limit."""
+
+
+def memory_group(root: Path = ROOT, own: Path = OWN) -> ControlGroup:
+    """Return the files about memory."""
+    return ControlGroup("memory", "memory.limit_in_bytes", "memory.max", root, own)
+
+
+def memory_limit(group: ControlGroup) -> int | None:
+    """Return the bytes that this process's container may hold; None without a limit."""
+    limit = group.read("memory.limit_in_bytes" if group.is_v1 else "memory.max").strip()
+    return int(limit) if limit.isdigit() and int(limit) < _NO_LIMIT else None
+
+
 def free_memory(root: Path = ROOT, own: Path = OWN) -> int | None:
     """Return the bytes of this process's container that its processes do not hold; None without a limit.
 
     Pages of files do not count: the system takes them back.
     """
-    group = ControlGroup("memory", "memory.limit_in_bytes", "memory.max", root, own)
-    limit = group.read("memory.limit_in_bytes" if group.is_v1 else "memory.max").strip()
+    group = memory_group(root, own)
     stat = dict(line.split() for line in group.read("memory.stat").splitlines())
-    used = stat.get("total_rss" if group.is_v1 else "anon", "0")
-    if not limit.isdigit() or int(limit) >= _NO_LIMIT:
-        return None
-    return max(0, int(limit) - int(used))
-
-
-_NO_LIMIT = 1 << 60
-"""Version 1 has a number of about 2^63 where there is no limit."""
+    used, limit = stat.get("total_rss" if group.is_v1 else "anon", "0"), memory_limit(group)
+    return None if limit is None else max(0, limit - int(used))
 
 
 def workers_for(asked: int) -> int:

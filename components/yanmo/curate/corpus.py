@@ -20,10 +20,11 @@ from yanmo.common.words import plural
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.duplicates.clusters import components, keep_best
 from yanmo.curate.limits import PLAN_REASONS, check_filters, check_malformed, reasons_in, summary
-from yanmo.curate.mapping import DROPPED, MapReport
+from yanmo.curate.map_report import MapReport
+from yanmo.curate.mapping import DROPPED
 from yanmo.curate.plan import find_exact_copies, read_documents
 from yanmo.curate.tally import EXAMPLES, OF_GENRE
-from yanmo.engine.sql import Tables, literally
+from yanmo.engine.sql import Tables, literally, parquet
 from yanmo.formats.documents import take_rows
 from yanmo.formats.licenses import UNKNOWN, Allowed
 from yanmo.store.output import Output
@@ -124,7 +125,8 @@ class Corpus:
         """Join similar documents in clusters and keep the best of them."""
         tables = self.tables
         tables.run(
-            "create or replace table edges as select * from read_parquet($path)", path=literally([edges])
+            f"create or replace table edges as select first, second from {parquet('$path')}",
+            path=literally([edges]),
         )
         tables.run("""
             create or replace table near_copies as

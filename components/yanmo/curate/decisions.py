@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from yanmo.curate.corpus import REASONS, REPORTED, Corpus
 from yanmo.curate.mapped_texts import read_texts
-from yanmo.engine.sql import literally
+from yanmo.engine.sql import literally, parquet
 from yanmo.formats.decisions import DECISIONS, MALFORMED
-from yanmo.formats.records import ROW_GROUP, write_tables
+from yanmo.formats.records import row_groups, write_tables
 
 Sums = dict[str, list[int]]
 """Folder of the sources, or file that is in none -> documents read, documents and characters kept."""
@@ -29,21 +29,11 @@ IN_TRAIN = np.isin(REASONS, ("", *REPORTED))
 def write_decisions(corpus: Corpus, path: Path) -> Sums:
     """Write the table of what was decided; gives what is kept."""
     sums: Sums = {}
-    write_tables(_row_groups(_tables(corpus, sums)), DECISIONS, path)
+    write_tables(row_groups(_tables(corpus, sums), DECISIONS), DECISIONS, path)
     return sums
 
 
-def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    left = DECISIONS.empty_table()
-    for table in tables:
-        left = pa.concat_tables([left, table])
-        if whole := len(left) // ROW_GROUP * ROW_GROUP:
-            yield left.slice(0, whole).combine_chunks()
-            left = left.slice(whole)
-    yield left.combine_chunks()
-
-
-_DECIDED = """
+_DECIDED = f"""
 select lost.file, lost.row, lost.reason, other.id as other_id, other.path || ':' || other.line as other_path
 from (
     select documents.file, documents.row,
@@ -53,7 +43,7 @@ from (
     where documents.rank <> texts.rank or texts.reason <> 0
 ) as lost
 left join texts as kept on lost.kept_for = kept.position
-left join read_parquet($mapped, file_row_number = true) as other
+left join {parquet("$mapped")} as other
     on kept.file = other.file_index and kept.row = other.file_row_number
 order by lost.file, lost.row
 """

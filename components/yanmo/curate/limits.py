@@ -9,7 +9,7 @@ from typing import Any
 from yanmo.common.errors import DataError
 from yanmo.common.words import plural, some_of
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.mapping import MapReport
+from yanmo.curate.map_report import MapReport
 from yanmo.curate.sources.parsing import PLAIN
 from yanmo.curate.text.filter_sets import REASONS
 from yanmo.curate.text.plugin_filters import PREFIX

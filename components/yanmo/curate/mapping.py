@@ -21,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from yanmo.curate.map_report import SHOWN_MALFORMED, MapReport
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.sources.batches import Batch, read_batches
 from yanmo.curate.sources.listing import Source
-from yanmo.curate.sources.parsing import PLAIN, Malformed, RawDocument, parse, without_genre
+from yanmo.curate.sources.parsing import PLAIN, RawDocument, parse, without_genre
 from yanmo.curate.sources.ranges import Cut, Range, lines_in
 from yanmo.curate.sources.raw_files import check_seen
 from yanmo.curate.tally import Tally
@@ -41,9 +42,6 @@ log = logging.getLogger(__name__)
 
 REVISION = 8
 """Raised when the same file and options give other documents, or files of other names."""
-
-SHOWN_MALFORMED = 20
-"""Malformed lines that are listed in the report; all are counted."""
 
 _FEW = 4
 """A document of fewer such characters is compared by its whole text; otherwise all such would be copies."""
@@ -75,62 +73,6 @@ MAPPED = pa.schema(
 )
 """cluster: digest of what is compared (mapped_texts.py), equal for exact copies. whole: digest of all fields,
 to order copies with the same id. marks: number of punctuation marks."""
-
-
-@dataclass
-class MapReport:
-    """What happened to the records of a file, or of all files."""
-
-    lines: int = 0
-    """Records read, malformed ones included."""
-    malformed: int = 0
-    first_malformed: list[Malformed] = dataclasses.field(default_factory=list)
-    tally: Tally = dataclasses.field(default_factory=Tally)
-    """`read`, each filter's name, and `cleaned_*`."""
-    files: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Encoding (or `parquet`) -> files."""
-    plain: int = 0
-    """Documents of genre PLAIN, as their files know no genres."""
-    chats: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Layout (the fields that a chat was read from) -> chats."""
-    empty: list[str] = dataclasses.field(default_factory=list)
-    """Names of files without a record."""
-
-    def merge(self, other: MapReport) -> None:
-        self.lines += other.lines
-        self.malformed += other.malformed
-        self.first_malformed = [*self.first_malformed, *other.first_malformed][:SHOWN_MALFORMED]
-        self.tally.merge(other.tally)
-        self.files.update(other.files)
-        self.plain += other.plain
-        self.chats.update(other.chats)
-        self.empty += other.empty
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "lines": self.lines,
-            "malformed": self.malformed,
-            "first_malformed": [dataclasses.astuple(m) for m in self.first_malformed],
-            "files": dict(sorted(self.files.items())),
-            "plain": self.plain,
-            "chats": dict(sorted(self.chats.items())),
-            "empty": self.empty,
-            **self.tally.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> MapReport:
-        first = [Malformed(*m) for m in value["first_malformed"]]
-        return cls(
-            lines=value["lines"],
-            malformed=value["malformed"],
-            first_malformed=first,
-            tally=Tally.from_json(value),
-            files=Counter(value["files"]),
-            plain=value["plain"],
-            chats=Counter(value["chats"]),
-            empty=value["empty"],
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

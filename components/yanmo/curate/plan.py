@@ -16,15 +16,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from yanmo.curate.duplicates.shingles import SHINGLE
-from yanmo.engine.sql import Tables, literally
+from yanmo.engine.sql import Tables, literally, parquet
 from yanmo.formats.licenses import Allowed
 from yanmo.formats.records import UNKNOWN_AUTHORS
 
 _MARKED = 40
 """A text with at least one punctuation mark per this many units that are compared counts as punctuated."""
 
-_GENRES = """
-create or replace type genre as enum (select distinct genre from read_parquet($mapped) order by genre)
+_GENRES = f"""
+create or replace type genre as enum (select distinct genre from {parquet("$mapped")} order by genre)
 """
 _DOCUMENTS = f"""
 create or replace table documents as
@@ -37,8 +37,8 @@ select mapped.file_index::integer as file, mapped.file_row_number::integer as ro
         is_forbidden, marks::bigint * {_MARKED} < units, lacunae, units desc, marks desc,
         left(id, 32)::uuid, whole, file, row
     )::integer as rank
-from read_parquet($mapped, file_row_number = true) as mapped
-join read_parquet($signed, file_row_number = true) as signed
+from {parquet("$mapped")} as mapped
+join {parquet("$signed")} as signed
     on mapped.file_index = signed.file_index and mapped.file_row_number = signed.file_row_number
 left join forbidden on forbidden = coalesce(license, '')
 """
@@ -77,7 +77,7 @@ def read_documents(
     paths = {"mapped": literally(mapped), "signed": literally(signed)}
     forbidden = []
     if allowed:
-        query = "select distinct coalesce(license, '') from read_parquet($mapped)"
+        query = f"select distinct coalesce(license, '') from {parquet('$mapped')}"
         names = [name for (name,) in tables.rows(query, mapped=paths["mapped"])]
         forbidden = [name for name in names if not allowed.allows(name)]
     tables.add("forbidden", forbidden=pa.array(forbidden, pa.string()))

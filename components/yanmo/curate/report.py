@@ -10,7 +10,7 @@ from yanmo.common.aligned_table import short_table, text_table
 from yanmo.common.markdown import plain, table
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.limits import PLAN_REASONS, reasons_in
-from yanmo.curate.mapping import MapReport
+from yanmo.curate.map_report import MapReport
 from yanmo.curate.text.filter_sets import FILTERS, MAXIMUM, REASONS
 from yanmo.curate.text.record_rules import record_rules
 from yanmo.formats.decisions import MALFORMED

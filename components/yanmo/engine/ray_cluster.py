@@ -10,7 +10,6 @@ import contextlib
 import logging
 import os
 import pickle
-import signal
 import threading
 import time
 import uuid
@@ -22,11 +21,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from yanmo.common.errors import EnvironmentFault, StorageError, UsageError, WorkerLost, in_words
+from yanmo.common.errors import EnvironmentFault, StorageError, WorkerLost, in_words
 from yanmo.common.threads import thread_pool
 from yanmo.common.words import plural
 from yanmo.common.workers import LESS
-from yanmo.engine.ray_worker import GUIDE, VARIABLES, Answer, Asked, identity
+from yanmo.engine.ray_connection import connected
+from yanmo.engine.ray_worker import VARIABLES, Answer, Asked, identity
 from yanmo.engine.shared_files import FilesAsked
 from yanmo.store.objects import ObjectStore
 
@@ -35,9 +35,6 @@ R = TypeVar("R")
 
 TRIES = 4
 """Of a task whose worker or node is lost."""
-_CONNECTIONS = 3
-_PROXY_FAILED = "Initialization failure from server"
-"""What a head says where the process hangs that it forks for each client, now and then on a busy machine."""
 _LOOK_SECONDS = 0.2
 _END_SECONDS = 10.0
 _CPUS_SECONDS = 5.0
@@ -80,7 +77,7 @@ class Cluster:
         self._last_end = time.monotonic()
         self.lost = 0
         """Tasks that were done again."""
-        self._ray = _connected(options.ray_address)
+        self._ray = connected(options.ray_address)
         self.files = FilesAsked(store, self._send)
         self._store, self._proof = store, f"probes/{uuid.uuid4().hex}"
         store.create(self._proof, b"")
@@ -323,69 +320,6 @@ def _gone(error: Exception) -> StorageError:
         f"the Ray cluster went away: {in_words(error)[:300]}. What was committed before is kept: run the "
         "same command again when it is back"
     )
-
-
-def _connected(address: str) -> Any:
-    """Return the module `ray`, connected to the cluster at `address`."""
-    if not address:
-        raise UsageError(
-            "--engine ray: expected --ray-address ray://HOST:10001, or auto inside of a Ray Job; there is "
-            "neither that nor $RAY_ADDRESS"
-        )
-    if os.environ.get("RAY_AUTH_MODE") != "token":
-        raise EnvironmentFault(
-            "--engine ray: expected $RAY_AUTH_MODE=token, and the cluster's token in $RAY_AUTH_TOKEN or in "
-            "the file that $RAY_AUTH_TOKEN_PATH names: without it whoever reaches a cluster runs programs on "
-            f"it ({GUIDE})"
-        )
-    try:
-        import ray
-    except ImportError as error:
-        raise EnvironmentFault(
-            "--engine ray: the package ray is not installed: `make ray-tools` in a checkout, or the image "
-            "yanmo-data-ray"
-        ) from error
-    if ray.is_initialized():  # of a try that ended
-        ray.shutdown()
-    with _signals_as_before():
-        for left in reversed(range(_CONNECTIONS)):
-            try:
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-                break
-            except Exception as error:
-                if not left or _PROXY_FAILED not in str(error):
-                    raise _no_connection(address, error) from error
-                log.warning("the Ray cluster could not start a process for this client; asking again")
-    return ray
-
-
-def _no_connection(address: str, error: Exception) -> Exception:
-    """Return the error for what kept us from connecting."""
-    words = in_words(error)[:400]
-    if isinstance(error, ImportError):
-        return EnvironmentFault(
-            f"--engine ray: a part of the package is missing ({words}): ray[client] has it"
-        )
-    if "version" in words.lower():
-        return EnvironmentFault(f"--ray-address {address}: the cluster has other versions: {words}")
-    return StorageError(
-        f"--ray-address {address}: no Ray cluster answers ({words}). Is it up, and does it have the token of "
-        "$RAY_AUTH_TOKEN?"
-    )
-
-
-@contextlib.contextmanager
-def _signals_as_before() -> Iterator[None]:
-    """Ray takes SIGTERM for itself, which a stage has for its own end."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _work() -> Callable[..., tuple[Any, ...]]:

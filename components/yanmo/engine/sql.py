@@ -161,6 +161,17 @@ def _remove_left(parent: Path) -> None:
                 os.close(lock)
 
 
+def parquet(paths: str) -> str:
+    """Return the relation of the rows of Parquet files, with the columns `file_index` and `file_row_number`.
+
+    Folders are no columns: DuckDB would take `genre=x` in the path of a store for one.
+
+    Args:
+        paths: the parameter that holds them, such as `$mapped`: `literally` the paths.
+    """
+    return f"read_parquet({paths}, file_row_number = true, hive_partitioning = false)"
+
+
 def literally(paths: Sequence[Path]) -> list[str]:
-    """Return paths for `read_parquet`, in which `[`, `*` and `?` stand for themselves."""
+    """Return paths for `parquet`, in which `[`, `*` and `?` stand for themselves."""
     return ["".join(f"[{c}]" if c in "[*?" else c for c in str(path)) for path in paths]

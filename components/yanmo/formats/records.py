@@ -6,7 +6,7 @@ Every file has the name and version of its schema in its metadata; `check_schema
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -151,6 +151,17 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     With one version of pyarrow equal tables give equal bytes.
     """
     write_tables([table], table.schema, path)
+
+
+def row_groups(tables: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the rows of tables of any sizes in tables as `write_tables` takes them."""
+    left = schema.empty_table()
+    for table in tables:
+        left = pa.concat_tables([left, table])
+        if whole := len(left) // ROW_GROUP * ROW_GROUP:
+            yield left.slice(0, whole).combine_chunks()
+            left = left.slice(whole)
+    yield left.combine_chunks()
 
 
 def write_tables(tables: Iterable[pa.Table], schema: pa.Schema, path: Path) -> None:

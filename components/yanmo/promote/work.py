@@ -202,7 +202,8 @@ def finish(run: PromoteRun, output: Output) -> Finish:
         text = kept.read_text(encoding="utf-8")
         first = headline(verdict, is_held) if is_held else None
         page = with_words(text, _together(first, held, about), is_old=is_old, is_held=is_held)
-    log.info("%s%s", "dry run, nothing moved. " if run.options.dry_run else "", said.en)
+    dry = "dry run, nothing moved. " if run.options.dry_run else ""
+    log.log(logging.WARNING if is_held else logging.INFO, "%s%s", dry, said.en)
     return Finish(
         parameters={"promoted": str(promoted).lower(), "result": said.en},
         artifacts={

@@ -70,6 +70,14 @@ def test_any_number_of_shards_and_workers_gives_the_same_content(
     assert (many.root / "cas/curate").exists() and not list(many.root.glob("cas/*/*/*/scratch"))
 
 
+def test_folders_above_the_store_are_no_columns(curate: Run, lines: list[Record], write_jsonl: Run) -> None:
+    """As a data lake names them; what reads Parquet takes them for columns unless it is told not to."""
+    text = write_jsonl("a.jsonl", with_copies(lines))
+    arguments = ("--allow-licenses", "MIT,CC-BY-SA-4.0", "--split-by", "source")
+    plain = curate(text, *arguments, store="plain")
+    assert digests(curate(text, *arguments, store="genre=x/license=y/source=z/id=1")) == digests(plain)
+
+
 def test_many_small_files_are_read_in_bundles_with_the_same_content(
     curate: Run, lines: list[Record], write_jsonl: Run
 ) -> None:

@@ -25,9 +25,9 @@ from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
 from yanmo.curate.duplicates.signing import BAND_COLUMNS
 from yanmo.curate.mapped_texts import comparable, form_of_file
 from yanmo.engine.maps import brought_here, ordered_map, remove_folder
-from yanmo.engine.sql import Tables, literally
+from yanmo.engine.sql import Tables, literally, parquet
 from yanmo.formats.documents import take_rows
-from yanmo.formats.records import ROW_GROUP, write_tables
+from yanmo.formats.records import row_groups, write_tables
 from yanmo.store.commit import Attempt, Result
 
 Ints = npt.NDArray[np.signedinteger[Any]]
@@ -52,7 +52,7 @@ _TOGETHER = 1 << 18
 _BANDS = f"""
 create table bands as
 select position, rank, {", ".join(BAND_COLUMNS)}
-from texts join read_parquet($signed, file_row_number = true) as signed
+from texts join {parquet("$signed")} as signed
     on file = signed.file_index and row = signed.file_row_number
 where is_long
 """
@@ -113,7 +113,7 @@ def build_edges(
     try:
         propose(tables, signed)
         found = _Similar(tables, gather(tables, mapped, scratch, workers), similarity)
-        write_tables(found.tables_of_pairs(), EDGES, attempt.path("edges.parquet"))
+        write_tables(row_groups(found.tables_of_pairs(), EDGES), EDGES, attempt.path("edges.parquet"))
     finally:
         remove_folder(scratch)
     tables.run("drop table pairs; drop table sets")
@@ -165,8 +165,7 @@ class _Similar:
     similar: int = 0
 
     def tables_of_pairs(self) -> Iterator[pa.Table]:
-        """Yield the similar pairs, sorted, a row group at a time."""
-        left = EDGES.empty_table()
+        """Yield the similar pairs, sorted."""
         for batch in self.tables.batches(_COMPARED, _TOGETHER):
             self.compared += len(batch)
             one, other = (
@@ -176,11 +175,7 @@ class _Similar:
             is_similar = similarities(one, other, self.sets.pages) >= self.similarity
             some = pa.Table.from_batches([batch.select(EDGES.names)]).filter(pa.array(is_similar)).cast(EDGES)
             self.similar += len(some)
-            left = pa.concat_tables([left, some])
-            if whole := len(left) // ROW_GROUP * ROW_GROUP:
-                yield left.slice(0, whole).combine_chunks()
-                left = left.slice(whole)
-        yield left.combine_chunks()
+            yield some
 
 
 def find_similar(

@@ -7,7 +7,8 @@ from difflib import SequenceMatcher
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.curate.config import CurateOptions
-from yanmo.curate.mapping import MapReport, batches_of
+from yanmo.curate.map_report import MapReport
+from yanmo.curate.mapping import batches_of
 from yanmo.curate.sources.listing import Source, file_digest, find_files, without_digest
 from yanmo.curate.sources.parsing import RawDocument, parse
 from yanmo.curate.text.cleaning import clean_and_normalize

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.control_group import ControlGroup, usable_cpus
+from yanmo.common.control_group import memory_group, memory_limit, usable_cpus
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.words import plural
 from yanmo.model.flash_limits import Capability
@@ -138,11 +138,7 @@ def _look() -> Machine:
 def machine_memory() -> int:
     """Return the bytes of this machine, or of the container's limit where that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        text = Path(path).read_text(encoding="ascii").strip() if os.access(path, os.R_OK) else ""
-        if text.isdigit():
-            total = min(total, int(text))
-    return total
+    return min(total, memory_limit(memory_group()) or total)
 
 
 def memory_kills() -> int:
@@ -150,7 +146,7 @@ def memory_kills() -> int:
 
     Files: kernel.org, cgroup-v2.rst (memory.events) and cgroup-v1/memory.rst (memory.oom_control).
     """
-    group = ControlGroup("memory", "memory.limit_in_bytes", "memory.max")
+    group = memory_group()
     text = group.read("memory.oom_control" if group.is_v1 else "memory.events")
     lines = (line.split() for line in text.splitlines())
     return next((int(words[1]) for words in lines if words[:1] == ["oom_kill"]), 0)
