@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Text of your own: make demo SOURCES='my poems.jsonl'. By way of the shell's environment, so that names may
 # hold spaces, quotes and semicolons.
 SOURCES ?=
-export SOURCES STORE
+export SOURCES
 # The build of torch: cpu, cuda, or nothing for the one that fits this machine. TORCH_INDEX: a mirror of torch's
 # index for CPUs.
 TORCH ?=
