@@ -14,9 +14,9 @@ FIGURES["after"] = FIGURES["before"]
 REPORT: dict[str, Any] = {
     "by": "dynasty",
     "unit": "characters",
-    "quotas": "alpha=0.7",
+    "quotas": "size^0.7",
     "tokens": "estimated: in some way",
-    "warnings": ["唐: alpha=0.7 is not reached"],
+    "warnings": ["唐: size^0.7 is not reached"],
     "classes": {
         "唐": {**FIGURES, "quota": "300%", "missing": 3},
         "宋": {**FIGURES, "quota": "", "missing": 0},

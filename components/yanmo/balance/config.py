@@ -25,10 +25,10 @@ class BalanceOptions(StageOptions, group="balance"):
         default="none",
     )
     quotas: str = opt(
-        "alpha=0.7",
+        "size^0.7",
         "size of each class, separated by commas: an amount (shi=1900000), a percentage of what there "
-        "is (ci=200%) or a weight (shi=3w); * is every other class; or alpha=0.7 alone: shares "
-        "proportional to size^0.7; *=100% keeps all documents",
+        "is (ci=200%) or a weight (shi=3w); * is every other class; or size^0.7 alone: shares "
+        "proportional to that power of a class's size; *=100% keeps all documents",
         form="data_quotas",
         often=True,
     )

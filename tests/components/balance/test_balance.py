@@ -158,7 +158,7 @@ def test_the_default_raises_scarce_genres_and_drops_nothing(balance: Run) -> Non
 
 @pytest.mark.parametrize("by", ["dynasty", "source", "genre+dynasty", "author"])
 def test_quotas_go_by_any_label(balance: Run, by: str) -> None:
-    report = balance("--by", by, "--quotas", "alpha=0", "--max-repeats", "1").report()
+    report = balance("--by", by, "--quotas", "size^0", "--max-repeats", "1").report()
     assert report["by"] == by and len(report["classes"]) > 1
     assert sum(c["before"]["documents"] for c in report["classes"].values()) == 119
     assert set(report["genres"]) == {"诗", "词", "文", "赋"}
@@ -191,7 +191,7 @@ def test_the_choice_does_not_depend_on_the_order_of_input_files(balance: Run, un
             parse_rules("*:synonym=0.5,*:reorder=0.5"), Synonyms.read(CLASSICAL_WORDS), HeldOut([]), 0
         )
         picker = Picker(files, rows, unit, 0, 4, counting, augmenter)
-        picker.pick(targets(parse_plan("alpha=0.3"), picker.available(), max_repeats=3))
+        picker.pick(targets(parse_plan("size^0.3"), picker.available(), max_repeats=3))
         chosen.append(rows.tables.rows("select id, copy, characters, tokens from picked order by id, copy"))
     assert chosen[0] == chosen[1]
 

@@ -78,10 +78,10 @@ def test_an_unfinished_training_is_finished_first_with_what_it_began_with(
     channel: Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache = channel.cache()
-    asked = "curate.sources=texts train.steps=300 balance.quotas=alpha=0.5"
+    asked = "curate.sources=texts train.steps=300 balance.quotas=size^0.5"
     training = channel.begun(cache, "--steps=300", asked=asked)
     code, found, artifacts = channel.run(
-        "train.steps=900", "balance.quotas=alpha=0.7", others="train.max_seconds=60 train.log_every=3"
+        "train.steps=900", "balance.quotas=size^0.7", others="train.max_seconds=60 train.log_every=3"
     )
     assert code == 0 and found["training"] == f"finish train/{training.key[:12]}"
     handed = read_line(found["options"])
@@ -99,7 +99,7 @@ def test_an_unfinished_training_is_finished_first_with_what_it_began_with(
     assert artifacts["tokenizer"] == vars(cache.part("tokenizer").reference)
     assert artifacts["start_model"] is None
     assert (
-        "train.steps 300, now 900" in caplog.text and "balance.quotas alpha=0.5, now alpha=0.7" in caplog.text
+        "train.steps 300, now 900" in caplog.text and "balance.quotas size^0.5, now size^0.7" in caplog.text
     )
     assert "train_unfinished=start-new" in caplog.text
     night = read_night(channel.store, "main", "night-1")
@@ -235,7 +235,7 @@ ASKED = "curate.sources=texts train.steps=300"
         (["train.steps=300"], "", "", True),
         (["train.steps=300"], "train.max_seconds=60", "", True),
         (["train.steps=900"], "", "", False),
-        (["train.steps=300", "balance.quotas=alpha=0.5"], "", "", False),
+        (["train.steps=300", "balance.quotas=size^0.5"], "", "", False),
         (["train.steps=900"], "", "nightly", True),
         (["train.steps=900"], "", "weekly", False),
         (["train.steps=300"], "", "weekly", True),

@@ -20,7 +20,7 @@ from yanmo.resolve.command import main
 from yanmo.resolve.config import STAGE
 from yanmo.stage.options_line import options_line, with_settings
 
-FORM = {"curate.sources": "poems.jsonl", "balance.quotas": "alpha=0.7", "train.steps": "auto"}
+FORM = {"curate.sources": "poems.jsonl", "balance.quotas": "size^0.7", "train.steps": "auto"}
 
 
 def flags(tmp_path: Path, form: dict[str, str], line: str = "") -> list[str]:
@@ -115,7 +115,7 @@ def test_the_line_of_options_is_read_once_and_handed_on(tmp_path: Path, kind: st
     file.write_text("# a night\n" + line.replace(" p", "\np") + "\n", encoding="utf-8")
     given = {"line": line, "file": shlex.quote(str(file)), "uri": file.as_uri()}[kind]
     found = read_line(handed_on(tmp_path, flags(tmp_path, {}, f"{given} {more}"))["options"])
-    assert found.pop("balance") == {"quotas": "alpha=0.7"}, "fields of the form are in it"
+    assert found.pop("balance") == {"quotas": "size^0.7"}, "fields of the form are in it"
     assert found.pop("curate") == {"sources": "poems.jsonl", "default_genre": "白话 文"}
     expected = {"warmup_steps": "30", "layers": "3"} if more else {"warmup_steps": "20"}
     assert found == {"train": expected, "promote": {"draws": "2500"}}, "what follows a file wins over it"

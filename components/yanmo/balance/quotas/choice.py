@@ -94,9 +94,9 @@ def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> QuotaPlan:
     rest = [name for name in names if name not in found]
     if OTHERS in plan.quotas:
         found |= dict.fromkeys(rest, plan.quotas[OTHERS])
-    elif plan.is_relative and plan.alpha is None and rest:
+    elif plan.is_relative and plan.exponent is None and rest:
         raise UsageError(f"--quotas: no weight for {some(rest)}; name them, or give *=1w (or *=0w)")
-    return QuotaPlan(found, plan.alpha)
+    return QuotaPlan(found, plan.exponent)
 
 
 def _spelled(written: str, names: list[str], by: str) -> str:

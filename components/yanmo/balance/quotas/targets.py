@@ -12,7 +12,7 @@ from yanmo.options.values import MOST_EXACT, brief, number_in
 
 OTHERS = "*"
 _ENTRY = re.compile(r"([^=:,\s]+)\s*[=:]\s*(?:([0-9]+)|([0-9]+(?:\.[0-9]+)?)(%|w))\Z")
-_ALPHA = re.compile(r"alpha\s*=\s*([0-9]+(?:\.[0-9]+)?)\Z")
+_EXPONENT = re.compile(r"size\s*\^\s*([0-9]+(?:\.[0-9]+)?)\Z")
 _FORMS: dict[str | None, Literal["amount", "percent", "weight"]] = {
     None: "amount",
     "%": "percent",
@@ -20,7 +20,7 @@ _FORMS: dict[str | None, Literal["amount", "percent", "weight"]] = {
 }
 
 
-_EXAMPLES = "shi=1900000,ci=200%,*=100% or shi=3w,*=1w or alpha=0.7"
+_EXAMPLES = "shi=1900000,ci=200%,*=100% or shi=3w,*=1w or size^0.7"
 
 
 @dataclass(frozen=True)
@@ -43,23 +43,23 @@ class QuotaPlan:
     """What `--quotas` says: class (as written) -> quota, or an exponent for all classes."""
 
     quotas: dict[str, Quota]
-    alpha: float | None = None
+    exponent: float | None = None
 
     @property
     def is_relative(self) -> bool:
-        """Return whether quotas are shares of a total (weights, alpha) and not amounts."""
-        return self.alpha is not None or any(q.form == "weight" for q in self.quotas.values())
+        """Return whether quotas are shares of a total (weights, an exponent) and not amounts."""
+        return self.exponent is not None or any(q.form == "weight" for q in self.quotas.values())
 
 
 def parse_plan(text: str) -> QuotaPlan:
-    """Read `shi=1900000,ci=200%,*=50%`, `shi=3w,*=1w` or `alpha=0.7`.
+    """Read `shi=1900000,ci=200%,*=50%`, `shi=3w,*=1w` or `size^0.7`.
 
     Raises:
         UsageError: an entry that is no quota, a class named twice, weights together with amounts.
     """
-    alpha = _ALPHA.match(text.strip())
-    if alpha:
-        return QuotaPlan({}, _exponent(float(alpha[1])))
+    found = _EXPONENT.match(text.strip())
+    if found:
+        return QuotaPlan({}, _exponent(float(found[1])))
     quotas: dict[str, Quota] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, quota = _entry(entry)
@@ -78,13 +78,13 @@ def parse_plan(text: str) -> QuotaPlan:
 
 def _entry(entry: str) -> tuple[str, Quota]:
     found = _ENTRY.match(entry)
-    if entry.replace(" ", "").startswith("alpha="):
+    if entry.replace(" ", "").startswith("size^"):
         raise UsageError(
-            "--quotas: alpha=X (0 to 1) stands alone, as it decides over all classes; leave the others out"
+            "--quotas: size^X (0 to 1) stands alone, as it decides over all classes; leave the others out"
         )
     if not found:
         raise UsageError(
-            f"--quotas: expected class=amount, class=percent%, class=weight+w or alpha=X, found "
+            f"--quotas: expected class=amount, class=percent%, class=weight+w or size^X, found "
             f"{brief(entry)} (for instance {_EXAMPLES})"
         )
     name, amount, number, suffix = found.groups()
@@ -94,10 +94,10 @@ def _entry(entry: str) -> tuple[str, Quota]:
     return name, Quota(value, _FORMS[suffix])
 
 
-def _exponent(alpha: float) -> float:
-    if not 0 <= alpha <= 1:
-        raise UsageError(f"--quotas: alpha={alpha:g}: expected 0 (equal classes) to 1 (as they are)")
-    return alpha
+def _exponent(exponent: float) -> float:
+    if not 0 <= exponent <= 1:
+        raise UsageError(f"--quotas: size^{exponent:g}: expected 0 (equal classes) to 1 (as they are)")
+    return exponent
 
 
 @dataclass(frozen=True)
@@ -113,16 +113,16 @@ class Target:
 
 
 def targets(plan: QuotaPlan, available: Mapping[str, int], *, max_repeats: int) -> dict[str, Target]:
-    """Return the target of each class; weights and alpha drop no document.
+    """Return the target of each class; weights and an exponent drop no document.
 
     Args:
         plan: has no class that is not in `available`; with weights, all of these.
         available: units of each class, above 0.
         max_repeats: no class gets more than this many times what it has.
     """
-    if plan.alpha is not None:
-        weights = {name: float(units) ** plan.alpha for name, units in available.items()}
-        return _relative(weights, f"alpha={plan.alpha:g}", available, max_repeats)
+    if plan.exponent is not None:
+        weights = {name: float(units) ** plan.exponent for name, units in available.items()}
+        return _relative(weights, f"size^{plan.exponent:g}", available, max_repeats)
     if plan.is_relative:
         named = {name: plan.quotas[name].value for name in available}
         return _relative(named, "", available, max_repeats)

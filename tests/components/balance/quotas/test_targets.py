@@ -25,7 +25,7 @@ def test_quotas_are_amounts_percentages_or_weights() -> None:
     }
     assert parse_plan("shi=3w,*=0.5w").quotas == {"shi": Quota(3, "weight"), "*": Quota(0.5, "weight")}
     assert parse_plan("") == QuotaPlan({})
-    assert parse_plan("alpha=0.7") == QuotaPlan({}, 0.7)
+    assert parse_plan("size^0.7") == QuotaPlan({}, 0.7)
     assert (Quota(12.5, "percent").units(1000), Quota(7, "amount").units(1000)) == (125, 7)
     assert [str(Quota(v, f)) for v, f in ((200, "percent"), (1234567890, "amount"), (0.5, "weight"))] == [
         "200%",
@@ -46,8 +46,8 @@ def test_what_is_no_quota_is_refused_with_an_example(text: str) -> None:
         ({"quotas": "ci=5,ci=6"}, "ci is named twice"),
         ({"quotas": "ci=5w,shi=6"}, "weights .* do not mix"),
         ({"quotas": "ci=0w,*=0w"}, "all weights are 0"),
-        ({"quotas": "alpha=1.5"}, r"alpha=1.5: expected 0 .* to 1"),
-        ({"quotas": "alpha=0.5,ci=5"}, "alpha=X .* stands alone"),
+        ({"quotas": "size^1.5"}, r"size\^1.5: expected 0 .* to 1"),
+        ({"quotas": "size^0.5,ci=5"}, r"size\^X .* stands alone"),
         ({"by": "genre+"}, r"--by genre\+: expected names"),
         ({"by": "genre+ genre"}, r"--by genre\+ genre: expected names of labels, each once"),
         ({"max_repeats": 0}, "--max-repeats 0: expected a whole number from 1"),
@@ -60,11 +60,11 @@ def test_contradictions_are_refused(options: dict[str, object], message: str) ->
 
 
 def test_alpha_takes_nothing_away_and_raises_the_scarce() -> None:
-    assert units("alpha=1") == AVAILABLE
-    found = units("alpha=0.7")
+    assert units("size^1") == AVAILABLE
+    found = units("size^0.7")
     assert found["诗"] == AVAILABLE["诗"]
     assert found["词"] == round(1_800_000 * (200 / 1800) ** 0.7) == found["赋"]
-    assert set(units("alpha=0", max_repeats=9).values()) == {1_800_000}
+    assert set(units("size^0", max_repeats=9).values()) == {1_800_000}
 
 
 def test_weights_are_shares_and_the_cap_is_seen() -> None:
@@ -87,6 +87,6 @@ CLASSES = st.dictionaries(st.sampled_from("甲乙丙丁戊"), st.integers(1, 10*
 
 @settings(max_examples=100, deadline=None)
 @given(CLASSES, st.floats(0, 1))
-def test_alpha_without_a_total_never_drops_a_document(available: dict[str, int], alpha: float) -> None:
-    found = units(f"alpha={alpha:.6f}", available)
+def test_a_power_of_the_size_never_drops_a_document(available: dict[str, int], exponent: float) -> None:
+    found = units(f"size^{exponent:.6f}", available)
     assert all(found[name] >= available[name] for name in available)
