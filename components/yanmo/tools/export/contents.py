@@ -16,7 +16,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.json_object import read_object
 from yanmo.common.logs import Progress
 from yanmo.formats.chat_tokens import END, OF_A_DECODER, has_marks
-from yanmo.formats.round_trip import open_tokenizer
+from yanmo.formats.round_trip import tokenizer_of
 from yanmo.model.decoder import DecoderConfig
 from yanmo.model.hf_export import Symbols, read_config, shapes_of
 from yanmo.model.weights_check import check_weights, read_headers
@@ -60,16 +60,7 @@ def checked(folder: Path) -> Source:
     """
     config, symbols = read_config(folder)
     check_weights(folder, shapes_of(folder, config))
-    if not (folder / "tokenizer.json").is_file():
-        raise DataError(f"{folder}: lacks tokenizer.json; make one by transformers' save_pretrained")
-    tokenizer = open_tokenizer(folder / "tokenizer.json")
-    highest = max(tokenizer.get_vocab().values(), default=-1)
-    if highest >= config.vocab_size:
-        raise DataError(
-            f"{folder}: model and tokenizer do not belong together: tokenizer.json gives ids up to "
-            f"{highest}, the embedding has {config.vocab_size} rows; copy both from one place"
-        )
-    return Source(folder, config, symbols, tokenizer)
+    return Source(folder, config, symbols, tokenizer_of(folder, config.vocab_size))
 
 
 def write_weights(source: Source, folder: Path, dtype: str) -> list[str]:
