@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from yanmo.common.errors import DataError
 from yanmo.common.json_object import read_object
@@ -144,17 +145,8 @@ def _write_tokenizer(source: Source, target: Path) -> None:
         shutil.copyfile(path, target)
         return
     value = json.loads(path.read_text(encoding="utf-8"))
-    value["post_processor"] = value.get("post_processor") or _begins_with(_BOS, source.symbols.bos)
+    begins = TemplateProcessing(
+        single=f"{_BOS} $A", pair=f"{_BOS} $A $B:0", special_tokens=[(_BOS, source.symbols.bos)]
+    )
+    value["post_processor"] = value.get("post_processor") or json.loads(begins.__getstate__())
     target.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-
-
-def _begins_with(mark: str, id: int) -> dict[str, Any]:
-    first: dict[str, Any] = {"SpecialToken": {"id": mark, "type_id": 0}}
-    a, b = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
-    known = {mark: {"id": mark, "ids": [id], "tokens": [mark]}}
-    return {
-        "type": "TemplateProcessing",
-        "single": [first, a],
-        "pair": [first, a, b],
-        "special_tokens": known,
-    }
