@@ -31,7 +31,7 @@ from typing import Any
 
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.sources.batches import read_batches
-from yanmo.curate.sources.listing import find_files, without_digest
+from yanmo.curate.sources.listing import find_files
 from yanmo.curate.sources.parsing import RawDocument, parse
 from yanmo.curate.text.cleaning import clean_and_normalize
 from yanmo.curate.text.record_rules import record_rules
@@ -259,8 +259,7 @@ def _simplified(text: str) -> str:
 def raw_documents(options: CurateOptions) -> Iterator[list[RawDocument]]:
     """What curate's readers give, a batch at a time."""
     rules = record_rules(options)
-    for found in find_files(options.sources):
-        source = without_digest(found)
+    for source in find_files(options.sources):
         columns = rules.fields.of_source(source.settings).columns
         for batch in read_batches(source, columns, options.batch_bytes, lambda _: None, rules.reading):
             documents, _ = parse(batch, rules.fields)

@@ -21,7 +21,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.options.text_options import BUNDLES
 from yanmo.curate.sources.batches import Reading, read_batches
 from yanmo.curate.sources.fields import Fields
-from yanmo.curate.sources.listing import Source, find_files, without_digest
+from yanmo.curate.sources.listing import Source, find_files
 from yanmo.curate.sources.parsing import PLAIN, parse
 from yanmo.curate.text.normalize import FORMS, is_han
 from yanmo.curate.text.record_rules import check_record_rules, record_rules
@@ -115,14 +115,11 @@ def _with_form(options: CurateOptions, form: str, given: frozenset[str]) -> Cura
 
 def _chosen(options: CurateOptions) -> list[Source]:
     """At most _FILES of the sources, spread evenly over them by name; an empty one is refused later."""
-    found = [
-        found
-        for found in find_files(options.sources, follow_links=options.follow_links, quiet=True)
-        if found.file.bytes
-    ]
-    found.sort(key=lambda f: (f.file.name, f.file.bytes, f.file.uri))
+    files = find_files(options.sources, follow_links=options.follow_links, quiet=True)
+    found = [source for source in files if source.bytes]
+    found.sort(key=lambda source: (source.name.rpartition("/")[2], source.bytes, source.uri))
     step = max(len(found) / _FILES, 1)
-    return [without_digest(found[int(i * step)]) for i in range(min(len(found), _FILES))]
+    return [found[int(i * step)] for i in range(min(len(found), _FILES))]
 
 
 def likely_form(sources: Sequence[Source], fields: Fields, how: Reading) -> Likely:

@@ -105,6 +105,30 @@ def open_tokenizer(path: Path) -> Tokenizer:
     return cast("Tokenizer", Guarded(tokenizer, f"{path}: this tokenizer fails at a text", "use another one"))
 
 
+def tokenizer_of(folder: Path, rows: int) -> Tokenizer:
+    """Return the tokenizer of a model's folder, as `open_tokenizer`.
+
+    Args:
+        rows: of the model's embedding: ids.
+
+    Raises:
+        DataError: there is none, it cannot be read, or it gives ids that have no row.
+    """
+    if not (folder / "tokenizer.json").is_file():
+        raise DataError(
+            f"{folder}: lacks tokenizer.json; make one by transformers: "
+            "`AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`"
+        )
+    tokenizer = open_tokenizer(folder / "tokenizer.json")
+    highest = max(tokenizer.get_vocab().values(), default=-1)
+    if highest >= rows:
+        raise DataError(
+            f"{folder}: model and tokenizer do not belong together: tokenizer.json gives ids up to "
+            f"{highest}, the embedding has {rows} rows; copy both from one place"
+        )
+    return tokenizer
+
+
 def check_round_trip(tokenizer: Tokenizer, texts: Iterable[tuple[str, str]], who: str) -> None:
     """Encode texts, decode them, and check that they are unchanged.
 

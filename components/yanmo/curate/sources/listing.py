@@ -12,7 +12,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from yanmo.common.errors import DataError, StorageError, UsageError, in_words
@@ -56,7 +56,7 @@ _CUT = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One raw file at the time when its digest was computed."""
+    """One raw file as it was listed, or when its digest was computed."""
 
     uri: str
     name: str
@@ -67,7 +67,8 @@ class Source:
     """gz, zst, xz, bz2, or empty."""
     bytes: int
     version: str
-    sha256: str
+    sha256: str = ""
+    """Empty where it is only looked at: nothing that has a key is made from it."""
     settings: Settings = NO_SETTINGS
 
     @property
@@ -91,16 +92,6 @@ class Source:
             )
 
 
-@dataclass(frozen=True)
-class Found:
-    """A file that `--sources` names, not yet read."""
-
-    file: RawFile
-    settings: Settings
-    name: str
-    """As `Source.name`."""
-
-
 def form_of(name: str, forms: Sequence[str] = FORMS) -> tuple[str, str] | None:
     """Form and compression by a file's name; None where it is none of `forms`."""
     found = _NAME.match(name)
@@ -116,7 +107,7 @@ def find_files(
     *,
     follow_links: bool = False,
     quiet: bool = False,
-) -> list[Found]:
+) -> list[Source]:
     """Return the files that `--sources` (or `option`) names, sorted, each once; log what is left out.
 
     Args:
@@ -127,23 +118,37 @@ def find_files(
         DataError: an entry matches nothing, or nothing that can be read as text.
         UsageError: an unknown URI scheme, or two entries with different settings for one file.
     """
-    found: dict[str, Found] = {}
+    found: dict[str, Source] = {}
     left = LeftOut()
     how = Listing(leave_out=left.add, follow_links=follow_links)
     for entry in read_entries(sources):
         path_of = below(entry.place)
         for file in _readable(entry.place, forms, option, how, left):
-            key = file.same_as or file.uri
-            known = found.setdefault(key, Found(file, entry.settings, path_of(file.uri)))
+            one = _source(file, path_of(file.uri), entry.settings)
+            known = found.setdefault(file.same_as or file.uri, one)
             if known.settings != entry.settings:
                 raise UsageError(
                     f"{option} names {file.uri} twice, with {dict(known.settings.values)} and with "
                     f"{dict(entry.settings.values)}: leave one out"
                 )
-    chosen = _with_bytes(sorted(found.values(), key=lambda f: f.file.uri), left)
+    chosen = _with_bytes(sorted(found.values(), key=lambda source: source.uri), left)
     if not quiet:
         left.say(forms)
     return chosen
+
+
+def _source(file: RawFile, name: str, settings: Settings) -> Source:
+    form = form_of(file.name)
+    assert form is not None, file.uri
+    return Source(
+        uri=file.uri,
+        name=name,
+        form=form[0],
+        compression=form[1],
+        bytes=file.bytes,
+        version=file.version,
+        settings=settings,
+    )
 
 
 class LeftOut:
@@ -194,16 +199,16 @@ def _readable(place: str, forms: Sequence[str], option: str, how: Listing, left:
     return chosen
 
 
-def _with_bytes(files: list[Found], left: LeftOut) -> list[Found]:
+def _with_bytes(files: list[Source], left: LeftOut) -> list[Source]:
     """Return the files without the empty ones; all of them where all are empty.
 
     A folder that others write into has a file at times whose upload has only begun. It is taken when it has
     text; a night does not end for it. A file that has no other beside it is refused later, by its name.
     """
-    full = [found for found in files if found.file.bytes]
-    for found in files if full else ():
-        if not found.file.bytes:
-            left.add(found.file.shown, "as it is empty; it is taken once it has text")
+    full = [source for source in files if source.bytes]
+    for source in files if full else ():
+        if not source.bytes:
+            left.add(source.shown, "as it is empty; it is taken once it has text")
     return full or files
 
 
@@ -240,7 +245,7 @@ def _cut(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
 
 
 def digest_files(
-    store: ObjectStore, files: Iterable[Found], on_new: Callable[[int], None] = lambda _: None
+    store: ObjectStore, files: Iterable[Source], on_new: Callable[[int], None] = lambda _: None
 ) -> list[Source]:
     """Return every file with its sha256, from the store's record if size and time are unchanged.
 
@@ -251,36 +256,18 @@ def digest_files(
         DataError: a file is empty or cannot be read.
     """
     chosen = list(files)
-    many = _are_many_small(found.file.bytes for found in chosen)  # a record costs more than reading them
-    return [_digest_file(store, found, on_new, many and found.file.bytes < SMALL_BYTES) for found in chosen]
+    many = _are_many_small(source.bytes for source in chosen)  # a record costs more than reading them
+    return [_digest_file(store, one, on_new, many and one.bytes < SMALL_BYTES) for one in chosen]
 
 
-def without_digest(found: Found, sha256: str = "") -> Source:
-    """Return a file that is only looked at: nothing that has a key is made from it."""
-    file = found.file
-    form = form_of(file.name)
-    assert form is not None, file.uri
-    return Source(
-        uri=file.uri,
-        name=found.name,
-        form=form[0],
-        compression=form[1],
-        bytes=file.bytes,
-        version=file.version,
-        sha256=sha256,
-        settings=found.settings,
-    )
-
-
-def _digest_file(store: ObjectStore, found: Found, on_new: Callable[[int], None], at_once: bool) -> Source:
-    file = found.file
+def _digest_file(store: ObjectStore, file: Source, on_new: Callable[[int], None], at_once: bool) -> Source:
     seen = {"uri": file.uri, "bytes": file.bytes, "version": file.version}
     name = f"sources/{hashlib.sha256(file.uri.encode()).hexdigest()}.json"
     old, version = ({}, "") if at_once else _remembered(store, name)
     sha256 = old.get("sha256") if {k: old.get(k) for k in seen} == seen else None
     if not isinstance(sha256, str):
         on_new(file.bytes)
-    source = without_digest(found, sha256 if isinstance(sha256, str) else file_digest(file.uri))
+    source = replace(file, sha256=sha256 if isinstance(sha256, str) else file_digest(file.uri))
     if not file.bytes:
         raise DataError(f"{source.shown}: is empty, as all of --sources: give files with text")
     if source.sha256 != sha256 and not at_once:

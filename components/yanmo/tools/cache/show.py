@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from yanmo.common.aligned_table import text_table
+from yanmo.common.errors import UsageError
 from yanmo.common.logs import human_bytes
 from yanmo.common.words import plural
-from yanmo.formats.token_cache import TOKENIZER
+from yanmo.formats.packing_settings import SPLITS
+from yanmo.formats.round_trip import open_tokenizer
+from yanmo.formats.token_cache import TOKENIZER, TokenCache
 from yanmo.formats.token_file import id_type
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.cache.open_cache import CachedDocuments
 from yanmo.tools.cache.options import CacheShowOptions
 from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.show import described
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _MOST_IDS = 40
 
@@ -27,26 +35,14 @@ def run(store: ObjectStore, options: CacheShowOptions) -> int:
         else:
             _print_cache(output)
         return 0
-    documents = CachedDocuments(output)
-    number = _number_of(documents, options.document)
+    cache = TokenCache.open(output)
+    tokenizer = open_tokenizer(cache.tokenizer.path("tokenizer.json"))
+    found = _document(cache, tokenizer, options.document)
     if options.json:
-        print_json(_document(documents, number))
+        print_json(found)
     else:
-        _print_document(documents, number, options.ids)
+        _print_document(found, tokenizer, options.ids)
     return 0
-
-
-def _number_of(documents: CachedDocuments, named: str) -> int:
-    """Return the number of the document that a number, or the beginning of an id, names."""
-    try:
-        number = int(named) if len(named) < 16 else None
-    except ValueError:
-        number = None
-    if number is None:
-        return documents.number_of(named)
-    number += len(documents) if number < 0 else 0
-    documents.place(number)
-    return number
 
 
 def _facts(output: Output) -> dict[str, Any]:
@@ -101,33 +97,56 @@ def _print_cache(output: Output) -> None:
         print(f"\n{place} document {shown.get('id', '-')}\n  {shown.get('text', '')!r}")
 
 
-def _document(documents: CachedDocuments, number: int) -> dict[str, Any]:
-    split, index, row = documents.place(number)
+def _document(cache: TokenCache, tokenizer: Tokenizer, named: str) -> dict[str, Any]:
+    """Return the document that a number or the beginning of an id names, `<|bos|>` and `<|eos|>` included.
+
+    Documents are numbered in the order of the cache: train, then valid.
+
+    Raises:
+        UsageError: there is none, or several ids begin so.
+    """
+    splits = {name: cache.split(name) for name in SPLITS}
+    ids = np.concatenate([index.ids for index in splits.values()])
+    if re.fullmatch("-?[0-9]{1,15}", named):
+        numbers = [range(len(ids))[int(named)]] if -len(ids) <= int(named) < len(ids) else []
+    else:
+        numbers = [number for number, id in enumerate(ids) if id.startswith(named)]
+    if len(numbers) != 1:
+        raise UsageError(
+            f"--document {named[:70]}: names {plural(len(numbers), 'document')}; expected a number below "
+            f"{len(ids)}, or the beginning of one id"
+        )
+    row, names = numbers[0], iter(splits)
+    split = next(names)
+    while row >= len(splits[split]):
+        row, split = row - len(splits[split]), next(names)
+    index = splits[split]
+    begin, length = int(index.offset[row]), int(index.length[row])
+    tokens = cache.tokens[int(index.shard[row])][begin : begin + length].tolist()
     return {
-        "number": number,
+        "number": numbers[0],
         "id": index.ids[row],
         "split": split,
-        "genre": documents.cache.genres[int(index.genre[row])],
+        "genre": cache.genres[int(index.genre[row])],
         "shard": int(index.shard[row]),
-        "offset": int(index.offset[row]),
-        "length": int(index.length[row]),
+        "offset": begin,
+        "length": length,
         "characters": int(index.characters[row]),
         "loss_spans": index.loss_spans.get(row),
-        "tokens": documents.tokens(number),
-        "text": documents.text(number),
+        "tokens": tokens,
+        "text": tokenizer.decode(tokens[1:-1], skip_special_tokens=False),
     }
 
 
-def _print_document(documents: CachedDocuments, number: int, every_id: bool) -> None:
-    found = _document(documents, number)
+def _print_document(found: dict[str, Any], tokenizer: Tokenizer, every_id: bool) -> None:
     print(
-        f"document {number} of {len(documents)}: {found['id']}\n"
+        f"document {found['number']}: {found['id']}\n"
         f"{found['split']}, {found['genre']}; {found['characters']} characters, {found['length']} tokens "
         f"from {found['offset']} of shard {found['shard']}"
         + (f"; loss on {found['loss_spans']}" if found["loss_spans"] is not None else "")
     )
     print(found["text"])
     ids = found["tokens"] if every_id else found["tokens"][:_MOST_IDS]
-    pieces = [f"{documents.tokenizer.id_to_token(i)}/{i}" for i in ids]
+    pieces = [f"{tokenizer.id_to_token(i)}/{i}" for i in ids]
     more = found["length"] - len(ids)
     print("  " + " ".join(pieces) + (f" ... {more} more (--ids)" if more else "") + "\n")

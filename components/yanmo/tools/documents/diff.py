@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.map_report import MapReport
 from yanmo.curate.mapping import batches_of
-from yanmo.curate.sources.listing import Source, file_digest, find_files, without_digest
+from yanmo.curate.sources.listing import Source, file_digest, find_files
 from yanmo.curate.sources.parsing import RawDocument, parse
 from yanmo.curate.text.cleaning import clean_and_normalize
 from yanmo.curate.text.record_rules import RecordRules, record_rules
@@ -50,10 +51,10 @@ def _source(output: Output, curate: CurateOptions, path: str) -> Source:
     known = output.manifest.inputs["sources"]["files"]
     known = {one["sha256"] for one in known if one["name"] == path}
     for one in found:
-        if (sha256 := file_digest(one.file.uri)) in known:
-            return without_digest(one, sha256)
+        if (sha256 := file_digest(one.uri)) in known:
+            return replace(one, sha256=sha256)
     raise DataError(
-        f"{found[0].file.shown}: has changed since {output} was made from it; run curate again, or restore it"
+        f"{found[0].shown}: has changed since {output} was made from it; run curate again, or restore it"
     )
 
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from yanmo.common.errors import DataError
 from yanmo.common.json_object import read_object
 from yanmo.common.logs import Progress
 from yanmo.formats.chat_tokens import END, OF_A_DECODER, has_marks
-from yanmo.formats.round_trip import open_tokenizer
+from yanmo.formats.round_trip import tokenizer_of
 from yanmo.model.decoder import DecoderConfig
 from yanmo.model.hf_export import Symbols, read_config, shapes_of
 from yanmo.model.weights_check import check_weights, read_headers
@@ -60,16 +61,7 @@ def checked(folder: Path) -> Source:
     """
     config, symbols = read_config(folder)
     check_weights(folder, shapes_of(folder, config))
-    if not (folder / "tokenizer.json").is_file():
-        raise DataError(f"{folder}: lacks tokenizer.json; make one by transformers' save_pretrained")
-    tokenizer = open_tokenizer(folder / "tokenizer.json")
-    highest = max(tokenizer.get_vocab().values(), default=-1)
-    if highest >= config.vocab_size:
-        raise DataError(
-            f"{folder}: model and tokenizer do not belong together: tokenizer.json gives ids up to "
-            f"{highest}, the embedding has {config.vocab_size} rows; copy both from one place"
-        )
-    return Source(folder, config, symbols, tokenizer)
+    return Source(folder, config, symbols, tokenizer_of(folder, config.vocab_size))
 
 
 def write_weights(source: Source, folder: Path, dtype: str) -> list[str]:
@@ -153,17 +145,8 @@ def _write_tokenizer(source: Source, target: Path) -> None:
         shutil.copyfile(path, target)
         return
     value = json.loads(path.read_text(encoding="utf-8"))
-    value["post_processor"] = value.get("post_processor") or _begins_with(_BOS, source.symbols.bos)
+    begins = TemplateProcessing(
+        single=f"{_BOS} $A", pair=f"{_BOS} $A $B:0", special_tokens=[(_BOS, source.symbols.bos)]
+    )
+    value["post_processor"] = value.get("post_processor") or json.loads(begins.__getstate__())
     target.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-
-
-def _begins_with(mark: str, id: int) -> dict[str, Any]:
-    first: dict[str, Any] = {"SpecialToken": {"id": mark, "type_id": 0}}
-    a, b = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
-    known = {mark: {"id": mark, "ids": [id], "tokens": [mark]}}
-    return {
-        "type": "TemplateProcessing",
-        "single": [first, a],
-        "pair": [first, a, b],
-        "special_tokens": known,
-    }

@@ -14,7 +14,7 @@ from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.common.json_object import read_object
 from yanmo.common.words import some_of
 from yanmo.formats.chat_tokens import END, Turn, has_marks, prompt_ids
-from yanmo.formats.round_trip import check_given_back, open_tokenizer
+from yanmo.formats.round_trip import check_given_back, tokenizer_of
 from yanmo.model.generation.writer import Writer
 from yanmo.model.hf_export import Symbols, load
 from yanmo.store.objects import ObjectStore
@@ -127,18 +127,7 @@ def open_model(store: ObjectStore | None, what: str, channel: str, device: str, 
     else:
         name, form = what, ""
     model, symbols = load(folder)
-    if not (folder / "tokenizer.json").is_file():
-        raise DataError(
-            f"{folder}: lacks tokenizer.json; make one by transformers: "
-            "`AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`"
-        )
-    tokenizer = open_tokenizer(folder / "tokenizer.json")
-    highest = max(tokenizer.get_vocab().values(), default=-1)
-    if highest >= model.config.vocab_size:
-        raise DataError(
-            f"{folder}: model and tokenizer do not belong together: tokenizer.json gives ids up to "
-            f"{highest}, the embedding has {model.config.vocab_size} rows; copy both from one place"
-        )
+    tokenizer = tokenizer_of(folder, model.config.vocab_size)
     settings = _settings(folder)
     writer = Writer(model.to(device=where, dtype=_DTYPES[precision]))
     ends = _ends(folder, settings, symbols, writer.config.vocab_size)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from yanmo.common.foreign import unguarded
 from yanmo.model.generation.writing import STOP, Text
 from yanmo.tokenize.byte_level import ALPHABET
 
@@ -42,8 +43,8 @@ class Spelling:
         if self._bytes_of is None:
             from tokenizers.decoders import DecodeStream
 
-            stream = DecodeStream(skip_special_tokens=True)
-            return lambda token: stream.step(self._tokenizer, token) or ""
+            stream, tokenizer = DecodeStream(skip_special_tokens=True), unguarded(self._tokenizer)
+            return lambda token: stream.step(tokenizer, token) or ""
         utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         return lambda token: utf8.decode(self._spelled(token))
 

@@ -14,7 +14,7 @@ from yanmo.common.answers import answer, only_answers
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.json_object import read_object
 from yanmo.common.logs import human_bytes
-from yanmo.formats.round_trip import check_round_trip, open_tokenizer
+from yanmo.formats.round_trip import check_round_trip, tokenizer_of
 from yanmo.formats.texts_at_hand import texts_at_hand
 from yanmo.formats.token_cache import GENRES_FILE, TOKENIZER, SpecialIds
 from yanmo.model.weights_check import (
@@ -125,15 +125,8 @@ def check(store: ObjectStore, folder: Path, channel: str) -> None:
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         if (folder / name).is_file():
             read_object(folder / name)
-    path = folder / "tokenizer.json"
-    tokenizer = open_tokenizer(path)
-    highest = max(tokenizer.get_vocab().values(), default=-1)
-    if highest >= config.vocab_size:
-        raise DataError(
-            f"{path}: of another vocabulary: it gives ids up to {highest}, the embedding of the model has "
-            f"{config.vocab_size} rows; take the tokenizer that the model was trained with"
-        )
-    check_round_trip(tokenizer, texts_at_hand(store, channel), f"{path}")
+    tokenizer = tokenizer_of(folder, config.vocab_size)
+    check_round_trip(tokenizer, texts_at_hand(store, channel), f"{folder / 'tokenizer.json'}")
 
 
 def _stored_dtype(folder: Path) -> str:

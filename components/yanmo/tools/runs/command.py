@@ -5,12 +5,10 @@ A command of its own, not one of `yanmo store`: it asks which change helped, not
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
-from yanmo.common.command_end import as_process, ended
+from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load
@@ -56,8 +54,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.DONE
 
     return ended("runs", serve)
-
-
-def run() -> NoReturn:
-    """`main` as a process."""
-    as_process(functools.partial(main))

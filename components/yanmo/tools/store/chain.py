@@ -1,18 +1,15 @@
-"""Finds all that an output rests on, and the references in a document."""
+"""Finds all that an output rests on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.given_file import kind_of_json
-from yanmo.store.manifest import REFERENCE_SCHEMA, Manifest, Reference, unsealed
-from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore
+from yanmo.store.manifest import Manifest, Reference
+from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference
 from yanmo.store.runs.in_use import INPUTS_RECORD
-from yanmo.store.schema import OtherSchema, parse
 from yanmo.tools.store.inventory import KeyFolder
 
 
@@ -76,37 +73,6 @@ class Opener:
             raise DataError(f"{output}: {edge.label}: {error}") from error
 
 
-def references_in(
-    data: bytes, schema: str, needed: Mapping[str, type | None], where: str, *, is_sealed: bool = False
-) -> list[Reference]:
-    """Every reference in a JSON document of pointers/ or runs/, however deep.
-
-    Args:
-        schema: the document's.
-        needed: fields that it must have: Reference, dict, or None for any value. A document without them
-            names nothing, and nobody may take it for one that needs nothing.
-
-    Raises:
-        DataError: it is not a document of this schema, or a reference in it is malformed.
-    """
-    try:
-        values = parse(data, schema, MAX_DOCUMENT_BYTES)
-        if is_sealed:
-            unsealed(data)
-        for name, kind in needed.items():
-            if name not in values:
-                raise ValueError(f"lacks {name}")
-            if kind is Reference:
-                Reference.from_dict(values[name])
-            elif kind and not isinstance(values[name], kind):
-                raise ValueError(f"{name}: expected an object, found {kind_of_json(values[name])}")
-        return [Reference.from_dict(found) for found in _references(values)]
-    except OtherSchema as error:
-        raise DataError(f"{where}: {error}") from error
-    except ValueError as error:
-        raise DataError(f"{where}: damaged: {error}; restore it, or delete it by hand") from error
-
-
 def inputs_of(store: ObjectStore, folder: KeyFolder) -> list[Reference]:
     """What INPUTS.json of a key names; empty where there is none.
 
@@ -115,16 +81,3 @@ def inputs_of(store: ObjectStore, folder: KeyFolder) -> list[Reference]:
     """
     found = INPUTS_RECORD.read(store, folder.inputs.name) if folder.inputs else None
     return list(found.inputs.values()) if found else []
-
-
-def _references(value: Any) -> Iterator[dict[str, Any]]:
-    waiting = [value]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, dict):
-            if found.get("schema") == REFERENCE_SCHEMA or "manifest_uri" in found:
-                yield found
-            else:
-                waiting += found.values()
-        elif isinstance(found, list):
-            waiting += found

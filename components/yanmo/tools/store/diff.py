@@ -12,7 +12,7 @@ from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output, open_reference
-from yanmo.tools.store.find import find, print_json
+from yanmo.tools.store.find import find
 from yanmo.tools.store.options import DiffOptions
 from yanmo.tools.store.show import described
 
@@ -34,9 +34,6 @@ def run(store: ObjectStore, options: DiffOptions) -> int:
     second = find(other, options.b, channel=options.channel, where="B")
     found = differences(first, second, set())
     same = first.content_digest == second.content_digest
-    if options.json:
-        print_json({"same_content": same, "differences": [_document(one) for one in found]})
-        return 0
     print(f"A  {first.manifest.stage}/{first.manifest.key}  made {first.manifest.created_at}")
     print(f"B  {second.manifest.stage}/{second.manifest.key}  made {second.manifest.created_at}")
     print("the same content" if same else "different content")
@@ -153,8 +150,3 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
             yield from _flat(found, f"{name}.{inner}" if name else str(inner))
     else:
         yield name, value
-
-
-def _document(one: Difference) -> dict[str, Any]:
-    inner = [_document(found) for found in one.inner if found.text]
-    return {"kind": one.kind, "text": one.text, "because": inner}

@@ -7,7 +7,6 @@ from collections import defaultdict
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes
 from yanmo.store.objects import Leftover, ObjectInfo, ObjectStore
-from yanmo.tools.store.find import print_json
 from yanmo.tools.store.gc_plan import Ages, GcPlan, shown_age
 from yanmo.tools.store.gc_planner import Planner
 from yanmo.tools.store.gc_sweep import Sweep, Swept
@@ -23,34 +22,8 @@ def run(store: ObjectStore, options: GcOptions) -> int:
     except DataError as error:
         raise DataError(f"nothing was removed, as what it refers to is unknown: {error}") from error
     swept = Sweep(store, plan).run() if options.delete else None
-    if options.json:
-        print_json(_document(plan, swept))
-        return 0
     _print(inventory, plan, swept, options)
     return 0
-
-
-def _document(plan: GcPlan, swept: Swept | None) -> dict[str, object]:
-    return {
-        "deleted": swept is not None,
-        "bytes": plan.bytes if swept is None else swept.bytes,
-        "keys": [
-            {
-                "output": "/".join(one.folder.name),
-                "whole": one.is_whole,
-                "objects": [part.name for part in one.parts],
-                "bytes": one.bytes,
-                "why": one.why,
-            }
-            for one in plan.to_delete
-        ],
-        "runs": [info.name for info in plan.runs],
-        "loose": [info.name for info, _ in plan.loose],
-        "leftovers": [leftover.name for leftover in plan.leftovers],
-        "kept": {"/".join(name): why for name, why in sorted(plan.kept.items())},
-        "dangling": plan.dangling,
-        "spared": swept.spared if swept else [],
-    }
 
 
 def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcOptions) -> None:

@@ -118,8 +118,7 @@ class Inventory:
     """Below runs/ but in no key's folder: records of what `auto` became, and of what channels have
     begun and not judged."""
     nights: list[ObjectInfo] = field(default_factory=list)
-    """Below nights/: what people read of a channel's nights. It keeps nothing; gc makes old pages short where
-    it is asked to, and removes none."""
+    """Below nights/: what people read of a channel's nights. It keeps nothing, and gc removes none of it."""
     kfp: list[ObjectInfo] = field(default_factory=list)
     sources: list[ObjectInfo] = field(default_factory=list)
     probes: list[ObjectInfo] = field(default_factory=list)

@@ -23,12 +23,8 @@ from yanmo.tools.store.show import described
 log = logging.getLogger(__name__)
 
 
-@dataclass
-class Holders:
-    """Where one document is."""
-
-    rows: dict[KeyName, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
-    """Output -> file -> rows."""
+Holders = dict[KeyName, dict[str, int]]
+"""Where one document is: output -> file -> rows."""
 
 
 class Web:
@@ -148,13 +144,13 @@ def run(store: ObjectStore, options: LineageOptions) -> int:
 
 
 def _document(web: Web, document: str, holders: Holders, as_json: bool) -> dict[str, Any]:
-    names = list(holders.rows)
+    names = list(holders)
     down = list(web.down(names))
     if not as_json:
         print(f"document {document}")
         print("  held by" if names else "  no output of this store holds it")
         for name in names:
-            files = ", ".join(f"{file} ({rows})" for file, rows in holders.rows[name].items())
+            files = ", ".join(f"{file} ({rows})" for file, rows in holders[name].items())
             print(f"    {web.shown(name)}  rows in {files}")
         print("  and these rest on them" * bool(down), end="\n" * bool(down))
         for name, how in down:
@@ -166,7 +162,7 @@ def _document(web: Web, document: str, holders: Holders, as_json: bool) -> dict[
     return {
         "document": document,
         **what.as_json(),
-        "held_by": {"/".join(name): files for name, files in holders.rows.items()},
+        "held_by": {"/".join(name): files for name, files in holders.items()},
         "rests_on_them": ["/".join(name) for name, _ in down],
     }
 
@@ -207,7 +203,7 @@ def find_documents(web: Web, ids: Sequence[str]) -> dict[str, Holders]:
     Raises:
         DataError: a file is damaged: it might hold one of them.
     """
-    result = {document: Holders() for document in ids}
+    result: dict[str, Holders] = {document: {} for document in ids}
     files = [
         (output, entry)
         for output in web.outputs.values()
@@ -219,7 +215,7 @@ def find_documents(web: Web, ids: Sequence[str]) -> dict[str, Holders]:
         manifest = output.manifest
         path = web.store.fetch([output.wanted(entry)])[0]
         for document, rows in rows_with(path, ids).items():
-            result[document].rows[manifest.stage, manifest.key][entry.path] = rows
+            result[document].setdefault((manifest.stage, manifest.key), {})[entry.path] = rows
         web.store.release([path])
         progress.add(entry.bytes, note=str(output))
     return result

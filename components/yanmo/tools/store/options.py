@@ -78,7 +78,6 @@ class VerifyOptions(NamedOptions, group="verify"):
     """
 
     what: tuple[str, ...] = word(WHAT, ())
-    first: bool = opt(False, "stop at the first fault; by default all are listed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +92,6 @@ class DiffOptions(NamedOptions, group="diff"):
     a: str = word(WHAT)
     b: str = word("what it is compared with")
     other_store: str = opt("", "where B is, if not in --store", metavar="URI")
-    json: bool = opt(False, "for scripts: one JSON document")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +120,6 @@ class GcOptions(ToolOptions, group="gc"):
         "its channel's next run finishes",
     )
     explain: bool = opt(False, "show also what is kept, and why")
-    json: bool = opt(False, "for scripts: one JSON document")
 
     def contradictions(self) -> list[str]:
         is_shorter = self.abandoned.seconds < self.older_than.seconds

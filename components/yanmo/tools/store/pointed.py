@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
-from yanmo.store.manifest import Reference
+from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
 from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage, parse_pointer
 from yanmo.store.runs.run_record import RUN, is_run_record
-from yanmo.store.schema import parse
-from yanmo.tools.store.chain import references_in
+from yanmo.store.schema import OtherSchema, parse
 
 _RECORD = re.compile(r"pointers/[^/]+/history/(\d{6})\.json\Z")
 _POINTER = re.compile(r"pointers/[^/]+/([^/]+)\.json\Z")
@@ -75,17 +74,19 @@ def _read(name: str, data: bytes, where: str) -> list[Reference]:
 
 
 def _read_record(data: bytes, number: int, where: str) -> list[Reference]:
-    found = references_in(data, RECORD_SCHEMA, {"model": Reference, "previous": None}, where, is_sealed=True)
-    values = parse(data, RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
+    try:
+        values = parse(data, RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
+        unsealed(data)
+        given = {field: values.get(field) for field in RECORDED if field == "model" or values.get(field)}
+        named = {field: Reference.from_dict(value) for field, value in given.items()}
+    except OtherSchema as error:
+        raise DataError(f"{where}: {error}") from error
+    except ValueError as error:
+        raise DataError(f"{where}: damaged: {error}; restore it, or delete it by hand") from error
     if values.get("number") != number:
         raise DataError(
             f"{where}: is the record of number {values.get('number')}; restore both to their places"
         )
-    for field, stage in RECORDED.items():
-        if values.get(field):
-            try:
-                reference = Reference.from_dict(values[field])
-            except ValueError as error:
-                raise DataError(f"{where}: {field}: {error}; restore it") from error
-            check_stage(reference, (stage,), f"{where}: {field}")
-    return found
+    for field, reference in named.items():
+        check_stage(reference, (RECORDED[field],), f"{where}: {field}")
+    return list(named.values())

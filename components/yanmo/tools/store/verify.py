@@ -21,12 +21,9 @@ log = logging.getLogger(__name__)
 
 
 def run(store: ObjectStore, options: VerifyOptions) -> int:
-    faults = Faults(options.first)
-    try:
-        outputs = _chosen(store, options.what, options.channel, faults)
-        files, total = _read(store, outputs, faults)
-    except _Enough:
-        pass
+    faults = Faults()
+    outputs = _chosen(store, options.what, options.channel, faults)
+    files, total = _read(store, outputs, faults)
     if faults.found:
         log.error("%d fault(s); the first: %s", len(faults.found), faults.found[0])
         return ExitCode.DATA
@@ -43,35 +40,23 @@ def _read(store: ObjectStore, outputs: Sequence[Output], faults: Faults) -> tupl
     total = sum(wanted.bytes for _, wanted in found)
     progress = Progress(log, "verified", total, unit="B")
     for output, wanted in found:
-        faults.note_of(_fault_of(store, wanted))
+        if fault := _fault_of(store, wanted):
+            faults.note(fault)
         progress.add(wanted.bytes, note=str(output))
     return len(found), total
-
-
-class _Enough(Exception):
-    """The first fault was found and no more are wanted."""
 
 
 class Faults:
     """What was found, each printed at once."""
 
-    def __init__(self, first_only: bool) -> None:
+    def __init__(self) -> None:
         self.found: list[str] = []
-        self._first_only = first_only
 
     def note(self, fault: str) -> None:
         """Print a fault, once."""
-        if fault in self.found:
-            return
-        self.found.append(fault)
-        print(fault, flush=True)
-        if self._first_only:
-            raise _Enough
-
-    def note_of(self, fault: str | None) -> None:
-        """`note`, where there is one."""
-        if fault is not None:
-            self.note(fault)
+        if fault not in self.found:
+            self.found.append(fault)
+            print(fault, flush=True)
 
 
 def _fault_of(store: ObjectStore, wanted: Wanted) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,9 @@ def run(store: ObjectStore, options: AdoptOptions) -> int:
             "tokenizer": {"content_digest": hashlib.sha256(text.encode()).hexdigest(), "uri": options.folder}
         },
     )
-    _try(store, options.channel, text, _file(Path(options.folder)))
+    path = _file(Path(options.folder))
+    # Also where the same one was taken before, as there may be other texts by now.
+    check_round_trip(open_tokenizer(path), texts_at_hand(store, options.channel), f"{path}")
     output = commit_once(store, recipe, lambda attempt: write_adopted(attempt, value, genres))
     assert output is not None
     if options.channel != "none":
@@ -60,21 +61,6 @@ def run(store: ObjectStore, options: AdoptOptions) -> int:
 
 def _file(place: Path) -> Path:
     return place / NAME if place.is_dir() else place
-
-
-def _try(store: ObjectStore, channel: str, text: str, given: Path) -> None:
-    """Try the tokenizer on all texts at hand, also where the same one was taken before.
-
-    Raises:
-        DataError: it cannot be read, or loses text.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / NAME
-        path.write_text(text, encoding="utf-8")
-        try:
-            check_round_trip(open_tokenizer(path), texts_at_hand(store, channel), f"{given}")
-        except DataError as error:
-            raise DataError(str(error).replace(str(path), str(given))) from error
 
 
 def read_foreign(place: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from saying import tokenizer_text
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from yanmo.formats.round_trip import open_tokenizer
 from yanmo.model.generation.writing import LENGTH, STOP, Text
 from yanmo.tools.generate.spelling import Spelling, Streamed
 
@@ -89,10 +90,12 @@ def test_a_stop_word_ends_a_text_before_it_wherever_tokens_end(text, stops):
     assert "".join(told) == found.told
 
 
-def test_a_tokenizer_that_joins_pieces_in_its_own_way_is_told_too():
+def test_a_tokenizer_that_joins_pieces_in_its_own_way_is_told_too(tmp_path):
     tokenizer = Tokenizer(
         models.Unigram([("<unk>", 0.0), ("▁春", -1.0), ("眠", -1.0), ("▁a", -1.0)], unk_id=0)
     )
     tokenizer.decoder = decoders.Metaspace()
-    read = Spelling(tokenizer).reader()
-    assert "".join(read(i) for i in (1, 2, 3)) == tokenizer.decode([1, 2, 3])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    for opened in (tokenizer, open_tokenizer(tmp_path / "tokenizer.json")):
+        read = Spelling(opened).reader()
+        assert "".join(read(i) for i in (1, 2, 3)) == tokenizer.decode([1, 2, 3])

@@ -175,7 +175,7 @@ DAMAGES = {
         "below 400",
     ),
     "tokenizer-half": (cut("tokenizer.json", 0.5), "tokenizer.json", "not a tokenizer"),
-    "tokenizer-larger": (larger_tokenizer, "tokenizer.json", "of another vocabulary"),
+    "tokenizer-larger": (larger_tokenizer, "tokenizer.json", "do not belong together"),
     "tokenizer-loses": (tokenizer_with(normalizer=REPLACE), "tokenizer.json", "expected '也' (U+4E5F)"),
     "tokenizer-strips": (
         tokenizer_with(normalizer={"type": "Strip", "strip_left": True, "strip_right": True}),

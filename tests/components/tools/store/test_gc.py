@@ -79,9 +79,11 @@ def test_the_newest_runs_of_each_channel_keep_what_they_name_and_champions_stay_
     wait_until_old(ground)
     assert ground.gc("--keep-runs", "2", age="7d").code == 0, "all are young"
     assert [is_there(ground, night) for night in nights] == [True] * 4
-    shown = ground.tool("gc", "--older-than", "0", "--keep-runs", "2", "--json").json
-    assert shown["runs"] == [f"pointers/demo/runs/night-{number}.json" for number in (0, 1)]
+    shown = ground.tool("gc", "--older-than", "0", "--keep-runs", "2").out
+    assert "would remove 2 object(s)" in shown and "the record of a run" in shown
     assert ground.gc("--keep-runs", "2").code == 0
+    left = ground.names("pointers/demo/runs")
+    assert left == [f"pointers/demo/runs/night-{number}.json" for number in (2, 3)]
     assert not any(ground.names(folder_of(night)) for night in nights[:2])
     assert [is_there(ground, output) for output in (*nights[2:], other)] == [True] * 3
     assert all(is_there(ground, output) for output in ground.outputs.values()), "old champions as well"
@@ -771,15 +773,15 @@ def test_two_gcs_at_once_do_the_work_once_and_both_end_well(ground: Ground) -> N
     assert ground.tool("verify").code == 0
 
 
-def test_a_script_reads_why_each_output_stays_or_goes(ground: Ground) -> None:
+def test_a_dry_run_explains_why_each_output_stays_or_goes(ground: Ground) -> None:
     ground.chain()
     lost = ground.unwanted()
-    found = ground.tool("gc", "--older-than", "0", "--json").json
-    assert found["deleted"] is False
-    whole = [one["output"] for one in found["keys"] if one["whole"]]
-    assert whole == [f"train/{lost.manifest.key}"]
-    documents = ground.outputs["documents"].manifest
-    assert "input documents of" in found["kept"][f"documents/{documents.key}"]
+    lines = ground.tool("gc", "--older-than", "0", "--explain").out.splitlines()
+    assert [one.split(",")[0] for one in lines if one.startswith("would remove output")] == [
+        f"would remove output train/{lost.manifest.key[:12]}"
+    ]
+    (kept,) = [one for one in lines if one.startswith(f"keep {ground.outputs['documents']},")]
+    assert "input documents of" in kept
 
 
 @pytest.mark.parametrize("age", ["", "7", "7 d", "-1d", "d", "1y", "nan"])

@@ -52,7 +52,7 @@ def test_a_flipped_bit_anywhere_in_a_document_is_found(
     whole = path.read_bytes()
     for position in range(0, len(whole), 29):
         flip(path, position)
-        result = ground.tool("verify", "--first")
+        result = ground.tool("verify")
         if result.code == 0:
             # What a history says beside its references has no digest: when, and under which names. And of a
             # manifest's own sha256 nobody knows whether it was changed here, or is of one that was lost and
@@ -74,7 +74,6 @@ def test_a_missing_and_a_short_file_are_named_and_all_faults_are_listed(folder_g
     assert result.code == ExitCode.DATA and len(result.out.splitlines()) == 2
     assert "log.txt: expected 8 bytes, found no such file" in result.out
     assert "content.txt: expected 3 bytes, found 2 bytes" in result.out
-    assert len(ground.tool("verify", "--first").out.splitlines()) == 1
 
 
 def test_a_missing_input_of_a_chain_is_a_fault(ground: Ground) -> None:
