@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
-from yanmo.common.json_object import read_object
+from yanmo.common.given_file import read_object
 from yanmo.common.words import some_of
 from yanmo.formats.chat_tokens import END, Turn, has_marks, prompt_ids
 from yanmo.formats.round_trip import check_given_back, open_tokenizer

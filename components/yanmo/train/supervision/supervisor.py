@@ -45,9 +45,9 @@ from yanmo.train.models.starting_model import (
 from yanmo.train.nodes.leader import Leader, leading, tell_busy
 from yanmo.train.nodes.record import forget_parts
 from yanmo.train.sinks.process import Sinks
-from yanmo.train.supervision.automatic import Look, TrainRun, check_machine
 from yanmo.train.supervision.committed import committed
 from yanmo.train.supervision.ending import describe, raise_failure
+from yanmo.train.supervision.machine_check import Look, TrainRun, check_machine
 from yanmo.train.supervision.ranks import (
     Unbegun,
     full_ranks,
