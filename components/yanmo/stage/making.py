@@ -28,8 +28,7 @@ from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
 from yanmo.store.manifest import digest
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.store.runs.failure_card import RECORD as FAILURES
-from yanmo.store.runs.failure_card import Card, forget_cards, keep_card, read_cards, to_json
+from yanmo.store.runs.failure_card import Card, forget_cards, keep_card, read_cards
 
 log = logging.getLogger(__name__)
 
@@ -160,9 +159,7 @@ def _build(
         run.pause = result.pause
     run.counted = cost.show(run.telemetry)
     attempt.write("metrics.prom", run.telemetry.text(), role="record")
-    if earlier:
-        run.has_failed_before = True
-        attempt.write(FAILURES, to_json(earlier), role="record")
+    run.has_failed_before = bool(earlier)
     return result
 
 
