@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from yanmo.tools.generate.chat_template import check_template
 from yanmo.tools.generate.model_form import in_form
 from yanmo.tools.store.find import find
 
-log = logging.getLogger(__name__)
 _BOS = "<|bos|>"
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import logging
 import math
 import shutil
 import time
@@ -58,7 +57,6 @@ from yanmo.train.supervision.stopping import stop_file
 from yanmo.train.supervision.unfinished import begins, ends, pauses
 from yanmo.train.time_window import TimeWindow, TimeWindows
 
-log = logging.getLogger(__name__)
 _SHOWN_SECONDS = 1.0
 """How often the figures of the workers are read while nobody scrapes: as often as they write them."""
 
