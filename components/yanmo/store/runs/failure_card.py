@@ -111,16 +111,12 @@ class Card:
         meaning = _MEANINGS.get(ExitCode(self.exit_code)) if self.exit_code in {*ExitCode} else None
         return f"{self.stage} failed with exit code {self.exit_code}" + (f" ({meaning})" if meaning else "")
 
-    def details(self, now: float | None = None) -> list[str]:
-        """Return the lines that say more than the error's own line in the log.
-
-        Args:
-            now: Unix time that the checkpoint's age counts to; that of the failure by default.
-        """
+    def details(self) -> list[str]:
+        """Return the lines that say more than the error's own line in the log."""
         found = [f"failed: {self.where}"] if self.where else []
         found += self.others
         if self.checkpoint:
-            age = max((self._failed_at() if now is None else now) - self.saved_at, 0.0)
+            age = max(self._failed_at() - self.saved_at, 0.0)
             found.append(f"last good checkpoint: {self.checkpoint}, {human_seconds(age)} old")
         elif self.is_resumable:
             found.append("last good checkpoint: none yet, it begins again")

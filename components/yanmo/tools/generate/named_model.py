@@ -81,7 +81,7 @@ class NamedModel:
             raise UsageError(f"--genre {genre[:60]}: {self.name} has no such genre; it knows: {known}")
         return [tag]
 
-    def ids_of_turns(self, turns: list[Turn], where: str = "the conversation") -> list[int]:
+    def ids_of_turns(self, turns: list[Turn]) -> list[int]:
         """What the model reads before it answers a conversation.
 
         Raises:
