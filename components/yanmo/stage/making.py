@@ -37,7 +37,6 @@ def run_of(
     stage: Stage,
     options: Options,
     steps: Steps[Options, Made],
-    *,
     store: ObjectStore,
     telemetry: Telemetry,
     given: frozenset[str],
@@ -195,16 +194,10 @@ def beside(
     Raises:
         Exception: whatever keeps the stage from it.
     """
-    other = run_of(
-        run.stage,
-        dataclasses.replace(run.options, executor_input="", reference_out="", **changes),
-        steps,
-        store=run.store,
-        telemetry=Telemetry(run.stage.name, run.stage.metrics),  # /metrics shows what `run` is about
-        given=run.given,
-        started=time.monotonic(),  # of its own: else a page would count the time of `run` twice
-        again=run.again,
-    )
+    options = dataclasses.replace(run.options, executor_input="", reference_out="", **changes)
+    telemetry = Telemetry(run.stage.name, run.stage.metrics)  # /metrics shows what `run` is about
+    started = time.monotonic()  # of its own: else a page would count the time of `run` twice
+    other = run_of(run.stage, options, steps, run.store, telemetry, run.given, started, run.again)
     other.counted = run.counted
     with contextlib.closing(other.session):
         if steps.settle:

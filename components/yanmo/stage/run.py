@@ -28,23 +28,13 @@ from yanmo.options.shared import StageOptions
 from yanmo.stage.channel_lease import Busy
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.failing import (
-    failed,
-    last_words,
-    say_details,
-)
+from yanmo.stage.failing import failed, last_words, say_details
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.making import finish_and_hand_over, output_of, recipe_of, run_of
 from yanmo.stage.pinned import is_pinned, load_shared, with_pinned
 from yanmo.stage.pushgateway import pushed
 from yanmo.stage.rerun import rerun_command
-from yanmo.stage.results import (
-    check_pointers,
-    check_reference_out,
-    hand_on,
-    pass_on,
-    write_results,
-)
+from yanmo.stage.results import check_pointers, check_reference_out, hand_on, pass_on, write_results
 from yanmo.stage.retries import until_it_ends
 from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.stage.stage_run import Ended, Finish, Made, Options, Skip, StageRun, Steps
@@ -181,16 +171,7 @@ def _serve(
         hand_on(stage, options, store, outputs)
         return _DONE
     try:
-        run = run_of(
-            stage,
-            options,
-            steps,
-            store=store,
-            telemetry=telemetry,
-            given=given,
-            started=started,
-            again=again,
-        )
+        run = run_of(stage, options, steps, store, telemetry, given, started, again)
     except PausedInput as error:
         pass_on(stage, options, error.paused, steps, store, outputs)
         return _DONE

@@ -35,23 +35,14 @@ from yanmo.train.job import Status, WorkerJob, clear
 from yanmo.train.memory.estimate import divisors, parameters
 from yanmo.train.memory.fitting import fitted, halve_micro_batch, largest_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
-from yanmo.train.models.starting_model import (
-    check_finite,
-    check_tokenizer,
-    vocabulary_of,
-    with_shape_of,
-)
+from yanmo.train.models.starting_model import check_finite, check_tokenizer, vocabulary_of, with_shape_of
 from yanmo.train.nodes.leader import Leader, leading, tell_busy
 from yanmo.train.nodes.record import forget_parts
 from yanmo.train.sinks.process import Sinks
 from yanmo.train.supervision.committed import committed
 from yanmo.train.supervision.ending import describe, raise_failure
 from yanmo.train.supervision.machine_check import Look, TrainRun, check_machine
-from yanmo.train.supervision.ranks import (
-    Unbegun,
-    full_ranks,
-    run_ranks,
-)
+from yanmo.train.supervision.ranks import Unbegun, full_ranks, run_ranks
 from yanmo.train.supervision.seed_twins import seed_noise
 from yanmo.train.supervision.stopping import stop_file
 from yanmo.train.supervision.unfinished import begins, ends, pauses
