@@ -6,8 +6,6 @@ import contextlib
 import ipaddress
 import os
 import resource
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -18,21 +16,6 @@ import pytest
 
 needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
-
-
-NAMELESS = ["unshare", "--uts", "sh", "-c", 'hostname no-such-name.invalid && exec "$@"', "sh"]
-"""Starts a command on a machine whose name does not resolve, as in a container without a network."""
-
-
-def cannot_be_nameless() -> str:
-    """Why NAMELESS starts nothing here; empty where it does."""
-    if not (shutil.which("unshare") and shutil.which("hostname")):
-        return "needs unshare and hostname (util-linux)"
-    asks = "import socket; socket.getaddrinfo(socket.gethostname(), None)"
-    done = subprocess.run([*NAMELESS, sys.executable, "-c", asks], capture_output=True, text=True)
-    if "gaierror" in done.stderr:
-        return ""
-    return f"may not give a process another host name: {done.stderr.strip()[-100:] or 'it resolves'}"
 
 
 @contextlib.contextmanager

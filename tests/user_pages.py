@@ -41,7 +41,3 @@ def code_of(page: Path) -> Iterator[str]:
     yield from re.findall(r"`([^`]+)`", dockers.sub("", prose.replace("\n", " ")))
     lines = "\n".join(re.sub(r"\s#\s.*|^\$ ", "", line) for line in code).replace("\\\n", " ")
     yield from dockers.sub("", lines).splitlines()
-
-
-def options_in(code: str) -> set[str]:
-    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", code))

@@ -10,7 +10,6 @@ orchestrator (would run another pipeline than the cluster does).
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sys
 import time
@@ -30,8 +29,6 @@ from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo_pipelines.processes import Processes
 from yanmo_pipelines.resources import IN_PODS, METRICS_PORT
 from yanmo_pipelines.task_run import TaskFailed, TaskRun, value_of
-
-log = logging.getLogger(__name__)
 
 
 @dataclass

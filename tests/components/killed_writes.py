@@ -53,11 +53,6 @@ def store_command(moment: int, argv: Sequence[str]) -> NoReturn:
     sys.exit(main(argv))
 
 
-def forked_store_command(moment: int, *argv: str) -> int:
-    """Exit code of the same in a fork of this process, which need not import it all again."""
-    return forked(store_command, moment, argv)
-
-
 def forked(command: Callable[..., NoReturn], *arguments: Any) -> int:
     """Exit code of a function in a fork of this process."""
     process = multiprocessing.get_context("fork").Process(target=command, args=arguments)

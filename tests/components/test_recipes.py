@@ -23,8 +23,8 @@ from yanmo.curate.split.pinned_set import CHOSEN
 from yanmo.curate.text.record_rules import record_rules
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind, names_of, opt, values_of
-from yanmo.train.supervision.automatic import LEFT
 from yanmo.train.supervision.benchmark import short
+from yanmo.train.supervision.machine_check import LEFT
 from yanmo.train.supervision.seed_twins import twin_of
 
 RECIPES = json.loads(Path(__file__).with_name("recipes.json").read_text(encoding="utf-8"))

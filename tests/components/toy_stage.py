@@ -14,9 +14,9 @@ from yanmo.options.fields import input_ref, opt
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.stage.metric import Metric
-from yanmo.stage.run import Result, run
+from yanmo.stage.run import run
 from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun, Steps
-from yanmo.store.commit import Attempt
+from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output
 from yanmo.store.pause import Pause
 

@@ -22,7 +22,7 @@ from yanmo.balance.augmentation.synonyms import CLASSICAL_WORDS, MODERN_WORDS, S
 from yanmo.balance.classes import COLUMNS
 from yanmo.balance.config import BalanceOptions
 from yanmo.balance.document_table import Rows, TrainFiles
-from yanmo.balance.quotas.choice import Picker, plan_of_classes, some
+from yanmo.balance.quotas.choice import Picker, plan_of_classes
 from yanmo.balance.quotas.targets import QuotaPlan, Target, parse_plan, targets
 from yanmo.balance.report import (
     add_targets,
@@ -34,6 +34,7 @@ from yanmo.balance.report import (
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import UsageError
 from yanmo.common.freed_memory import trim_heap
+from yanmo.common.words import some_of
 from yanmo.formats.documents import text_form, write_document_file
 from yanmo.formats.row_pieces import Layout, Pieces, cut_file
 from yanmo.nights.observer import NightObserver
@@ -98,7 +99,7 @@ def _augmenter(options: BalanceOptions, documents: Output, genres: Sequence[str]
         if genre not in (OTHERS, *genres):
             raise UsageError(
                 f"--augment: no documents of genre {genre}{did_you_mean(genre, genres)}; there are "
-                f"{some(genres)}: name one of them"
+                f"{some_of(genres)}: name one of them"
             )
     held_out = documents.paths("valid-*.parquet") if documents.entries("valid-*.parquet") else []
     if "evaluation_set" in documents.manifest.references:

@@ -18,6 +18,8 @@ from typing import Any
 from yanmo.common.errors import DataError, in_words, naming
 
 MIB = 1 << 20
+MOST_OF_AN_OBJECT = 16 * MIB
+"""Bytes of a JSON object, such as a tokenizer, at most."""
 PIPE_SECONDS = 5.0
 """How long a pipe may stay silent before its first byte."""
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
@@ -81,6 +83,18 @@ def given_json(path: Path | str, expected: str, **how: Any) -> Any:
     except (ValueError, RecursionError) as error:
         where = f"{how.get('shown') or path}: expected {expected}; it is not JSON: {in_words(error)}"
         raise how.get("wrong", DataError)(where) from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file that somebody else may have written.
+
+    Raises:
+        DataError: it holds none.
+    """
+    value = given_json(path, "a JSON object", most_bytes=MOST_OF_AN_OBJECT)
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: expected a JSON object, found {kind_of_json(value)}; copy it again")
+    return value
 
 
 def kind_of_json(value: Any) -> str:

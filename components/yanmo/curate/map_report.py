@@ -1,17 +1,26 @@
-"""What happened to the records of a file, or of all files: counts, with examples."""
+"""What happened to the records of some batches, of a file, or of all files: counts, with examples."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from yanmo.curate.sources.parsing import Malformed
+import numpy as np
+import numpy.typing as npt
+
+from yanmo.curate.sources.parsing import Malformed, RawDocument
 from yanmo.curate.tally import Tally
+from yanmo.curate.text.cleaning import Cleaned
+from yanmo.curate.text.filters import Verdicts, other_script
+from yanmo.curate.text.normalize import Normalized
 
 SHOWN_MALFORMED = 20
 """Malformed lines that are listed in the report; all are counted."""
+_SHOWN = frozenset(("cleaned_mojibake", "cleaned_boilerplate"))
+"""Repairs shown as examples in the report; personal data is not shown."""
 
 
 @dataclass
@@ -68,3 +77,73 @@ class MapReport:
             chats=Counter(value["chats"]),
             empty=value["empty"],
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """Documents, and what became of each; all in one order."""
+
+    documents: list[RawDocument]
+    ids: list[str]
+    cleaned: list[Cleaned]
+    normalized: Normalized
+    verdicts: Verdicts
+
+    @cached_property
+    def _happened(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Name of the tally -> indexes of its documents."""
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for i, document in enumerate(self.documents):
+            for change in self.cleaned[i].changes:
+                found[f"cleaned_{change}"].append(i)
+            if document.encoding != "utf-8":
+                found[f"cleaned_line_in_{document.encoding}"].append(i)
+            if self.verdicts.reasons[i]:
+                found[self.verdicts.reasons[i]].append(i)
+        steps = {f"cleaned_{step}": np.flatnonzero(c) for step, c in self.normalized.changed.items()}
+        others = {name: np.array(which, dtype=np.int64) for name, which in found.items()}
+        return {"read": np.arange(len(self.documents)), **steps, **others}
+
+    @cached_property
+    def changes(self) -> list[str]:
+        """For each document the steps that changed it, with commas."""
+        found: list[list[str]] = [[] for _ in self.documents]
+        for name in sorted(self._happened):
+            if name.startswith("cleaned_"):
+                for i in self._happened[name].tolist():
+                    found[i].append(name.removeprefix("cleaned_"))
+        return [",".join(names) for names in found]
+
+    def count(self, tally: Tally) -> None:
+        """Count what was read, changed and dropped, by genre, with examples."""
+        names, genre = np.unique(np.array([d.genre for d in self.documents], object), return_inverse=True)
+        for what, which in self._happened.items():
+            numbers = np.bincount(genre[which], minlength=len(names))
+            sizes = np.bincount(genre[which], weights=self.normalized.characters[which], minlength=len(names))
+            for name, number, size in zip(names.tolist(), numbers.tolist(), sizes.tolist(), strict=True):
+                if number:
+                    tally.add(what, name, number, int(size))
+            if what in _SHOWN:
+                tally.show(what, [self.example(i) for i in which.tolist()])
+        for reason in self._happened.keys() & set(self.verdicts.reasons):
+            tally.show(reason, [self.example(i, measured=True) for i in self._happened[reason].tolist()])
+
+    def example(self, i: int, *, measured: bool = False) -> dict[str, Any]:
+        """Return document `i` as the report shows it.
+
+        Args:
+            measured: whether with what the filter measured that dropped it.
+        """
+        document, text = self.documents[i], self.normalized.texts[i]
+        example: dict[str, Any] = {
+            "id": self.ids[i],
+            "genre": document.genre,
+            "title": document.title,
+            "source": document.source,
+            "path": f"{document.path}:{document.line}",
+            "text": text[:80],
+        }
+        if measured:
+            note = other_script(text) if self.verdicts.reasons[i] in ("not_han", "too_short") else ""
+            example |= {"value": round(self.verdicts.values[i], 4), **({"note": note} if note else {})}
+        return example

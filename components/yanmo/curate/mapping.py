@@ -11,27 +11,24 @@ import hashlib
 import itertools
 import json
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.curate.map_report import SHOWN_MALFORMED, MapReport
+from yanmo.curate.map_report import SHOWN_MALFORMED, Judged, MapReport
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.sources.batches import Batch, read_batches
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import PLAIN, RawDocument, parse, without_genre
 from yanmo.curate.sources.ranges import Cut, Range, lines_in
 from yanmo.curate.sources.raw_files import check_seen
-from yanmo.curate.tally import Tally
-from yanmo.curate.text.cleaning import Cleaned, clean_and_normalize, columns_of
-from yanmo.curate.text.filters import Verdicts, judge, other_script
-from yanmo.curate.text.normalize import MARK, Normalized
+from yanmo.curate.text.cleaning import clean_and_normalize, columns_of
+from yanmo.curate.text.filters import judge
+from yanmo.curate.text.normalize import MARK
 from yanmo.curate.text.record_rules import RecordRules
 from yanmo.engine.maps import add_made, is_remote, ordered_map
 from yanmo.formats.decisions import DECISIONS, MALFORMED, decided
@@ -47,9 +44,6 @@ _FEW = 4
 """A document of fewer such characters is compared by its whole text; otherwise all such would be copies."""
 
 DIGEST_BYTES = 16
-
-_SHOWN = frozenset(("cleaned_mojibake", "cleaned_boilerplate"))
-"""Repairs shown as examples in the report; personal data is not shown."""
 
 DOCUMENT_COLUMNS = ("id", "text", "genre", "labels", "title", "author", "source", "license")
 """Columns of documents v1 that `map` fills."""
@@ -253,7 +247,7 @@ def _batches(task: _Task, report: MapReport) -> Iterator[Sequence[tuple[Batch, R
 
 
 def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table, MapReport, pa.Table]:
-    """The documents of some batches that pass the filters, as MAPPED, what happened to all records, and those
+    """Return the documents that pass the filters, as MAPPED, what happened to all records, and those
     that are dropped, as DECISIONS.
 
     Args:
@@ -272,86 +266,24 @@ def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table
         dropped += [{"path": m.file, "line": m.line, "reason": MALFORMED, "note": m.why} for m in malformed]
     genres = [d.genre for d in documents]
     cleaned, normalized = clean_and_normalize(documents, options.cleaning, options.steps)
-    verdicts = judge(cleaned, normalized, genres, options.rules)
-    ids = [document_id(d.source, d.title, t) for d, t in zip(documents, normalized.texts, strict=True)]
-    happened = _happened(documents, cleaned, normalized, verdicts)
-    _count(report.tally, documents, normalized, verdicts, ids, happened)
-    changes = _changes(len(documents), happened)
-    kept = [i for i, reason in enumerate(verdicts.reasons) if not reason]
-    for i in [i for i, reason in enumerate(verdicts.reasons) if reason]:
-        row = _example(documents[i], ids[i], normalized.texts[i], verdicts, i)
-        row |= {"line": documents[i].line, "path": documents[i].path, "changes": changes[i]}
-        row |= {"characters": int(normalized.characters[i]), "reason": verdicts.reasons[i]}
+    judged = Judged(
+        documents=documents,
+        ids=[document_id(d.source, d.title, t) for d, t in zip(documents, normalized.texts, strict=True)],
+        cleaned=cleaned,
+        normalized=normalized,
+        verdicts=judge(cleaned, normalized, genres, options.rules),
+    )
+    judged.count(report.tally)
+    kept = []
+    for i, reason in enumerate(judged.verdicts.reasons):
+        if not reason:
+            kept.append(i)
+            continue
+        row = judged.example(i, measured=True)
+        row |= {"line": documents[i].line, "path": documents[i].path, "changes": judged.changes[i]}
+        row |= {"characters": int(normalized.characters[i]), "reason": reason}
         dropped.append({name: row[name] for name in DECISIONS.names if name in row})
-    return _table(documents, normalized, ids, changes, kept, options.form), report, decided(dropped)
-
-
-def _count(
-    tally: Tally,
-    documents: list[RawDocument],
-    normalized: Normalized,
-    verdicts: Verdicts,
-    ids: list[str],
-    happened: Mapping[str, npt.NDArray[np.int64]],
-) -> None:
-    """Count what was read, changed and dropped, by genre, with examples."""
-    names, genre = np.unique(np.array([d.genre for d in documents], dtype=object), return_inverse=True)
-    for what, which in happened.items():
-        numbers = np.bincount(genre[which], minlength=len(names))
-        sizes = np.bincount(genre[which], weights=normalized.characters[which], minlength=len(names))
-        for name, number, size in zip(names.tolist(), numbers.tolist(), sizes.tolist(), strict=True):
-            if number:
-                tally.add(what, name, number, int(size))
-        if what in _SHOWN:
-            tally.show(what, [_example(documents[i], ids[i], normalized.texts[i]) for i in which.tolist()])
-    for reason in happened.keys() & set(verdicts.reasons):
-        found = happened[reason].tolist()
-        tally.show(reason, [_example(documents[i], ids[i], normalized.texts[i], verdicts, i) for i in found])
-
-
-def _happened(
-    documents: list[RawDocument], cleaned: list[Cleaned], normalized: Normalized, verdicts: Verdicts
-) -> dict[str, npt.NDArray[np.int64]]:
-    """Name of the tally -> indexes of its documents."""
-    result: defaultdict[str, list[int]] = defaultdict(list)
-    for i, document in enumerate(documents):
-        for change in cleaned[i].changes:
-            result[f"cleaned_{change}"].append(i)
-        if document.encoding != "utf-8":
-            result[f"cleaned_line_in_{document.encoding}"].append(i)
-        if verdicts.reasons[i]:
-            result[verdicts.reasons[i]].append(i)
-    found = {name: np.array(which, dtype=np.int64) for name, which in result.items()}
-    steps = {f"cleaned_{step}": np.flatnonzero(changed) for step, changed in normalized.changed.items()}
-    return {"read": np.arange(len(documents)), **steps, **found}
-
-
-def _changes(number: int, happened: Mapping[str, npt.NDArray[np.int64]]) -> list[str]:
-    """For each document the steps that changed it, with commas."""
-    found: list[list[str]] = [[] for _ in range(number)]
-    for name in sorted(happened):
-        if name.startswith("cleaned_"):
-            for i in happened[name].tolist():
-                found[i].append(name.removeprefix("cleaned_"))
-    return [",".join(names) for names in found]
-
-
-def _example(
-    document: RawDocument, id: str, text: str, verdicts: Verdicts | None = None, i: int = 0
-) -> dict[str, Any]:
-    """Return a document in the report; one that a filter dropped with what that measured."""
-    example: dict[str, Any] = {
-        "id": id,
-        "genre": document.genre,
-        "title": document.title,
-        "source": document.source,
-        "path": f"{document.path}:{document.line}",
-        "text": text[:80],
-    }
-    if verdicts:
-        note = other_script(text) if verdicts.reasons[i] in ("not_han", "too_short") else ""
-        example |= {"value": round(verdicts.values[i], 4), **({"note": note} if note else {})}
-    return example
+    return _table(judged, kept, options.form), report, decided(dropped)
 
 
 def _digest(text: str) -> bytes:
@@ -363,15 +295,9 @@ def cluster_digest(compared: str, text: str) -> bytes:
     return _digest(compared if len(compared) >= _FEW else text)
 
 
-def _table(
-    documents: list[RawDocument],
-    normalized: Normalized,
-    ids: list[str],
-    changes: list[str],
-    kept: list[int],
-    form: str,
-) -> pa.Table:
-    chosen = [documents[i] for i in kept]
+def _table(judged: Judged, kept: list[int], form: str) -> pa.Table:
+    ids, normalized = judged.ids, judged.normalized
+    chosen = [judged.documents[i] for i in kept]
     texts = [normalized.texts[i] for i in kept]
     columns: dict[str, Any] = {
         "id": [ids[i] for i in kept],
@@ -383,7 +309,7 @@ def _table(
         ],
         "characters": normalized.characters[kept],
         "marks": normalized.counts[kept, MARK],
-        "changes": [changes[i] for i in kept],
+        "changes": [judged.changes[i] for i in kept],
     }
     for name in ("path", "line", "genre", "title", "author", "source", "license", "labels"):
         columns[name] = [getattr(d, name) for d in chosen]

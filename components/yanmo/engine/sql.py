@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import logging
 import os
 import shutil
 import tempfile
@@ -24,8 +23,6 @@ import pyarrow as pa
 
 from yanmo.common.control_group import free_memory
 from yanmo.common.errors import DiskFull
-
-log = logging.getLogger(__name__)
 
 _MEMORY, _PER_THREAD, _BESIDE = 64 << 20, 64 << 20, 100 << 20
 """Bytes that DuckDB's buffers may take, more of them for each thread, and bytes that it takes beside them."""

@@ -20,7 +20,7 @@ from yanmo.formats.documents import text_form
 from yanmo.formats.kfp_metrics import bits_metrics
 from yanmo.nights.observer import NightObserver
 from yanmo.options.fields import NONE
-from yanmo.stage.run import beside
+from yanmo.stage.making import beside
 from yanmo.stage.stage_run import Finish, Prepared, Steps
 from yanmo.store.commit import Result
 from yanmo.store.output import Output, read_json

@@ -30,7 +30,6 @@ UNKNOWN_AUTHORS = frozenset(
 
 CONFIRM = "confirm"
 """The split that promotions are confirmed on: scored each night, but its scores are only read to confirm."""
-SPLITS = ("train", "valid", "test", CONFIRM)
 
 DOCUMENTS = pa.schema(
     [

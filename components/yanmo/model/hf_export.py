@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from yanmo.common.errors import DataError
 from yanmo.common.foreign import foreign
-from yanmo.common.json_object import read_object
+from yanmo.common.given_file import read_object
 from yanmo.model.decoder import ARCHITECTURES, Decoder, DecoderConfig
 from yanmo.model.weights_check import WEIGHTS, check_weights, read_headers, weight_files
 from yanmo.model.weights_file import read_tensor, write_tensors

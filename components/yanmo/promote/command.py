@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import getpass
+import socket
 import sys
 from collections.abc import Sequence
 
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
-from yanmo.common.user import user
 from yanmo.nights.observer import NightObserver
 from yanmo.options.command_line import load_command
 from yanmo.options.fields import default_argv
@@ -72,7 +73,7 @@ def _tool(argv: Sequence[str]) -> int:
 
 def _by_hand(store: ObjectStore, options: ByHandOptions) -> int:
     """Show what would move, ask, and move it."""
-    who, why = options.who.strip() or user(), options.why.strip()
+    who, why = options.who.strip() or _user(), options.why.strip()
     if isinstance(options, RollbackOptions):
         back = plan_rollback(store, options.channel, options.to)
         shown, move = str(back), functools.partial(roll_back, store, back, who=who, why=why)
@@ -95,3 +96,12 @@ def _agreed() -> bool:
     if not sys.stdin.isatty():
         raise UsageError("nobody to ask: this is no terminal; give --yes to do it, or --dry-run")
     return input("Go on? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _user() -> str:
+    """Return who runs this process, and where: `name@machine`."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a pod's user id that has no name
+        name = "unknown"
+    return f"{name}@{socket.gethostname()}"

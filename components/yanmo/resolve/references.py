@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from yanmo.options.fields import NONE, flag
 from yanmo.options.shared import StageOptions
+from yanmo.resolve.begun_training import Finishing
 from yanmo.resolve.channel_tokenizer import channels_tokenizer, tokenizer_of
 from yanmo.resolve.config import ResolveOptions
-from yanmo.resolve.finishing import Finishing
 from yanmo.store.manifest import Reference
 from yanmo.store.named import Wanted, find_named
 from yanmo.store.objects import ObjectStore

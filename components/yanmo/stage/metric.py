@@ -14,7 +14,6 @@ Standard library only, as a stage's declaration is read by the pipeline compiler
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -91,13 +90,6 @@ class Metric:
         if "_per_second" in self.name:
             return f"{self.name.partition('_per_second')[0].rpartition('_')[2]}/s"
         return next((unit for unit in UNITS if self.name.endswith((f"_{unit}", unit))), "")
-
-
-def check(metrics: Iterable[Metric], stage: str) -> None:
-    """Raise AssertionError where two of a stage's metrics have one name."""
-    names = [metric.family(stage) for metric in metrics]
-    twice = {name for name in names if names.count(name) > 1}
-    assert not twice, f"{stage}: declared twice: {sorted(twice)}"
 
 
 GENRE = Label(name="genre", about="genre of the data", zh="数据的体裁")

@@ -237,3 +237,7 @@ class Steps(Generic[Options, Made]):
     assist: Callable[[StageRun[Options, Made]], Ended | None] | None = None
     """Does a share of the work where the options say so (`is_helper`): without lease, output, or pointer.
     Gives how the process ends; None for well."""
+
+    def observer_of(self, name: str, options: StageOptions, started: float) -> Observer | None:
+        """Return who hears how a process of the stage stands; None for nobody."""
+        return self.observer(name, options, started) if self.observer else None

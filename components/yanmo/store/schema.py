@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import json
 from typing import Any
 
 from yanmo.common.given_file import kind_of_json
+from yanmo.common.plain_json import json_value
 
 MAX_REFERENCE_BYTES = 4096
 
@@ -46,10 +46,7 @@ def load(data: str | bytes) -> Any:
     Raises:
         ValueError: it is not JSON, or too deep.
     """
-    try:
-        return json.loads(data, parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
+    return json_value(data, parse_constant=_refuse)
 
 
 def _other_schema(found: Any, schema: str) -> ValueError:

@@ -132,7 +132,7 @@ class Scratch:
         if self._process is not None and path.is_relative_to(self._process / "pins"):
             path.unlink(missing_ok=True)
 
-    def adopt(self, path: Path, sha256: str, size: int) -> None:
+    def adopt(self, path: Path, sha256: str) -> None:
         """Take a hashed file of this process's work into the cache; no error if that cannot be."""
         target = self._path(sha256)
         with contextlib.suppress(OSError, EnvironmentFault), _locked(target.with_name(f"{sha256}.lock")):

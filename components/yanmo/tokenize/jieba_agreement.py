@@ -75,17 +75,16 @@ def _jieba_ends(sentences: tuple[str, ...], user: bytes) -> list[set[int]]:
     return [set(itertools.accumulate(map(len, cut(sentence, HMM=False)))) for sentence in sentences]
 
 
-def agreement(pruned: Segmenter, sentences: Sequence[str], user: bytes = b"") -> dict[str, float]:
-    """Boundary recall of a vocabulary, and the share of sentences in which no token crosses a word.
-
-    Args:
-        user: lines of the user dictionaries that jieba is to load.
-    """
-    return shares_of(agreement_counts(pruned, sentences, user))
+def agreement(pruned: Segmenter, sentences: Sequence[str]) -> dict[str, float]:
+    """Return boundary recall of a vocabulary, and the share of sentences in which no token crosses a word."""
+    return shares_of(agreement_counts(pruned, sentences))
 
 
 def agreement_counts(pruned: Segmenter, sentences: Sequence[str], user: bytes = b"") -> Counter[str]:
     """Return the counts behind `agreement`, which can be added up over files.
+
+    Args:
+        user: lines of the user dictionaries that jieba is to load.
 
     Returns:
         `sentences`, those `uncrossed`, jieba's `boundaries` and those `kept`.

@@ -199,7 +199,7 @@ def work(run: TokenizeRun) -> Result:
     take_over(run.attempt, parts)
     counts = _counts(shards, done)
     metadata = _metadata(run, tokenizer, segmenter, done)
-    _report(run, counts, metadata, done)
+    _report(run, metadata, done)
     return Result(counts=counts, metadata=metadata, references={TOKENIZER: tokenizer}, used=parts)
 
 
@@ -284,7 +284,7 @@ def _metadata(run: TokenizeRun, tokenizer: Output, segmenter: Segmenter, done: l
     return metadata
 
 
-def _report(run: TokenizeRun, counts: dict[str, Any], metadata: dict[str, Any], done: list[Done]) -> None:
+def _report(run: TokenizeRun, metadata: dict[str, Any], done: list[Done]) -> None:
     """Report in log and metrics what was made."""
     tokens = sum(sum(one.tokens.values()) for one in done)
     characters = sum(sum(one.characters.values()) for one in done)

@@ -28,10 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import (
-    advice,
-    exit_code,
-)
+from yanmo.common.errors import advice, exit_code
 from yanmo.store.manifest import Reference
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output, open_reference

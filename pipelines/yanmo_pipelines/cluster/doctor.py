@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,8 +20,6 @@ from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi, NoCluster
 from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace
 from yanmo_pipelines.cluster.refusals import Forbidden
 from yanmo_pipelines.pod_options import PodOptions
-
-log = logging.getLogger(__name__)
 
 CHECKS: dict[str, Check] = {
     "kfp": servers.kfp,

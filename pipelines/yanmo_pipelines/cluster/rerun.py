@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import uuid
 from collections.abc import Sequence
@@ -25,8 +24,6 @@ from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.cluster.rerun_job import by_kubectl, job_of
 from yanmo_pipelines.parameters import read_settings
-
-log = logging.getLogger(__name__)
 
 STAGES = (*names.STAGES, "launch")
 TAKES_ALSO = {"launch": "train"}

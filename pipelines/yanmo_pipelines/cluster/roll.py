@@ -7,7 +7,6 @@ are ready. What a rollback of `yanmo promote` points to is rolled out alike.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,7 +23,6 @@ from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import NotFound
 
-log = logging.getLogger(__name__)
 MODEL = "yanmo.dev/model"
 """Annotation of the pods: what `yanmo export` takes for a model."""
 

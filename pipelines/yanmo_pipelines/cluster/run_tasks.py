@@ -22,7 +22,7 @@ ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 _RESULT = re.compile(
     r"(?:(\S+/[0-9a-f]{12}) (is committed already)|(committed|adopted) (\S+/[0-9a-f]{12})\b)"
 )
-"""How a stage says what its output is: see yanmo.stage.run."""
+"""How a stage says what its output is: see yanmo.stage.making."""
 
 
 @dataclass(frozen=True)

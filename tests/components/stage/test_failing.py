@@ -17,7 +17,7 @@ from yanmo.stage.failing import leave_message
 from yanmo.stage.run import main
 from yanmo.store.opening import open_store
 from yanmo.store.output import find_output
-from yanmo.store.runs.failure_card import Card, survived
+from yanmo.store.runs.failure_card import Card
 
 
 def last_line(cause: str, code: int = 78) -> str:
@@ -100,13 +100,8 @@ def test_a_failed_stage_leaves_its_card_until_its_key_is_committed(
     capsys.readouterr()
     assert main(toy_stage.STAGE, toy_stage.STEPS, [*flags, "--force"]) == 0
     assert "an earlier try ended at " in capsys.readouterr().err
-    store = open_store(f"{tmp_path}/store")
     assert not path.exists()
-    output = find_output(store, "toy", path.parent.name)
-    assert [one.why for one in survived(output)] == [kept["why"]]
-    output.path("failures.json").chmod(0o600)
-    output.path("failures.json").write_bytes(b"{")
-    assert survived(output) == [], "a damaged record ends nothing"
+    assert find_output(open_store(f"{tmp_path}/store"), "toy", path.parent.name)
 
 
 def test_wrong_options_leave_no_card_in_a_store_but_a_message(tmp_path: Path, message: Path) -> None:

@@ -22,9 +22,10 @@ from servers import s3
 from toy_outputs import latest, wait_until
 
 from yanmo.options.yaml_file import read_yaml
-from yanmo.stage.run import Result, _serve, main, tell_children
+from yanmo.stage.run import _serve, main, tell_children
 from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.stage.stage_run import StageRun, Steps
+from yanmo.store.commit import Result
 from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import read_pointer
 from yanmo.store.runs.lease import holder_in

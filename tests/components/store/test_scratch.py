@@ -135,7 +135,7 @@ def test_work_of_this_process_is_taken_over_and_gone_with_it(tmp_path: Path) -> 
     scratch, source = Scratch(tmp_path, 1000), Source(b"x" * 10)
     folder = scratch.work("cas/a/b/c")
     (folder / "f").write_bytes(source.data)
-    scratch.adopt(folder / "f", sha(source.data), 10)
+    scratch.adopt(folder / "f", sha(source.data))
     assert source.get(scratch).read_bytes() == source.data and source.downloads == 0
     os.close(scratch._held)
     Scratch(tmp_path, 1000).process  # noqa: B018

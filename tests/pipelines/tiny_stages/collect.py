@@ -14,8 +14,9 @@ from yanmo.common.answers import answer
 from yanmo.common.errors import DataError
 from yanmo.options.fields import opt
 from yanmo.options.shared import StageOptions
-from yanmo.stage.run import Result, run
+from yanmo.stage.run import run
 from yanmo.stage.stage_run import Prepared, StageRun, Steps
+from yanmo.store.commit import Result
 from yanmo.store.manifest import file_sha256
 
 

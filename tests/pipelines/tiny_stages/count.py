@@ -8,8 +8,9 @@ from tiny_stages.declare import TinyStage
 from yanmo.common.errors import DataError, UsageError
 from yanmo.options.fields import input_ref, opt
 from yanmo.options.shared import StageOptions
-from yanmo.stage.run import Result, run
+from yanmo.stage.run import run
 from yanmo.stage.stage_run import StageRun, Steps
+from yanmo.store.commit import Result
 from yanmo.store.pause import Pause
 
 

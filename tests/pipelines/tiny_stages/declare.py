@@ -12,7 +12,3 @@ class TinyStage(Stage):
     @property
     def module(self) -> str:
         return f"tiny_stages.{self.name}"
-
-    @property
-    def declared_in(self) -> str:
-        return self.module

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from tiny_stages.declare import TinyStage
 from yanmo.options.fields import input_ref
 from yanmo.options.shared import StageOptions
-from yanmo.stage.run import Result, run
+from yanmo.stage.run import run
 from yanmo.stage.stage_run import Finish, StageRun, Steps
+from yanmo.store.commit import Result
 from yanmo.store.output import Output
 
 

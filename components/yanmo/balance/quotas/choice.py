@@ -7,7 +7,7 @@ bundled one is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from yanmo.balance.quotas.filling import choose
 from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
 from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.words import some_of
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.options.nearest import did_you_mean
 
@@ -86,7 +87,7 @@ def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> QuotaPlan:
         if name not in names:
             hint = did_you_mean(written, names)
             raise UsageError(
-                f"--quotas: no documents of {by} {written}{hint}; there are {some(names)}: name one of them"
+                f"--quotas: no documents of {by} {written}{hint}; there are {some_of(names)}: name one"
             )
         if name in found:
             raise UsageError(f"--quotas: {name} is named twice: keep one")
@@ -95,7 +96,7 @@ def plan_of_classes(quotas: str, groups: Iterable[str], by: str) -> QuotaPlan:
     if OTHERS in plan.quotas:
         found |= dict.fromkeys(rest, plan.quotas[OTHERS])
     elif plan.is_relative and plan.exponent is None and rest:
-        raise UsageError(f"--quotas: no weight for {some(rest)}; name them, or give *=1w (or *=0w)")
+        raise UsageError(f"--quotas: no weight for {some_of(rest)}; name them, or give *=1w (or *=0w)")
     return QuotaPlan(found, plan.exponent)
 
 
@@ -104,12 +105,6 @@ def _spelled(written: str, names: list[str], by: str) -> str:
         return written
     parts = zip(written.split("/"), parts_of(by), strict=False)
     return "/".join(GENRE_ALIASES.get(value, value) if part == "genre" else value for value, part in parts)
-
-
-def some(names: Sequence[str]) -> str:
-    """Return the first twenty names, and how many more there are."""
-    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    return ", ".join(names[:20]) + more
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,7 @@ Records = Iterator[tuple[int, Mapping[str, Any] | str, str]]
 
 def _records(batch: Batch, fields: Fields) -> Records:
     if batch.source.form == "parquet":
-        return _row_records(batch, fields)
+        return _row_records(batch)
     if batch.source.form in AS_JSON_LINES:
         return _json_records(batch)
     return _text_records(batch, fields)
@@ -340,7 +340,7 @@ def _separators(data: bytes) -> Iterator[tuple[int, int]]:
     yield len(data), len(data)
 
 
-def _row_records(batch: Batch, fields: Fields) -> Records:
+def _row_records(batch: Batch) -> Records:
     rows: pa.RecordBatch = batch.data
     binary = [f.name for f in rows.schema if pa.types.is_binary(f.type) or pa.types.is_large_binary(f.type)]
     try:

@@ -19,7 +19,6 @@ from yanmo.evaluate.baselines.ngram import NgramModel
 from yanmo.evaluate.documents.reading import Document
 
 Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 _ROUNDS = 40
 """Rounds of expectation maximization; on the bundled corpus the fifth decimal of the bits no longer changes
 after 20."""

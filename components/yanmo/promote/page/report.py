@@ -19,10 +19,9 @@ from yanmo.promote.page.lineage import trace
 from yanmo.promote.page.tables import group_rows, task_rows
 from yanmo.promote.page.training import training_report
 from yanmo.store.output import Output
-from yanmo.store.runs.failure_card import survived
 from yanmo.store.schema import utc_now
 
-_SCHEMA = "yanmo.report/7"
+_SCHEMA = "yanmo.report/8"
 _MOST_SAMPLES = 4
 """Samples of each genre; evaluate looks for the nearest training text of as many."""
 _MOST_SAMPLE_CHARACTERS = 2000
@@ -71,7 +70,6 @@ def make_report(
         "champion_writing": _writing_of(champion),
         "samples": _samples(challenger.samples),
         "training": training,
-        "survived": [card for output in lineage.outputs for card in _survived(output)],
         "data": data_report(lineage),
         "cost": cost_report([*lineage.outputs, *parts], judging),
         "options": dict(options),
@@ -153,12 +151,6 @@ def _sample(sample: Mapping[str, Any]) -> dict[str, Any]:
     text = str(sample["text"])
     text = text if sample["ended"] else text.rstrip("\ufffd")
     return {**sample, "text": text[:_MOST_SAMPLE_CHARACTERS]}
-
-
-def _survived(output: Output) -> list[dict[str, Any]]:
-    """The failed tries that came before an output, newest first."""
-    name = {"stage": output.manifest.stage, "key": output.manifest.key}
-    return [{**name, "at": card.made_at, "lines": card.lines()} for card in survived(output)]
 
 
 def _stage(output: Output) -> dict[str, Any]:

@@ -1,14 +1,12 @@
 """The card of a failure: a few lines that say which part failed, why, what is kept, and how it goes on.
 
 One card, wherever a person looks first: in the log above the error's own line (what that does not say), in
-the pod's termination message (`kubectl describe pod`), in the store beside the work in progress, where `yanmo
-status` and the next run find it, and as a record beside the output once there is one:
+the pod's termination message (`kubectl describe pod`), and in the store beside the work in progress, where
+`yanmo status` and the next run find it:
 
     <store>/runs/<stage>/<key>/FAILURE.json   the last cards, newest first; removed when the key is committed
-    failures.json                             the same, of an output that came about after all
 
-KFP 2.17 keeps no artifact of a failed task, so a failure has no page; the page of a verdict shows those that
-its outputs came about after.
+KFP 2.17 keeps no artifact of a failed task, so a failure has no page.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -25,13 +22,12 @@ from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, LeaseLost
 from yanmo.common.logs import human_seconds
 from yanmo.common.made_by import code
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import Output
 from yanmo.store.record import Record
 from yanmo.store.runs.in_use import work_name
 from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
-FILE, RECORD = "FAILURE.json", "failures.json"
+FILE = "FAILURE.json"
 _KEPT = 5
 _LONGEST_LINE = 1000
 _MEANINGS = {
@@ -115,16 +111,12 @@ class Card:
         meaning = _MEANINGS.get(ExitCode(self.exit_code)) if self.exit_code in {*ExitCode} else None
         return f"{self.stage} failed with exit code {self.exit_code}" + (f" ({meaning})" if meaning else "")
 
-    def details(self, now: float | None = None) -> list[str]:
-        """Return the lines that say more than the error's own line in the log.
-
-        Args:
-            now: Unix time that the checkpoint's age counts to; that of the failure by default.
-        """
+    def details(self) -> list[str]:
+        """Return the lines that say more than the error's own line in the log."""
         found = [f"failed: {self.where}"] if self.where else []
         found += self.others
         if self.checkpoint:
-            age = max((self._failed_at() if now is None else now) - self.saved_at, 0.0)
+            age = max(self._failed_at() - self.saved_at, 0.0)
             found.append(f"last good checkpoint: {self.checkpoint}, {human_seconds(age)} old")
         elif self.is_resumable:
             found.append("last good checkpoint: none yet, it begins again")
@@ -165,27 +157,12 @@ def failure_name(stage: str, key: str) -> str:
 
 def read_cards(store: ObjectStore, stage: str, key: str) -> list[Card]:
     """Return the cards of a key that is not committed, newest first; none where they cannot be read."""
-    return _cards(lambda: store.read(failure_name(stage, key))[0])
-
-
-def survived(output: Output) -> list[Card]:
-    """Return the cards of the tries that failed before `output` was made, newest first."""
-    return _cards(lambda: output.path(RECORD).read_bytes()) if output.entries(RECORD) else []
-
-
-def _cards(read: Callable[[], bytes]) -> list[Card]:
     try:
-        return list(CARDS.parse(read(), "the record of earlier failures").cards)
-    except FileNotFoundError:
-        return []
+        found = CARDS.read(store, failure_name(stage, key))
+        return list(found.cards) if found else []
     except (OSError, DataError, EnvironmentFault) as error:
         log.debug("%s", error)
         return []
-
-
-def to_json(cards: list[Card]) -> str:
-    """As FAILURE.json and failures.json hold them."""
-    return CARDS.to_json(Cards(tuple(cards))).decode()
 
 
 def keep_card(store: ObjectStore, key: str, card: Card, error: BaseException) -> None:

@@ -206,7 +206,7 @@ class S3Store:
         """Move the files into the read cache: whoever reads them next on this node has them."""
         folder = self.writable(prefix)
         for name, written in self._published.pop(prefix, []):
-            self.scratch.adopt(folder / name, written.sha256, written.bytes)
+            self.scratch.adopt(folder / name, written.sha256)
         shutil.rmtree(folder, ignore_errors=True)
 
     def fetch(self, wanted: Sequence[Wanted]) -> list[Path]:

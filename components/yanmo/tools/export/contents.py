@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from yanmo.common.errors import DataError
-from yanmo.common.json_object import read_object
+from yanmo.common.given_file import read_object
 from yanmo.common.logs import Progress
 from yanmo.formats.chat_tokens import END, OF_A_DECODER, has_marks
 from yanmo.formats.round_trip import tokenizer_of

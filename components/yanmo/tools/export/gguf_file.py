@@ -24,7 +24,7 @@ import torch
 from safetensors import safe_open
 
 from yanmo.common.errors import UsageError, naming
-from yanmo.common.json_object import read_object
+from yanmo.common.given_file import read_object
 from yanmo.formats.chat_tokens import END
 from yanmo.model.decoder import DecoderConfig
 from yanmo.model.weights_check import StoredTensor, read_headers

@@ -55,7 +55,7 @@ def ids_of(session: WritingSession, prompt: Prompt) -> list[int]:
     if turns and options.system and turns[0].role != "system":
         turns.insert(0, Turn("system", options.system))
     if turns:
-        ids = session.model.ids_of_turns(turns, prompt.where)
+        ids = session.model.ids_of_turns(turns)
     else:
         ids = session.model.ids_of(prompt.text, session.genre, prompt.where)
     session.check_room(ids, prompt.where, answers=bool(turns))

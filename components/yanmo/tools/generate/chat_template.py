@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.json_object import read_object
+from yanmo.common.given_file import read_object
 from yanmo.formats.chat_tokens import END, START, Turn
 from yanmo.tools.generate.render_template import rendered
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
-from yanmo.common.json_object import read_object
+from yanmo.common.given_file import read_object
 from yanmo.common.words import some_of
 from yanmo.formats.chat_tokens import END, Turn, has_marks, prompt_ids
 from yanmo.formats.round_trip import check_given_back, tokenizer_of
@@ -23,7 +22,6 @@ from yanmo.tools.generate.chat_template import check_template
 from yanmo.tools.generate.model_form import in_form
 from yanmo.tools.store.find import find
 
-log = logging.getLogger(__name__)
 _BOS = "<|bos|>"
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -83,7 +81,7 @@ class NamedModel:
             raise UsageError(f"--genre {genre[:60]}: {self.name} has no such genre; it knows: {known}")
         return [tag]
 
-    def ids_of_turns(self, turns: list[Turn], where: str = "the conversation") -> list[int]:
+    def ids_of_turns(self, turns: list[Turn]) -> list[int]:
         """What the model reads before it answers a conversation.
 
         Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +20,6 @@ from yanmo.tools.generate.spelling import Spelling, Streamed
 if TYPE_CHECKING:
     from yanmo.verse.verse_form import VerseForm
 
-log = logging.getLogger(__name__)
 _OF_THE_MODEL = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.errors import DataError, ExitCode, UsageError
-from yanmo.common.json_object import read_object
+from yanmo.common.given_file import read_object
 from yanmo.common.logs import human_bytes
 from yanmo.formats.round_trip import check_round_trip, tokenizer_of
 from yanmo.formats.texts_at_hand import texts_at_hand

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.given_file import given_json
-from yanmo.common.json_object import read_object
+from yanmo.common.given_file import given_json, read_object
 from yanmo.formats.chat_tokens import END, START, Turn
 from yanmo.formats.token_cache import GENRES_FILE, TOKENIZER, SpecialIds
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once

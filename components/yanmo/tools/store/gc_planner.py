@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -32,7 +31,6 @@ from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, s
 from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working
 from yanmo.tools.store.pointed import Named, read_all
 
-log = logging.getLogger(__name__)
 _Wanted = tuple[Reference, str]
 """An output, and why it is needed."""
 _REMADE_SECONDS = 4.0

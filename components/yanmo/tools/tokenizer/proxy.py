@@ -118,7 +118,7 @@ def _train(decoder: Decoder, documents: list[Ids], job: ProxyTask, steps: int) -
         torch.optim.AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0, fused=True),
     ]
     peaks = [[group["lr"] for group in one.param_groups] for one in optimizers]
-    rows = _rows(documents, job.vocab_size, job.seed)
+    rows = _rows(documents, job.seed)
     warm_up = min(_WARM_UP, steps)
     for step in range(steps):
         factor = min((step + 1) / warm_up, (steps - step) / max(steps - warm_up, 1), 1.0)
@@ -139,7 +139,7 @@ def _train(decoder: Decoder, documents: list[Ids], job: ProxyTask, steps: int) -
             one.zero_grad()
 
 
-def _rows(documents: list[Ids], bos: int, seed: int) -> Iterator[Ids]:
+def _rows(documents: list[Ids], seed: int) -> Iterator[Ids]:
     """Rows of T + 1 tokens of the documents laid end to end, in another order in each epoch."""
     draw, left = np.random.default_rng(seed), np.empty(0, np.int64)
     while True:

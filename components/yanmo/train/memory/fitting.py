@@ -21,10 +21,7 @@ from yanmo.train.backends.accelerator import check_compiler
 from yanmo.train.backends.hardware import gpu_name
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import MICRO_BATCH, Status, WorkerJob
-from yanmo.train.memory.estimate import (
-    check,
-    largest_that_fits,
-)
+from yanmo.train.memory.estimate import check, largest_that_fits
 from yanmo.train.options.machine_options import AUTO
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.json_object import read_object
+from yanmo.common.given_file import read_object
 from yanmo.formats.token_cache import TokenCache
 from yanmo.model.weights_check import WEIGHTS, check_weights
 from yanmo.store.output import Output

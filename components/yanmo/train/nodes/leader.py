@@ -19,7 +19,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.job import Place, WorkerJob
 from yanmo.train.nodes.record import PARTS, End, NodesRecord
 from yanmo.train.options.machine_options import longest_silence
-from yanmo.train.supervision.automatic import TrainRun
+from yanmo.train.supervision.machine_check import TrainRun
 from yanmo.train.supervision.ranks import LOOPBACK
 
 log = logging.getLogger(__name__)

@@ -13,27 +13,24 @@ lines that did all this noticed a node without power after 80 s; a collective's 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from yanmo.common.errors import ERROR_OF, EnvironmentFault, ExitCode, UsageError, advice, exit_code
+from yanmo.common.errors import ERROR_OF, DataError, EnvironmentFault, ExitCode, UsageError, advice, exit_code
 from yanmo.common.made_by import made_by
 from yanmo.common.plain_json import json_value
 from yanmo.options.fields import by_kind, flag, spelled
 from yanmo.store.file_store import FileStore
-from yanmo.store.objects import ObjectStore, overwrite
+from yanmo.store.objects import ObjectStore
 from yanmo.store.pause import Pause
+from yanmo.store.record import Record
 from yanmo.store.runs.in_use import lease_name, work_name
 from yanmo.store.runs.lease import is_live
-from yanmo.store.schema import parse
 from yanmo.train.config import STAGE, TrainConfig
 
-NODES, SCHEMA = "NODES.json", "yanmo.nodes/1"
-PARTS = "parts"
-_MAX_BYTES = 1 << 20
+NODES, PARTS = "NODES.json", "parts"
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,6 @@ class NodesRecord:
     job: Mapping[str, Any] = field(default_factory=dict)
     """Of this window; empty before the first."""
     end: End | None = None
-    schema: str = SCHEMA
 
     @classmethod
     def of(cls, options: TrainConfig, attempt: str) -> NodesRecord:
@@ -111,8 +107,10 @@ class NodesRecord:
         Raises:
             StorageError: not now.
         """
-        text = json.dumps(dataclasses.asdict(self), ensure_ascii=False, indent=1)
-        overwrite(store, record_name(key), text.encode())
+        NODES_RECORD.write(store, record_name(key), self)
+
+
+NODES_RECORD = Record("yanmo.nodes/1", NodesRecord)
 
 
 def record_name(key: str) -> str:
@@ -123,10 +121,8 @@ def record_name(key: str) -> str:
 def read_nodes_record(store: ObjectStore, key: str) -> NodesRecord | None:
     """Return what node 0 has said last; None where there is nothing, or nothing that can be read."""
     try:
-        values = parse(store.read(record_name(key))[0], SCHEMA, _MAX_BYTES)
-        end = values["end"]
-        return NodesRecord(**{**values, "end": End(**end) if end else None})
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return NODES_RECORD.read(store, record_name(key))
+    except DataError:
         return None
 
 

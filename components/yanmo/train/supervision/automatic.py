@@ -17,23 +17,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import importlib.util
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
-from yanmo.common.json_object import read_object
-from yanmo.common.words import plural
-from yanmo.model.flash_limits import half_precision, misfit, prefers_cudnn
-from yanmo.options.fields import AUTO, by_kind, flag, names_of, spelled
-from yanmo.stage.stage_run import StageRun
+from yanmo.model.flash_limits import half_precision, prefers_cudnn
+from yanmo.options.fields import AUTO, by_kind, spelled
 from yanmo.store.commit import Recipe
 from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord, keep_first, read_record, record_name
 from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
-from yanmo.train.models.starting_model import CONFIG, shape_in
 from yanmo.train.options.machine_options import (
     PRECISIONS,
     fitting_ranks,
@@ -42,14 +36,21 @@ from yanmo.train.options.machine_options import (
     rows_of_a_node,
 )
 from yanmo.train.supervision.length import with_length
+from yanmo.train.supervision.machine_check import (
+    LEFT,
+    Look,
+    TrainRun,
+    can_compile,
+    go_on,
+    head_width,
+    lacks_deepspeed,
+    off_the_gpu,
+    plain_attention,
+    problem_of,
+    unfit_for_varlen,
+)
 
 log = logging.getLogger(__name__)
-TrainRun = StageRun[TrainConfig, None]
-LEFT = names_of(TrainConfig, by_machine=True)
-"""Options that the machine decides where they are not given."""
-_TRITON = (7, 0)
-"""Lowest compute capability for Triton (Volta)."""
-Look = Callable[[], Machine]
 
 
 def settle(run: TrainRun, look: Look = this_machine) -> TrainConfig:
@@ -72,7 +73,7 @@ def settle(run: TrainRun, look: Look = this_machine) -> TrainConfig:
         rows_of_an_epoch=functools.partial(_rows_of_an_epoch, run),
     )
     options = _settled(run, look)
-    if _lacks_deepspeed(options) and "backend" not in run.given:
+    if lacks_deepspeed(options) and "backend" not in run.given:
         with contextlib.suppress(ValueError):  # what was given needs DeepSpeed: `check_machine` says so
             return dataclasses.replace(options, backend="torch")
     return options
@@ -86,10 +87,6 @@ def _rows_of_an_epoch(run: TrainRun) -> int:
     options, cache = run.options, TokenCache.open(run.input("token_cache"))
     plan, share, pad = options.packing_plan, options.tag_share, cache.special.pad
     return len(Samples(cache, packing=plan, seed=options.seed, tag_share=share, pad=pad).plan(0))
-
-
-def _lacks_deepspeed(options: TrainConfig) -> bool:
-    return options.backend == "deepspeed" and importlib.util.find_spec("deepspeed") is None
 
 
 def _settled(run: TrainRun, look: Look) -> TrainConfig:
@@ -119,7 +116,7 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
     machine = look()
     values = decide(run, machine)
     settled = _with(run, left, values)
-    problem = _problem(run, settled, machine)
+    problem = problem_of(run, settled, machine)
     if problem and "precision" in left:
         raise EnvironmentFault(problem)
     if problem:  # the key follows from what was given; if there is no output, the work reports the problem
@@ -172,135 +169,17 @@ def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, An
         "ranks": ranks,
         "threads": left_threads(those, machine.cpus),
         **left_backend(those),
-        "compile": on_gpu and _can_compile(machine) and is_plain,
+        "compile": on_gpu and can_compile(machine) and is_plain,
         "attention": attention,
     }
 
 
-def check_machine(run: TrainRun, look: Look = this_machine) -> None:
-    """Refuse a training that this machine cannot do; called when the output has to be made.
-
-    Raises:
-        EnvironmentFault: says what it needs, what is here, and which flags would train here.
-    """
-    options: TrainConfig = run.options
-    if importlib.util.find_spec("torch") is None:
-        raise EnvironmentFault(
-            "torch is not installed here: give the nodes of a cluster the image yanmo-train, "
-            "or `pip install` Yanmo with its extra train"
-        )
-    if _lacks_deepspeed(options):
-        given = f"--zero-stage {options.zero_stage}, --offload {options.offload} or --deepspeed-config"
-        why = "--backend deepspeed" if "backend" in run.given else f"what needs DeepSpeed ({given})"
-        raise EnvironmentFault(
-            f"{why}: DeepSpeed is not installed; `make install` installs it on Linux x86_64 only. "
-            "--backend torch trains here, without those"
-        )
-    if options.device != "cuda":
-        _say_cpus(options)
-        return
-    machine = look()
-    # Where the precision was given, there may be no record: this machine's own facts are used.
-    recorded = [name for name in LEFT if name not in run.given and "precision" not in run.given]
-    whose = f" ({', '.join(recorded)} as recorded for these options)" if recorded else ""
-    problem = _problem(run, options, machine, whose)
-    if problem:
-        raise EnvironmentFault(problem)
-    if options.precision == "bf16" and half_precision(machine.capability) == "fp16":
-        log.warning("%s emulates bf16, which is slow: --precision fp16 is made for it", machine.name)
-    most = _most_ranks(options, machine)
-    if most > options.ranks:
-        idle = machine.gpus - options.ranks
-        log.info("%d of %s stay idle; --ranks %d trains on more", idle, plural(machine.gpus, "GPU"), most)
-
-
-def _say_cpus(options: TrainConfig) -> None:
-    """Log how many of this machine's CPUs a training uses, where that is not all of them."""
-    used, cpus = options.ranks * options.threads, usable_cpus()
-    if used > cpus:
-        log.info("%d threads on %s: as it began, so that the digits stay the same", used, plural(cpus, "CPU"))
-    elif used < cpus:
-        more = cpus // options.ranks
-        hint = f"; --threads {more} uses more, with other last digits" if more > options.threads else ""
-        log.info("%d of %d CPUs stay idle%s", cpus - used, cpus, hint)
-
-
-def _problem(run: TrainRun, options: TrainConfig, machine: Machine, whose: str = "") -> str:
-    """Return why a machine cannot do a training, where it could run, and what works here; "" if it can.
-
-    Args:
-        whose: where the number of GPUs comes from.
-    """
-    if options.device != "cuda":
-        return ""
-    wanted = f"this training is for {options.ranks} GPU{'s' * (options.ranks > 1)}{whose}"
-    if not machine.gpus:
-        here = {"device": "cpu", "precision": options.precision} | _off_the_gpu(run, options.precision)
-        return f"{wanted}, and this machine shows none; run the command where there are, or {_go_on(here)}"
-    reasons, here = [], dict[str, Any]()
-    if machine.gpus < options.ranks:
-        reasons.append(
-            f"{wanted}, and this machine shows {machine.gpus}; run the command where there are more"
-        )
-        here["ranks"] = _most_ranks(options, machine)
-    unfit = _unfit(run, options.precision, machine)
-    if options.attention == "varlen" and unfit:
-        reasons.append(f"--attention varlen: {unfit}")
-        here["attention"] = _plain_attention(options)
-    if options.compile and not _can_compile(machine):
-        reasons.append(f"--compile: Triton finds no compiler here, or the GPU is too old ({machine})")
-        here["compile"] = False
-    return f"{'; '.join(reasons)}; or {_go_on(here)}" if reasons else ""
-
-
-def _go_on(flags: Mapping[str, Any]) -> str:
-    return f"go on here with {' '.join(f'{flag(name)} {spelled(v)}' for name, v in flags.items())}"
-
-
-def _off_the_gpu(run: TrainRun, precision: str) -> dict[str, Any]:
-    """Changes to the given options that a training without a GPU needs."""
-    options: TrainConfig = run.options
-    changes: dict[str, Any] = {}
-    if options.attention == "varlen" and "attention" in run.given:
-        changes["attention"] = _plain_attention(options)
-    if options.offload != "none":
-        changes["offload"] = "none"
-    if precision == "fp16":  # DeepSpeed has it on GPUs only
-        changes |= {"backend": "torch"} | ({"zero_stage": 1} if options.zero_stage > 1 else {})
-    return changes
-
-
-def _most_ranks(options: TrainConfig, machine: Machine) -> int:
-    """Return the largest number of ranks for its GPUs; 1 always works if the options are consistent."""
-    rows = (options.micro_batch, options.night_micro_batch)
-    return fitting_ranks(rows_of_a_node(vars(options)), rows, machine.gpus)
-
-
-def _can_compile(machine: Machine) -> bool:
-    return machine.compiles and (machine.capability or (0, 0)) >= _TRITON
-
-
-def _plain_attention(options: TrainConfig) -> str:
-    return "flash" if options.packing == "one" else "masked"
-
-
 def _attention(run: TrainRun, precision: str, machine: Machine) -> str:
     """Return the fastest attention on the machine's GPUs."""
-    has_cudnn = prefers_cudnn(precision, _head_width(run), machine.capability)
-    if _unfit(run, precision, machine) or (has_cudnn and run.options.packing == "one"):
-        return _plain_attention(run.options)
+    has_cudnn = prefers_cudnn(precision, head_width(run), machine.capability)
+    if unfit_for_varlen(run, precision, machine) or (has_cudnn and run.options.packing == "one"):
+        return plain_attention(run.options)
     return "varlen"
-
-
-def _head_width(run: TrainRun) -> int:
-    model = run.inputs["model"]
-    return int(shape_in(read_object(model.path(CONFIG)))["head_width"]) if model else run.options.head_width
-
-
-def _unfit(run: TrainRun, precision: str, machine: Machine) -> str:
-    """Return why variable-length flash attention cannot run on the machine's GPUs; "" if it can."""
-    found = misfit("cuda", precision, _head_width(run), machine.capability)
-    return found or ("" if machine.has_varlen else "this torch has no torch.nn.attention.varlen")
 
 
 def _with(run: TrainRun, left: list[str], values: Mapping[str, Any]) -> TrainConfig:
@@ -313,9 +192,9 @@ def _with(run: TrainRun, left: list[str], values: Mapping[str, Any]) -> TrainCon
     try:
         return dataclasses.replace(options, **{name: values[name] for name in left})
     except ValueError as error:
-        changes = _off_the_gpu(run, values["precision"]) if values["device"] == "cpu" else {}
+        changes = off_the_gpu(run, values["precision"]) if values["device"] == "cpu" else {}
         found = "no GPU was found here or by the run that decided; --device cuda trains where one is"
-        advice = f". {found}, or {_go_on(changes)}" if changes else ""
+        advice = f". {found}, or {go_on(changes)}" if changes else ""
         raise EnvironmentFault(f"{error} (chosen automatically: {_shown(values, left)}){advice}") from error
 
 

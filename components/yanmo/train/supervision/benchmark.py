@@ -30,7 +30,7 @@ from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
 from yanmo.train.options.machine_options import AUTO
-from yanmo.train.supervision.automatic import TrainRun
+from yanmo.train.supervision.machine_check import TrainRun
 from yanmo.train.supervision.ranks import WorkersLog, start
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.json_object import read_object
+from yanmo.common.given_file import read_object
 from yanmo.common.made_by import made_by
 from yanmo.common.plain_json import json_value
 from yanmo.common.words import plural
@@ -24,7 +24,7 @@ from yanmo.train.job import clear, read_metrics
 from yanmo.train.models.model_card import model_card
 from yanmo.train.models.starting_model import CONFIG, shape_in
 from yanmo.train.nodes.record import forget_parts, record_name
-from yanmo.train.supervision.automatic import TrainRun
+from yanmo.train.supervision.machine_check import TrainRun
 from yanmo.train.supervision.unfinished import is_trained
 
 log = logging.getLogger(__name__)

@@ -39,7 +39,7 @@ from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
 from yanmo.train.models.starting_model import with_shape_of
-from yanmo.train.supervision.automatic import TrainRun
+from yanmo.train.supervision.machine_check import TrainRun
 
 log = logging.getLogger(__name__)
 TWIN = "seed_twin"

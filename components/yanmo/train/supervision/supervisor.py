@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import logging
 import math
 import shutil
 import time
@@ -36,29 +35,19 @@ from yanmo.train.job import Status, WorkerJob, clear
 from yanmo.train.memory.estimate import divisors, parameters
 from yanmo.train.memory.fitting import fitted, halve_micro_batch, largest_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
-from yanmo.train.models.starting_model import (
-    check_finite,
-    check_tokenizer,
-    vocabulary_of,
-    with_shape_of,
-)
+from yanmo.train.models.starting_model import check_finite, check_tokenizer, vocabulary_of, with_shape_of
 from yanmo.train.nodes.leader import Leader, leading, tell_busy
 from yanmo.train.nodes.record import forget_parts
 from yanmo.train.sinks.process import Sinks
-from yanmo.train.supervision.automatic import Look, TrainRun, check_machine
 from yanmo.train.supervision.committed import committed
 from yanmo.train.supervision.ending import describe, raise_failure
-from yanmo.train.supervision.ranks import (
-    Unbegun,
-    full_ranks,
-    run_ranks,
-)
+from yanmo.train.supervision.machine_check import Look, TrainRun, check_machine
+from yanmo.train.supervision.ranks import Unbegun, full_ranks, run_ranks
 from yanmo.train.supervision.seed_twins import seed_noise
 from yanmo.train.supervision.stopping import stop_file
 from yanmo.train.supervision.unfinished import begins, ends, pauses
 from yanmo.train.time_window import TimeWindow, TimeWindows
 
-log = logging.getLogger(__name__)
 _SHOWN_SECONDS = 1.0
 """How often the figures of the workers are read while nobody scrapes: as often as they write them."""
 

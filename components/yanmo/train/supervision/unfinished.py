@@ -31,7 +31,7 @@ from yanmo.store.runs.unfinished import (
 )
 from yanmo.store.schema import utc_now
 from yanmo.train.config import STAGE, TrainConfig
-from yanmo.train.supervision.automatic import TrainRun
+from yanmo.train.supervision.machine_check import TrainRun
 
 log = logging.getLogger(__name__)
 _LONGEST_END = 160

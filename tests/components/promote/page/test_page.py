@@ -305,14 +305,6 @@ def with_everything():
             "rows": [genre, {**chat, "champion": None, "base": None, "chance": None}],
             "answers": [said],
         },
-        "survived": [
-            {
-                "stage": "train",
-                "key": "7" * 64,
-                "at": "2026-11-21T23:10:05+00:00",
-                "lines": ["train failed with exit code 75", f"which: rank 1 of 2{HOSTILE}", "why: killed"],
-            }
-        ],
     }
 
 

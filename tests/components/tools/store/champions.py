@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +20,6 @@ from yanmo.store.manifest import digest
 from yanmo.store.output import Output
 from yanmo.store.pointers import move_pointer
 from yanmo.store.runs.run_record import add_to_run
-
-DAY = 86400.0
 
 
 @dataclass
@@ -140,13 +136,6 @@ class Channel:
         schema = pa.schema([pa.field("id", pa.string()), pa.field("other_id", pa.string())])
         write_parquet(pa.Table.from_pylist(copy, schema=schema), attempt.path("decisions.parquet"))
         attempt.add("decisions.parquet")
-
-    def days_pass(self, days: float) -> None:
-        """Everything in the store, which is a folder, was written so much earlier."""
-        for path in Path(self.ground.uri).rglob("*"):
-            if path.is_file():
-                modified = path.stat().st_mtime - days * DAY
-                os.utime(path, (modified, modified))
 
 
 def copy_of(id: str) -> str:

@@ -34,7 +34,8 @@ from yanmo.train.backends import hardware as machine_module
 from yanmo.train.backends.hardware import Machine, this_machine
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.options.sizes import SIZES
-from yanmo.train.supervision.automatic import LEFT, check_machine, decide, settle
+from yanmo.train.supervision.automatic import decide, settle
+from yanmo.train.supervision.machine_check import LEFT, check_machine
 
 H200 = {"name": "NVIDIA H200", "capability": (9, 0), "has_varlen": True, "compiles": True}
 NONE, ONE, EIGHT = Machine(cpus=3), Machine(cpus=12, gpus=1, **H200), Machine(cpus=64, gpus=8, **H200)
