@@ -148,6 +148,8 @@ def test_without_the_package_or_an_address_or_a_token_it_says_what_is_missing(so
     assert "expected --ray-address ray://HOST:10001" in run(command, bare, ExitCode.USAGE)
     command.append("--ray-address=ray://127.0.0.1:1")
     assert "expected $RAY_AUTH_MODE=token" in run(command, bare, ExitCode.ENVIRONMENT)
+    empty = {**bare, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "auth_token")}
+    assert "no token in $RAY_AUTH_TOKEN, nor in the file" in run(command, empty, ExitCode.ENVIRONMENT)
     said = run(command, {**bare, **token, "PYTHONPATH": path}, ExitCode.ENVIRONMENT)
     assert "the package ray is not installed: `make ray-tools`" in said
 
