@@ -27,7 +27,7 @@ pytestmark = pytest.mark.fault
 ROOT = Path(__file__).parents[2]
 SPEC = yaml.safe_load((ROOT / "manifests/components/ray/cluster.yaml").read_text(encoding="utf-8"))["spec"]
 HEAD, WORKERS, SERVICE = "yanmo-head", "yanmo-workers", "yanmo-head-svc"
-OPTIONS = "curate.batch_bytes=131072 curate.shard_characters=500000 tokenize.agreement_sentences=100"
+OPTIONS = "curate.shard_characters=500000 tokenize.agreement_sentences=100"
 TEXTS = """
 import sys
 from yanmo.store.opening import open_store
@@ -128,16 +128,21 @@ class OnRay:
         return found
 
     def delete_at_work(self, run_id: str, node_type: str) -> None:
-        """Delete a pod of the cluster by force, once curate has been at work on it for three seconds."""
+        """Delete a pod of the cluster by force while a worker is at work on a task of curate."""
 
-        def is_at_work() -> bool:
-            return "on a Ray cluster with" in self.said(run_id)
+        def pods(of: str) -> list[str]:
+            return self.cluster.kubectl("get", "pods", f"--selector=ray.io/node-type={of}", "-o=name").split()
 
-        self.cluster.wait(is_at_work, "curate on the Ray cluster", every=0.5)
-        time.sleep(3)
-        chosen = f"--selector=ray.io/node-type={node_type}"
-        pods = self.cluster.kubectl("get", "pods", chosen, "-o=name").split()
-        self.cluster.remove(pods[0].removeprefix("pod/"), by_force=True)
+        def at_work() -> list[str]:
+            return [pod for pod in pods("worker") if "ray::work" in self.cluster.kubectl(*programs(pod))]
+
+        def programs(pod: str) -> tuple[str, ...]:
+            return ("exec", pod, "--", "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'")
+
+        self.cluster.wait(lambda: "on a Ray cluster with" in self.said(run_id), "curate", every=0.5)
+        busy = self.cluster.wait(at_work, "a task", every=0.1)
+        chosen = busy if node_type == "worker" else pods(node_type)
+        self.cluster.remove(chosen[0].removeprefix("pod/"), by_force=True)
 
     def said(self, run_id: str) -> str:
         """The log of curate; empty before its container has started."""
