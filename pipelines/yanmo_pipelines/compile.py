@@ -72,11 +72,11 @@ def load_component(name: str) -> Any:
     return component(stage, classes)
 
 
-def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
+def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "", with_ray: bool = False) -> None:
     """Write a pipeline or component to `path`, whole or not at all.
 
     Args:
-        image_prefix: put before each image's name.
+        image_prefix, with_ray: see `resources.images_of`.
     """
     from kfp import compiler  # 1 s; the names of the pipelines are read without, and so is --help
 
@@ -85,8 +85,8 @@ def compile_pipeline(pipeline: Any, path: Path, image_prefix: str = "") -> None:
         temporary = Path(folder) / path.name
         compiler.Compiler().compile(pipeline, str(temporary))
         text = temporary.read_text(encoding="utf-8")
-        for name in resources.IMAGES.values():
-            text = text.replace(f" image: {name}\n", f" image: {image_prefix}{name}\n")
+        for name, there in resources.images_of(image_prefix, with_ray).items():
+            text = text.replace(f" image: {name}\n", f" image: {there}\n")
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
 
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     made = load_pipeline(path.stem, options.resources, options.store_secret)
                 else:
                     made = load_component(path.stem)
-                compile_pipeline(made, path, options.image_prefix)
+                compile_pipeline(made, path, options.image_prefix, options.ray)
             answer(str(path))
         return ExitCode.DONE
 

@@ -114,10 +114,11 @@ def first_component(stage: Stage, fields: Sequence[FormField], defaults: str, ot
         others: the stages of the run whose options it checks and hands on.
     """
     taken = {field: first_input(stage, field.name) for field in fields}
+    types = {name: field.type for field, name in taken.items()}
     parameters = [
         *map(_parameter, _COMMON),
         *_outputs(stage),
-        *(_artifact(name, field.type) for field, name in taken.items()),
+        *(_artifact(name, type) for name, type in types.items()),
         _parameter(first_input(stage, "options")),
     ]
 
@@ -243,7 +244,8 @@ def with_form(
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "form"]
         texts = [_parameter(name, default="") for name in ("options", "store")]
-        generated = [*(field.parameter(field.name) for field in read), *texts]
+        by_name = {field.name: field.parameter(field.name) for field in read}
+        generated = [*by_name.values(), *texts]
         signature = Signature(sorted([*own, *generated], key=lambda p: p.name))
 
         def pipeline(*args: Any, **kwargs: Any) -> None:
@@ -274,9 +276,9 @@ def add_drop_downs(pipeline: Any, fields: Iterable[FormField]) -> Any:
     The SDK has no way to say it (2.17 refuses typing.Literal); the UI and the API server know it.
     """
     parameters = pipeline.pipeline_spec.root.input_definitions.parameters
-    for field in fields:
-        for choice in field.choices:
-            parameters[field.name].literals.add().string_value = choice
+    for name, choices in {field.name: field.choices for field in fields}.items():
+        for choice in choices:
+            parameters[name].literals.add().string_value = choice
     return pipeline
 
 

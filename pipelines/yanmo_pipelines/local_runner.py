@@ -27,7 +27,7 @@ from kfp.local import subprocess_task_handler as sth
 from yanmo.common.errors import EnvironmentFault, UsageError, in_words
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo_pipelines.processes import Processes
-from yanmo_pipelines.resources import IN_PODS, METRICS_PORT
+from yanmo_pipelines.resources import IN_PODS, METRICS_PORT, RAY_VARIABLES
 from yanmo_pipelines.task_run import TaskFailed, TaskRun, value_of
 
 
@@ -84,8 +84,9 @@ class ProcessHandler(sth.SubprocessTaskHandler):  # type: ignore[misc]
 
 
 def _without_pods_own(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return a pod's variables for processes here: who sits here waits for nothing, and alone."""
-    return {name: value for name, value in variables.items() if name not in IN_PODS}
+    """Return a pod's variables for processes here: who sits here waits for nothing, and alone, and has a Ray
+    cluster of their own."""
+    return {name: value for name, value in variables.items() if name not in {**IN_PODS, **RAY_VARIABLES}}
 
 
 def _local_command(command: list[str]) -> list[str]:

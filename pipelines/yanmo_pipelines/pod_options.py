@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from yanmo.options.fields import Options, opt
 from yanmo.options.values import brief
-from yanmo_pipelines.resources import COLUMNS, SMALL, STORE_SECRET, secrets_of
+from yanmo_pipelines.resources import COLUMNS, SMALL, STORE_SECRET, images_of, secrets_of
 
 _SECRET = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
@@ -30,6 +30,11 @@ class PodOptions(Options, group="pods"):
         variable="YANMO_IMAGE_PREFIX",
         metavar="PREFIX",
     )
+    ray: bool = opt(
+        False,
+        "give the data stages the image yanmo-data-ray: without it a run with data_engine=ray is refused",
+        kind="environment",
+    )
     store_secret: str = opt(
         STORE_SECRET,
         "name of the Secret that says where the store is and holds its credentials, for a namespace with "
@@ -44,6 +49,11 @@ class PodOptions(Options, group="pods"):
             return []
         found = brief(self.store_secret)
         return [f"--store-secret {found}: expected a Secret's name: small letters, digits, - and ."]
+
+    @property
+    def images(self) -> dict[str, str]:
+        """Return the images: see `images_of`."""
+        return images_of(self.image_prefix, self.ray)
 
     @property
     def secrets(self) -> dict[str, str]:

@@ -16,6 +16,8 @@ from yanmo.common.names import DATA_STAGES
 
 IMAGES = {"data": "yanmo-data:0.2.0", "train": "yanmo-train:0.2.0", "cluster": "yanmo-cluster:0.2.0"}
 """Image name of `Stage.image`; `yanmo compile --image-prefix` puts a registry before it."""
+_WITH_RAY = "yanmo-data-ray:0.2.0"
+"""Has what the image of the data stages has, and Ray."""
 
 METRICS_PORT = 9464
 """Where a pod serves /metrics (the OpenTelemetry convention for Prometheus exporters)."""
@@ -52,8 +54,18 @@ ended with 75. /metrics is on all addresses, as who may scrape is a NetworkPolic
 end for one more scrape, 20 s at most and only where there were some."""
 
 
-OF_ONE_STAGE = {"launch": {"YANMO_WAIT_SECONDS": "1209600"}}
-"""Stage -> variables of its pods in the place of those: a launcher waits two weeks, as it holds no GPU."""
+RAY_SECRET, RAY_FOLDER = "yanmo-ray", "/etc/yanmo/ray"
+"""The Secret with the token of the Ray cluster (manifests/components/ray), and where it is mounted."""
+RAY_VARIABLES = {
+    "RAY_ADDRESS": "ray://yanmo-head-svc:10001",
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN_PATH": f"{RAY_FOLDER}/auth_token",
+}
+"""By what a stage finds that cluster, in its own namespace; read with `--engine ray` alone."""
+ON_RAY = ("curate", "tokenize")
+"""Stages that have an `--engine`."""
+OF_ONE_STAGE = {"launch": {"YANMO_WAIT_SECONDS": "1209600"}, **dict.fromkeys(ON_RAY, RAY_VARIABLES)}
+"""Stage -> more variables of its pods: a launcher waits two weeks, as it holds no GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +138,18 @@ def secrets_of(store_secret: str) -> dict[str, str]:
     return {store_secret if name == STORE_SECRET else name: folder for name, folder in SECRETS.items()}
 
 
+def images_of(prefix: str, with_ray: bool) -> dict[str, str]:
+    """Return, for each of `IMAGES`, the name under which a cluster finds it.
+
+    Args:
+        prefix: put before each.
+        with_ray: whether the data stages' is the one that has Ray.
+    """
+    return {
+        name: f"{prefix}{_WITH_RAY if with_ray and of == 'data' else name}" for of, name in IMAGES.items()
+    }
+
+
 def row_of(column: Column, stage: str) -> Resources:
     """Return the row of `stage`; one that the column does not know has that of the data stages."""
     rows = COLUMNS[column] if isinstance(column, str) else column
@@ -193,7 +217,8 @@ def apply(
         kubernetes.add_pod_label(task, label, value)
     for name, value in {**IN_PODS, **OF_ONE_STAGE.get(stage, {})}.items():
         task.set_env_variable(name, value)
-    for name, folder in secrets_of(store_secret).items():
+    secrets = secrets_of(store_secret) | ({RAY_SECRET: RAY_FOLDER} if stage in ON_RAY else {})
+    for name, folder in secrets.items():
         kubernetes.use_secret_as_volume(task, name, mount_path=folder, optional=True)
     if node_selector is not None:
         kubernetes.add_node_selector_json(task, node_selector)

@@ -24,7 +24,7 @@ OWN_FIELDS = {
 
 @dataclasses.dataclass(frozen=True)
 class FormField:
-    """One parameter of a pipeline that sets one option of a stage."""
+    """One parameter of a pipeline that sets one option of a stage; several stages may share its name."""
 
     name: str
     """Its name on the run form, which sorts by name and shows nothing else: `data_sources`."""

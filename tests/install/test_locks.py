@@ -18,7 +18,7 @@ from packaging.version import Version
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
-EXTRAS = {"base": "dev", "data": "data", "train": "train", "cluster": "cluster"}
+EXTRAS = {"base": "dev", "data": "data", "train": "train", "cluster": "cluster", "ray": "ray"}
 MACHINES = [
     {"sys_platform": system, "platform_machine": machine, "python_full_version": f"3.{minor}.0"}
     | {"python_version": f"3.{minor}", "implementation_name": "cpython"}

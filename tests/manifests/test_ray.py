@@ -10,6 +10,10 @@ import pytest
 import yaml
 from rendered import MANIFESTS, with_components
 
+from yanmo.options.fields import names_of
+from yanmo_pipelines.resources import RAY_FOLDER, RAY_SECRET, RAY_VARIABLES, SECRETS
+from yanmo_pipelines.stages import STAGES
+
 validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
 FOLDER = MANIFESTS / "components/ray"
 (CLUSTER,) = yaml.safe_load_all((FOLDER / "cluster.yaml").read_text(encoding="utf-8"))
@@ -43,10 +47,32 @@ def test_an_overlay_takes_it_into_its_namespace(tmp_path: Path) -> None:
     assert made["RayCluster", "yanmo"]["metadata"]["namespace"] == "kubeflow"
     assert made["RayCluster", "yanmo"]["spec"] == SPEC
     assert {("NetworkPolicy", "yanmo-ray"), ("NetworkPolicy", "yanmo-ray-drivers")} <= made.keys()
+    settings = made["ConfigMap", "yanmo-settings"]["data"]
+    assert settings.items() >= RAY_VARIABLES.items() and "YANMO_CHANNEL" in settings
+    for stage in STAGES["data_only"][1:]:
+        pod = made["CronJob", f"stage-{stage.name}"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        assert container["image"] == PODS["head"]["spec"]["containers"][0]["image"]
+        mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+        secrets = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+        has_engine = "engine" in names_of(stage.config)
+        assert (RAY_FOLDER in mounts) == (RAY_SECRET in secrets) == has_engine, stage.name
+
+
+def test_its_pods_mount_what_says_where_the_store_is_as_stages_do() -> None:
+    for pod in PODS.values():
+        volumes = {v["name"]: v["secret"] for v in pod["spec"]["volumes"] if "secret" in v}
+        (container,) = pod["spec"]["containers"]
+        found = {
+            volumes[m["name"]]["secretName"]: m["mountPath"]
+            for m in container["volumeMounts"]
+            if m["name"] in volumes
+        }
+        assert found == SECRETS and all(secret["optional"] for secret in volumes.values())
 
 
 def test_a_token_is_asked_for_and_the_head_does_no_work_and_shows_nothing() -> None:
-    assert SPEC["authOptions"] == {"mode": "token", "secretName": "yanmo-ray"}
+    assert SPEC["authOptions"] == {"mode": "token", "secretName": RAY_SECRET}
     start = SPEC["headGroupSpec"]["rayStartParams"]
     assert start["num-cpus"] == "0" and start["include-dashboard"] == "false"
     project = tomllib.loads((MANIFESTS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -18,7 +18,7 @@ from processes import no_file_above
 from tiny_stages.count import STAGE as COUNT
 
 from yanmo.options.command_line import load
-from yanmo.options.fields import by_kind
+from yanmo.options.fields import by_kind, names_of
 from yanmo.options.one_line import MOST_CHARACTERS
 from yanmo.resolve.command import main as resolve
 from yanmo.stage.declaration import Stage
@@ -41,6 +41,9 @@ from yanmo_pipelines.resources import (
     COLUMNS,
     GPU,
     IMAGES,
+    RAY_FOLDER,
+    RAY_SECRET,
+    RAY_VARIABLES,
     SCRATCH,
     SECRETS,
     SMALL,
@@ -189,6 +192,7 @@ def options_of(path: Path, stages: Any, form: dict[str, Any], found: dict[str, s
 
 FILLED: dict[str, Any] = {
     "channel": "nightly",
+    "data_engine": "ray",
     "data_quotas": "ci=200%,fu=200%",
     "data_sources": "s3://texts/of ours/*.jsonl",
     "model_size": "small",
@@ -260,6 +264,7 @@ def test_what_is_filled_in_reaches_its_stage_and_its_pod(tmp_path: Path) -> None
     )
     assert options["balance"].quotas == "ci=200%,fu=200%" and options["balance"].by == "author"
     assert options["curate"].sources == "s3://texts/of ours/*.jsonl"
+    assert options["curate"].engine == options["tokenize"].engine == "ray", "one field, two stages"
     assert options["promote"].min_gain == 0.01 and options["tokenize"].vocab_size == 4096
     assert {task.channel for task in options.values()} == {"nightly"}
     pod = {n.removeprefix("training_pod_"): text for n, text in found.items() if "_pod_" in n}
@@ -520,7 +525,10 @@ def pods_of(path: Path) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
 def check_pod(stage: Stage, column: Column, container: dict[str, Any], pod: dict[str, Any]) -> None:
     """That a task's pod is what its row of the table says."""
     assert container["image"] == IMAGES[stage.image]
-    assert {s["secretName"]: s["mountPath"] for s in pod["secretAsVolume"]} == SECRETS
+    of_ray = {RAY_SECRET: RAY_FOLDER} if "engine" in names_of(stage.config) else {}
+    assert {s["secretName"]: s["mountPath"] for s in pod["secretAsVolume"]} == SECRETS | of_ray
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    assert {n: v for n, v in variables.items() if n.startswith("RAY_")} == (RAY_VARIABLES if of_ray else {})
     assert all(s["optional"] for s in pod["secretAsVolume"])
     row, found = row_of(column, stage.name), container["resources"]
     on_the_form = stage.name in ("train", "evaluate")
@@ -584,9 +592,18 @@ def test_another_secret_may_name_the_store(tmp_path: Path) -> None:
     for name in PIPELINES:
         for _, pod in pods_of(tmp_path / f"{name}.yaml").values():
             mounted = {s["secretName"]: s["mountPath"] for s in pod["secretAsVolume"]}
+            mounted.pop(RAY_SECRET, None)
             assert mounted == {"team-b": SECRETS["yanmo-store"], **dict(list(SECRETS.items())[1:])}
     for wrong in ("", "Team", "a_b", "-a", "a" * 64):
         assert main([f"--out={tmp_path}", f"--store-secret={wrong}"]) == 64
+
+
+def test_the_data_stages_have_ray_where_it_is_asked_for(tmp_path: Path) -> None:
+    assert main([f"--out={tmp_path}", "--ray", "--image-prefix=r.example/"]) == 0
+    for name in PIPELINES:
+        for container in executors(tmp_path / f"{name}.yaml").values():
+            plain = f"r.example/{IMAGES[stage_of(container, STAGES[name]).image]}"
+            assert container["image"] == plain.replace("/yanmo-data:", "/yanmo-data-ray:")
 
 
 def gibibytes(quantity: str) -> float:

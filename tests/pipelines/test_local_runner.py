@@ -23,7 +23,7 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo_pipelines import local_runner
 from yanmo_pipelines.local_runner import ProcessHandler, TaskFailed, run_pipeline
-from yanmo_pipelines.resources import IN_PODS
+from yanmo_pipelines.resources import IN_PODS, RAY_VARIABLES
 from yanmo_pipelines.run import PipelineRunOptions, main
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -284,7 +284,8 @@ def test_an_endpoint_that_an_options_file_names_as_well_is_refused_before_anythi
     assert not list(tmp_path.iterdir())
 
 
-def test_a_local_task_does_not_wait_for_hours_as_a_pod_does() -> None:
-    says = "import os, sys; sys.exit(os.environ.get('YANMO_WAIT_SECONDS', '0') + os.environ['OTHER'] != '0x')"
-    variables = {**IN_PODS, "OTHER": "x"}
+def test_a_local_task_does_not_wait_for_hours_as_a_pod_does_and_knows_no_ray_of_a_cluster() -> None:
+    found = "".join(f"os.environ.get('{name}', '0')+" for name in ("YANMO_WAIT_SECONDS", *RAY_VARIABLES))
+    says = f"import os, sys; sys.exit({found}os.environ['OTHER'] != '0000x')"
+    variables = {**IN_PODS, **RAY_VARIABLES, "OTHER": "x"}
     assert ProcessHandler("data", ["python3", "-c", says], "", None, variables).run().value

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, StorageError, UsageError, in_words
@@ -32,6 +33,11 @@ def connected(address: str) -> Any:
             "the file that $RAY_AUTH_TOKEN_PATH names: without it whoever reaches a cluster runs programs on "
             f"it ({GUIDE})"
         )
+    if not _has_token():
+        raise EnvironmentFault(
+            "--engine ray: no token in $RAY_AUTH_TOKEN, nor in the file that $RAY_AUTH_TOKEN_PATH names. In "
+            f"Kubernetes it comes from the Secret yanmo-ray ({GUIDE})"
+        )
     try:
         import ray
     except ImportError as error:
@@ -51,6 +57,12 @@ def connected(address: str) -> Any:
                     raise _no_connection(address, error) from error
                 log.warning("the Ray cluster could not start a process for this client; asking again")
     return ray
+
+
+def _has_token() -> bool:
+    """Return whether there is a token where Ray looks for one."""
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
+    return bool(os.environ.get("RAY_AUTH_TOKEN")) or (path.is_file() and path.stat().st_size > 0)
 
 
 def _no_connection(address: str, error: Exception) -> Exception:

@@ -211,6 +211,7 @@ class EngineOptions(Options, group="engine"):
         "where the work on files is done: local in processes of this machine, ray on a Ray cluster "
         "(docs/how-to/prepare-text.md); the output is the same",
         kind="execution",
+        form="data_engine",
         choices=("local", "ray"),
     )
     ray_address: str = opt(

@@ -114,7 +114,7 @@ def _compiled(pipeline: str, pods: PodOptions, folder: Path) -> tuple[Path, Any]
         path = folder / f"{pipeline}.yaml"
         with only_answers():
             built = load_pipeline(pipeline, pods.resources, pods.store_secret)
-            compile_pipeline(built, path, pods.image_prefix)
+            compile_pipeline(built, path, pods.image_prefix, pods.ray)
         return path, STAGES[pipeline]
     if others:
         raise UsageError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
 import uuid
 from collections.abc import Sequence
@@ -14,7 +16,7 @@ from yanmo.common.errors import EnvironmentFault, ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.common.names import name_problems
 from yanmo.options.command_line import load
-from yanmo.options.fields import default_argv, opt, word
+from yanmo.options.fields import Contradiction, default_argv, opt, word
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.one_line import as_line
 from yanmo_pipelines.cluster.job_log import follow_job
@@ -126,7 +128,8 @@ def _variables(options: RerunOptions) -> dict[str, str]:
 
     line, configs = as_line(settings), {stage.name: stage.config for stage in ON_NODES}
     for checked in filter(None, (options.stage, TAKES_ALSO.get(options.stage))):
-        load(configs[checked], ["--store=store", f"--options={line}"], f"yanmo {checked}")
+        with contextlib.suppress(Contradiction):  # beside what the CronJob says it may be none
+            load(configs[checked], ["--store=store", f"--options={line}"], f"yanmo {checked}")
     found["YANMO_OPTIONS"] = line
     return {name: value for name, value in found.items() if value}
 

@@ -148,6 +148,8 @@ def test_without_the_package_or_an_address_or_a_token_it_says_what_is_missing(so
     assert "expected --ray-address ray://HOST:10001" in run(command, bare, ExitCode.USAGE)
     command.append("--ray-address=ray://127.0.0.1:1")
     assert "expected $RAY_AUTH_MODE=token" in run(command, bare, ExitCode.ENVIRONMENT)
+    empty = {**bare, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "auth_token")}
+    assert "no token in $RAY_AUTH_TOKEN, nor in the file" in run(command, empty, ExitCode.ENVIRONMENT)
     said = run(command, {**bare, **token, "PYTHONPATH": path}, ExitCode.ENVIRONMENT)
     assert "the package ray is not installed: `make ray-tools`" in said
 
@@ -163,6 +165,15 @@ def test_a_store_or_a_file_that_only_this_process_sees_is_named(nodes, sources, 
         )
         assert done.returncode == ExitCode.ENVIRONMENT, done.stderr
         assert "/proc/self/cwd" in done.stderr and unseen in done.stderr
+
+
+def test_of_two_runs_at_once_one_waits_for_the_other(nodes, sources, made_here, tmp_path) -> None:
+    store = tmp_path / "store"
+    command = asked("curate", store, f"--sources={sources}", *FLAGS, "--engine=ray")
+    both = [subprocess.Popen(command, env=nodes.environment, stderr=subprocess.PIPE, text=True) for _ in "12"]
+    said = [process.communicate(timeout=300)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert made(open_store(str(store))) == {k: v for k, v in made_here.items() if "token" not in k}
 
 
 def test_ctrl_c_leaves_nothing_half_written(nodes: RayCluster, sources: Path, tmp_path: Path) -> None:

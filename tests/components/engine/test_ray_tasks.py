@@ -143,7 +143,9 @@ def test_what_one_task_makes_another_reads(store: FileStore, tmp_path: Path) -> 
     assert len(commit(store, build)) == 1
 
 
-def test_a_file_of_an_output_that_has_changed_is_refused_where_it_is_read(store: FileStore) -> None:
+def test_a_file_of_an_output_that_has_changed_or_is_gone_is_refused_where_it_is_read(
+    store: FileStore,
+) -> None:
     output = commit_once(
         store,
         Recipe(stage="curate", revision=1, semantic={}, inputs={}),
@@ -155,6 +157,9 @@ def test_a_file_of_an_output_that_has_changed_is_refused_where_it_is_read(store:
     path.chmod(0o644)
     path.write_bytes(b"other")
     with pytest.raises(DataError, match="changed since it was committed"):
+        list(ordered_map(size_of, [path], 2))
+    path.unlink()
+    with pytest.raises(DataError, match=r"a\.bin"):
         list(ordered_map(size_of, [path], 2))
 
 

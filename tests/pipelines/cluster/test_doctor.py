@@ -160,6 +160,8 @@ def test_a_column_of_which_no_node_has_the_gpus(examined: Doctor) -> None:
     assert found["gpu"][0]["state"] == "bad" and "device plugin" in found["gpu"][0]["remedy"]
     said = [one["said"].partition(" is on no node")[0] for one in found["images"]]
     assert said == [f"far.example/yanmo-{image}:0.2.0" for image in ("data", "train", "cluster")]
+    _, found = examined([], answers("doctor-kubernetes"), "--only=images", "--ray")
+    assert found["images"][0]["said"].startswith("yanmo-data-ray:0.2.0 is on no node")
 
 
 def test_a_round_trip_through_a_real_bucket(

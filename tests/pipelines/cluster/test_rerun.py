@@ -88,6 +88,7 @@ WRONG = {
     "a name too long": (("balance", "--name=" + "x" * 64), 64, "at most 63"),
     "a name in Chinese": (("balance", "--name=夜"), 64, "expected at most 63 of a to z"),
     "a channel that cannot be one": (("balance", "--channel=" + "c" * 300), 64, "expected up to 100 letters"),
+    "sources, which its CronJob names": (("curate",), 78, "there is no CronJob stage-curate"),
     "no CronJob": (("evaluate",), 78, "there is no CronJob stage-evaluate in namespace kubeflow: apply"),
 }
 

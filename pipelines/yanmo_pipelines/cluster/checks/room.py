@@ -47,8 +47,7 @@ def images(asked: Asked) -> Iterator[Finding]:
         for image in node["status"].get("images") or []
         for name in image.get("names") or []
     }
-    for name in resources.IMAGES.values():
-        wanted = f"{asked.options.image_prefix}{name}"
+    for wanted in asked.options.images.values():
         if _plain(wanted) in held:
             yield Finding("images", "ok", f"{wanted} is on a node")
         else:
