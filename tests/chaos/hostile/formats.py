@@ -141,6 +141,12 @@ def _texts(store: Store) -> bytes:
     return "\n\n".join(json.loads(line)["text"] for line in _documents(store).splitlines()).encode() + b"\n"
 
 
+def _page(store: Store) -> bytes:
+    """One document, without remarks such as （表略）, for which it would be dropped as a whole."""
+    texts = [text for text in _texts(store).decode().split("\n\n") if "略）" not in text]
+    return "\n\n".join(("---\ntitle: 春江\n---", "# 春江", *texts)).encode()
+
+
 def _table(store: Store) -> bytes:
     out = io.StringIO()
     rows = csv.writer(out)
@@ -207,8 +213,15 @@ DOORS = (
         for form, made in (
             ("json", lambda store: b"[%s]" % b",\n".join(_documents(store).splitlines())),
             ("csv", lambda store: _table(store)),
-            ("md", lambda store: "---\ntitle: 春江\n---\n\n# 春江\n\n".encode() + _texts(store)),
         )
+    ),
+    Door(
+        "md",
+        "x.md",
+        _curate("x.md", "--overlap-action=report"),
+        lambda store: _page(store),
+        _TEXT_KINDS,
+        _BYTES,
     ),
     Door(
         "parquet",

@@ -111,7 +111,7 @@ def container() -> Iterator[Path]:
     group = V1 / f"yanmo-test-{os.getpid()}"
     try:
         group.mkdir()
-        (group / "memory.limit_in_bytes").write_text(str(900 << 20))
+        (group / "memory.limit_in_bytes").write_text(str(1150 << 20))
     except OSError as error:
         pytest.skip(f"needs a control group of its own for memory, version 1: {error}")
     yield group
@@ -126,7 +126,7 @@ def test_a_rank_killed_for_the_containers_memory_goes_on_with_half_the_rows(
     store, tiny, tmp_path, faults, container
 ):
     """Where the system kills one process, and not all of the container."""
-    site = faults.install(tmp_path / "site", f"faults.hungry({80 << 20})")
+    site = faults.install(tmp_path / "site", f"faults.hungry({120 << 20})")
     flags = [f"{flag(name)}={value}" for name, value in tiny.items()]
     only = subprocess.run(
         [sys.executable, "-m", "yanmo.train", f"--store={store}", "--metrics-port=-1", *flags],
