@@ -106,7 +106,9 @@ def _cells(source: Source, limit: int) -> Iterator[str]:
         if isinstance(cells, TooLong):
             raise _too_long(source, line, limit)
         if isinstance(cells, Bad):
-            raise DataError(f"--benchmarks {source.shown}:{line}: {cells}")
+            raise DataError(
+                f"--benchmarks {source.shown}:{line}: {cells}; expected a .{source.form} table in UTF-8"
+            )
         yield from cells
 
 
