@@ -31,6 +31,7 @@ def example() -> Any:
     return module
 
 
+@pytest.mark.long
 def test_stages_run_in_a_pipeline_of_somebody_elses_before_a_trainer_of_theirs(tmp_path: Path) -> None:
     """Their trainer reads the very bytes: what the page of the artifact says of it is true."""
     write_text(tmp_path / "t.jsonl", 12)

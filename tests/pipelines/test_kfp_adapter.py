@@ -119,6 +119,7 @@ def compiled(request: pytest.FixtureRequest, tmp_path: Path, tiny_yaml: Path) ->
     return tmp_path / "p.yaml", STAGES[request.param]
 
 
+@pytest.mark.long(few=1)
 @pytest.mark.parametrize("show", [as_the_launcher_prints, as_kfp_local_prints])
 def test_every_compiled_command_parses_by_its_stages_own_parser_to_its_defaults(
     compiled: tuple[Path, Any], show: Any, tmp_path: Path

@@ -43,6 +43,7 @@ def tasks_of(out: str) -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_a_run_goes_through_every_task_and_moves_the_pointers(start: Start, tmp_path: Path) -> None:
     code, out, err = finish(start(flags=("--channel=demo",)))
     assert code == 0, err
@@ -53,6 +54,7 @@ def test_a_run_goes_through_every_task_and_moves_the_pointers(start: Start, tmp_
     assert {p.stem for p in store.root.glob("pointers/demo/*.json")} == {"collect", "count", "show"}
 
 
+@pytest.mark.long
 def test_a_relative_store_and_relative_sources_mean_the_folder_of_the_command(
     start: Start, tmp_path: Path
 ) -> None:
@@ -211,6 +213,7 @@ def test_a_signal_to_the_runner_stops_the_stage_orderly_and_leaves_no_process(
     assert finish(start())[0] == 0
 
 
+@pytest.mark.long
 def test_kill_9_of_the_runner_leaves_no_stage_behind(start: Start, tmp_path: Path) -> None:
     process = start("collect_sleep_seconds=300", TINY_CHILD=str(tmp_path / "pids"))
     child, stage = wait_for(tmp_path / "pids").split()
@@ -266,6 +269,7 @@ def test_a_task_is_told_nothing_that_the_run_was_not_told() -> None:
     assert store_flags(PipelineRunOptions(store="s3://a/b", scratch_gib=7)) == ["--scratch-gib=7"]
 
 
+@pytest.mark.long
 def test_a_run_on_a_server_that_only_an_option_names_goes_to_its_end(
     start: Start, tmp_path: Path, s3_place: str, s3_server: s3.S3Server
 ) -> None:

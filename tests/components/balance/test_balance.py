@@ -211,6 +211,7 @@ def test_a_quota_that_no_sum_of_documents_meets_is_reported(
     assert "赋: the quota of 50 characters lacks 50; no document that is left is as short" in stderr
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.one_of(st.integers(0, 12), st.integers(1, 300)), min_size=1, max_size=5),

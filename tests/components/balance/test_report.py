@@ -77,6 +77,7 @@ def with_tokenizer(balance: Run) -> Any:
     return balanced
 
 
+@pytest.mark.long
 def test_tokens_are_counted_with_a_tokenizer_as_training_counts_them(
     with_tokenizer: Any, balance: Run
 ) -> None:

@@ -222,6 +222,7 @@ def test_in_modern_text_boilerplate_is_no_leak_and_what_is_left_gives_no_held_ou
         assert len(inside) <= 0.2 * len(held)
 
 
+@pytest.mark.long
 def test_modern_pages_that_differ_in_names_and_code_are_no_copies(
     curate: Run, lines: list[Record], write_jsonl: Callable[..., Path]
 ) -> None:

@@ -68,6 +68,7 @@ def test_every_dropped_and_every_changed_document_is_in_the_table(curate: Run, f
     assert table(again) == rows
 
 
+@pytest.mark.long
 def test_a_dry_run_shows_what_a_run_makes_and_leaves_nothing(
     curate: Run, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,6 +103,7 @@ def test_classical_text_has_the_key_that_it_had_with_the_form_named(
     assert "text_form" not in left.output().manifest.inputs
 
 
+@pytest.mark.long
 def test_the_pinned_set_decides_and_not_the_text_of_today(
     curate: Run, write_jsonl: Run, lines: list[Record]
 ) -> None:

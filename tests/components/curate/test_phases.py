@@ -78,6 +78,7 @@ def test_folders_above_the_store_are_no_columns(curate: Run, lines: list[Record]
     assert digests(curate(text, *arguments, store="genre=x/license=y/source=z/id=1")) == digests(plain)
 
 
+@pytest.mark.long
 def test_many_small_files_are_read_in_bundles_with_the_same_content(
     curate: Run, lines: list[Record], write_jsonl: Run
 ) -> None:
@@ -99,6 +100,7 @@ def test_many_small_files_are_read_in_bundles_with_the_same_content(
     )
 
 
+@pytest.mark.long
 def test_a_new_file_is_read_alone_and_gives_what_a_full_run_gives(
     curate: Run, lines: list[Record], write_jsonl: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -103,6 +103,7 @@ WORDS = st.sampled_from([b"\0" * 8, b"a" * 7 + b"\0", b"a" * 8, b"b" * 8, b"\x80
 DIGESTS = st.tuples(WORDS, WORDS).map(b"".join)
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=st.lists(
@@ -161,6 +162,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 300), st.integers(0, 99)), min_size=1, max_size=300)

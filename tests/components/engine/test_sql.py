@@ -43,6 +43,7 @@ def test_a_full_disk_ends_with_78_and_names_the_folder_and_what_it_needs(tempora
     assert "(TMPDIR)" in shown and "up to 3,000 MB are needed there" in shown and str(temporary) in shown
 
 
+@pytest.mark.long
 def test_the_folder_goes_with_the_tables(temporary: Path) -> None:
     tables = Tables()
     tables.run(LARGE)
@@ -85,6 +86,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.long
 def test_what_the_tables_hold_is_not_in_memory() -> None:
     done = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 240  # the two tables hold 330 MB, and are sorted

@@ -207,6 +207,7 @@ def test_where_nothing_is_handed_on_that_is_said_so_that_no_pointer_is_asked(gro
     assert handed_on(ground, tmp_path, documents="none") == {}
 
 
+@pytest.mark.long
 def test_the_time_of_the_champions_evaluation_is_its_own(ground, tmp_path):
     """The page of nights adds the tasks' seconds up: it showed twice what a night had taken."""
     champion = f"--champion=train/{model_beside(ground, tmp_path).manifest.key}"
@@ -217,6 +218,7 @@ def test_the_time_of_the_champions_evaluation_is_its_own(ground, tmp_path):
     assert stages["evaluate-champion"].seconds < 1000 < stages["evaluate"].seconds
 
 
+@pytest.mark.long
 def test_a_smaller_budget_takes_the_place_of_no_evaluation_of_the_champion(ground, tmp_path):
     champion = f"--champion=train/{model_beside(ground, tmp_path).manifest.key}"
     whole = handed_on(ground, tmp_path, champion)["champion"]

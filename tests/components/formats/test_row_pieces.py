@@ -48,6 +48,7 @@ def layout(folder: Path, paths: list[Path], where: list[tuple[int, int]], parts:
     return Layout(paths=paths, tables=tables, scratch=scratch)
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_parts_are_the_rows_that_taking_them_one_by_one_gives(tmp_path: Path, data: st.DataObject) -> None:

@@ -65,6 +65,7 @@ def ids_of(found, row: int) -> list[int]:
     return found.ids[found.offsets[row] : found.offsets[row + 1]].tolist()
 
 
+@pytest.mark.long
 def test_ids_are_those_of_the_templates_of_transformers(segmenter, exported, marks):
     found = encode(segmenter, batch(CHATS), marks)
     for row, chat in enumerate(CHATS):

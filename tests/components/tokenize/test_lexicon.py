@@ -85,6 +85,7 @@ def test_whole_dictionary_with_user_words_cuts_as_jieba_with_them_does(lexicon, 
     assert not [s for s in sentences if token_ends(ours, [s]) == jieba_ends([s])]
 
 
+@pytest.mark.long
 def test_jieba_with_the_part_of_its_dictionary_that_texts_touch_cuts_them_as_the_whole_one(corpus, user):
     texts = [d["text"] for d in corpus[::29]]
     texts += ["李小福在中国科学院研究石墨烯，台中用5G", "呵呵呵", "B超 T恤", "", "字"]

@@ -38,6 +38,7 @@ def store(tmp_path, commit_documents, few) -> Path:
     return root
 
 
+@pytest.mark.long
 def test_user_dictionary_is_in_the_key_by_its_content_and_kept_with_the_tokenizer(store, tmp_path, capsys):
     mine, yours = tmp_path / "mine.txt", tmp_path / "yours.txt"
     mine.write_bytes("石墨烯\n云计算 5\n".encode())

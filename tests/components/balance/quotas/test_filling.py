@@ -97,6 +97,7 @@ def _drawn(kind: str, number: int) -> np.ndarray:
 KINDS = "ones, equal, two sizes, two large sizes, verse, very short, text, even, to a million, outliers"
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.one_of(
@@ -123,12 +124,14 @@ def test_ordinary_text_comes_out_exact(kind: str) -> None:
         assert sizes[choose(sizes, target)].sum() == target
 
 
+@pytest.mark.long(few=1)
 @pytest.mark.parametrize("number", [513, 60_000, 1_000_000])
 def test_documents_are_met_to_the_document(number: int) -> None:
     for target in (0, 1, number // 2, number - 10, number - 1, number, 3 * number):
         assert len(choose(np.ones(number, np.int64), target)) == min(target, number)
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.lists(st.integers(1, 400), min_size=1, max_size=90), st.floats(0, 1)), max_size=6)

@@ -85,6 +85,7 @@ def test_documents_with_one_key_are_compared_with_one_another() -> None:
     assert found.tolist() == sorted(expected)
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_of_many_documents_with_one_key_each_meets_the_next_two_and_the_best_four(

@@ -299,6 +299,7 @@ NOTHING = {
 }
 
 
+@pytest.mark.long
 def test_parts_without_documents_change_nothing_beside_others(
     curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def poems(number: int, seed: int = 0, **fields: str) -> list[Record]:
     ]
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 300), st.integers(0, 99)), min_size=1, max_size=300)

@@ -1,6 +1,8 @@
 import lzma
 import random
 
+import pytest
+
 from yanmo.evaluate.baselines.compressors import added_by_xz
 
 
@@ -14,6 +16,7 @@ def chinese(seed, number):
     return "".join(draw.choice(words) for _ in range(number)).encode()
 
 
+@pytest.mark.long
 def test_forked_sizes_are_those_of_whole_runs_of_xz():
     prefix = chinese(0, 60_000)  # 350 kB, several of the pieces that are fed at a time
     texts = [chinese(1, 3_000), "未曾见过之字".encode(), b"", chinese(2, 20_000)]

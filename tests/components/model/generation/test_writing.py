@@ -40,6 +40,7 @@ def test_a_text_is_the_same_alone_and_among_others(writer, choice, at_once):
     assert {finish for _, finish in alone} == {STOP, LENGTH}
 
 
+@pytest.mark.long
 def test_the_likeliest_tokens_are_those_of_transformers(tmp_path):
     transformers = pytest.importorskip("transformers")
     model = decoder()

@@ -194,6 +194,7 @@ def test_a_champion_that_has_read_the_split_makes_the_rule_harder_and_the_log_sa
     assert "50.00 % of the confirmation texts are in the champion's training text" in caplog.text
 
 
+@pytest.mark.long
 def test_luck_passes_once_in_twenty_times_and_a_true_gain_nearly_always():
     rules = dataclasses.replace(RULES, draws=500)
     null = [gain_of(scores(0.0, seed=seed), rules)["lowest"] > 0 for seed in range(300)]

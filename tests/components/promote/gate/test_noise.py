@@ -149,6 +149,7 @@ def test_twins_that_scatter_less_than_whole_trainings_do_are_not_believed():
     }
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(st.floats(0.0001, 0.01), st.integers(2, 32), st.booleans())
 def test_the_sentence_names_the_noise_that_made_the_margin(sd, twins, is_warm):

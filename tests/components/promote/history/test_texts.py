@@ -117,6 +117,7 @@ def test_lineage_names_who_learned_a_text_and_a_run_with_a_list_has_not(stage, t
     assert f"train/{clean.reference.key}" not in said["directly"] + said["by_start"]
 
 
+@pytest.mark.long
 def test_only_texts_under_the_licences_that_a_run_allows_are_kept(stage, texts, caplog):
     data(stage, texts)
     assert set(licenses_of(stage)) == {"MIT", "CC-BY-NC-4.0", "unknown"}

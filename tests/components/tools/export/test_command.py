@@ -176,6 +176,7 @@ def test_a_full_disk_leaves_nothing_and_says_so(lab: Lab, tmp_path: Path, capsys
     assert export(lab, "main", tmp_path / "out") == 0
 
 
+@pytest.mark.long
 def test_after_kill_nine_nothing_is_there_and_the_next_export_clears_up(lab: Lab, tmp_path: Path):
     out = tmp_path / "out"
     command = [sys.executable, "-m", "yanmo.tools.export", "main", str(out), "--store", lab.uri]

@@ -64,6 +64,7 @@ def test_it_is_filled_and_replaced_only_when_asked(lab: Lab, prefix: str, tmp_pa
     assert remote.read("mine.txt") == b"mine" and not list((tmp_path / "scratch").glob("export-*"))
 
 
+@pytest.mark.long
 def test_after_kill_nine_nobody_can_load_it_and_it_is_replaced_when_asked(lab: Lab, prefix: str, capsys):
     remote, process = S3Folder(prefix), started(lab, prefix)
     while process.poll() is None and not remote.names():

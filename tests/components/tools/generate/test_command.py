@@ -229,6 +229,7 @@ def test_a_conversation_needs_marks(run, tmp_path):
     assert code == ExitCode.DATA and "leave --chat out" in err
 
 
+@pytest.mark.long
 def test_stdin_is_a_prompt_and_the_process_ends_with_its_code(tmp_path):
     model = saying_model(tmp_path / "m", ["<|bos|>", "春", "眠", "<|eos|>"])
     command = [sys.executable, "-m", "yanmo.cli", "generate", "--model", str(model), "--log-level", "error"]
@@ -238,6 +239,7 @@ def test_stdin_is_a_prompt_and_the_process_ends_with_its_code(tmp_path):
     assert ended.returncode == ExitCode.USAGE and b"UTF-8" in ended.stderr
 
 
+@pytest.mark.long
 def test_a_poem_has_the_form_asked_for_alone_and_among_others(run, folder, tmp_path):
     how = ("--form", "五绝", "--rhyme", "东", "--model", folder, "--seed", "1")
     code, out, _ = run("春", *how, "--samples", "5", "--batch", "8")
@@ -253,6 +255,7 @@ def test_a_poem_has_the_form_asked_for_alone_and_among_others(run, folder, tmp_p
     assert passes(likeliest, form_of("五绝", "东"))
 
 
+@pytest.mark.long
 def test_a_poem_longer_than_the_context_is_whole_and_an_answer_is_one(run, folder):
     for argv in (["--form", "七律", "--tries", "2"], ["--form", "菩萨蛮", "--tries", "1"]):
         code, out, _ = run("", *argv, "--model", folder, "--max-tokens", "5")

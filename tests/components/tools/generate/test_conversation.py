@@ -120,6 +120,7 @@ def terminal(tmp_path):
     found.close()
 
 
+@pytest.mark.long
 def test_ctrl_c_stops_the_answer_and_ctrl_d_ends_the_program(terminal):
     at = terminal.wait_for("> ")
     terminal.type("春\n")

@@ -139,6 +139,7 @@ OTHER_TEMPLATES = {
 }
 
 
+@pytest.mark.long(few=1)
 @pytest.mark.parametrize("name", OTHER_TEMPLATES)
 def test_a_template_that_is_not_ours_leaves_texts_and_refuses_chats(
     name, store, qwen, capsys, caplog, tmp_path

@@ -723,6 +723,7 @@ def killed_gc(ground: Ground, moment: int) -> int:
     return process.exitcode
 
 
+@pytest.mark.long
 def test_a_gc_killed_before_any_of_its_writes_leaves_a_store_that_verifies(folder_ground: Ground) -> None:
     ground = folder_ground.chain()
     documents = ground.unwanted()
@@ -741,6 +742,7 @@ def test_a_gc_killed_before_any_of_its_writes_leaves_a_store_that_verifies(folde
     assert not list(ground.store.leftovers())
 
 
+@pytest.mark.long
 def test_gc_beside_a_busy_writer_loses_nothing(folder_ground: Ground) -> None:
     ground = folder_ground.chain()
     env = {**os.environ, "PYTHONPATH": str(ROOT / "components")}

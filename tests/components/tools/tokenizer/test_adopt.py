@@ -161,6 +161,7 @@ def taken(store: Path) -> str:
     return manifest.parent.name
 
 
+@pytest.mark.long
 def test_unigram_whose_decoder_drops_text_is_refused(store, tmp_path, capsys):
     """A plain one, which our own kernel encodes: only decoding shows it."""
     argv = ["--store", str(store), "--metrics-port=-1", "--vocab-size=4096"]

@@ -26,6 +26,7 @@ def made(workshop):
     return {kind: workshop.make(kind, 1024) for kind in KINDS}
 
 
+@pytest.mark.long(few=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_gives_texts_back(made, texts, kind):
     segmenter = made[kind]

@@ -158,6 +158,7 @@ peak_of = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(peak_of)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 def test_a_process_with_all_its_libraries_is_in_the_estimate(
     trained_store: Path, tiny: Mapping[str, int | str]

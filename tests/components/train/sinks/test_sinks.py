@@ -271,6 +271,7 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
+@pytest.mark.long
 def test_a_place_that_never_answers_is_left_at_the_end(
     silent: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -302,6 +303,7 @@ def test_a_library_that_is_not_there_is_named(
     assert "pip install '.[wandb]'" in capfd.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: DeepSpeed")
 def test_a_rank_imports_none_of_the_libraries() -> None:
     """DeepSpeed would import MLflow where that is installed."""

@@ -526,6 +526,7 @@ def test_a_machine_without_device_files_is_not_asked_through_torch(monkeypatch) 
         assert this_machine.__wrapped__() == Machine(cpus=1)
 
 
+@pytest.mark.long
 def test_torch_is_asked_in_a_process_of_its_own_where_a_device_file_is(monkeypatch, caplog) -> None:
     """Here torch sees none behind it, which is said; a torch that cannot be asked is no CPU."""
     monkeypatch.setattr(machine_module, "gpu_files", lambda: ["/dev/nvidia0"])

@@ -99,6 +99,7 @@ def test_two_ranks_without_a_compiler_train_a_model_that_transformers_loads(
     assert losses_of(model_of(trained_store)) == pytest.approx(losses_of(output), abs=1e-4)
 
 
+@pytest.mark.long
 def test_sigterm_pauses_and_the_same_command_goes_on(store, tiny, tmp_path, no_dynamo):
     options = {**tiny, "steps": 60, "ranks": 2, "backend": "torch", "reference_out": tmp_path / "ref.json"}
     process = subprocess.Popen(command(store, options), stderr=subprocess.PIPE, text=True)

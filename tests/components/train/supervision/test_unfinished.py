@@ -190,6 +190,7 @@ def test_what_was_given_up_goes_on_when_it_is_taken_up_again_and_new_data_by_the
     assert [(one.key, one.state) for one in noted(store)] == [(given_up.key, TRAINED)]
 
 
+@pytest.mark.long
 def test_the_third_run_that_fails_without_progress_says_so_itself(
     store: Path, tiny: Options, tmp_path: Path
 ) -> None:
