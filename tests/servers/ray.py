@@ -87,6 +87,12 @@ class RayCluster:
         """End all processes of a node at once."""
         self._kill(self._processes[number])
 
+    def stop(self, number: int) -> None:
+        """Have all processes of a node stand still."""
+        for pid in _below(self._processes[number].pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
     def workers(self, number: int) -> list[int]:
         """Return the processes of a node that do tasks."""
         found = []

@@ -56,12 +56,16 @@ class _Task:
 class Cluster:
     """A connection to a Ray cluster, and the tasks under way on it."""
 
-    def __init__(self, options: Any, store: ObjectStore, say_seconds: float = 60.0) -> None:
+    def __init__(
+        self, options: Any, store: ObjectStore, say_seconds: float = 60.0, answer_seconds: float = 90.0
+    ) -> None:
         """Connect.
 
         Args:
             options: a stage's, with `ray_address`, `workers`, and where the store's server is.
             say_seconds: how often it is said what is waited for.
+            answer_seconds: how long the cluster may take to say whether a task has ended. Ray's client
+                connects again within 30 s, but once its data channel has ended it asks without end.
 
         Raises:
             UsageError: no address.
@@ -69,11 +73,14 @@ class Cluster:
             StorageError: nobody answers.
         """
         self._asked, self._say_seconds = options.workers, say_seconds
+        self._answer_seconds = answer_seconds
         self._lock = threading.Lock()
         self._tasks: dict[Any, _Task] = {}
         self._closed = threading.Event()
         self._news = threading.Event()
         self._looked, self._cpus = 0.0, 0
+        self._asked_at = 0.0
+        """When the watcher asked for what it has no answer to yet; 0 where it has."""
         self._last_end = time.monotonic()
         self.lost = 0
         """Tasks that were done again."""
@@ -87,6 +94,7 @@ class Cluster:
         self._remote = self._ray.remote(num_cpus=1, max_retries=0)(_work())
         self._watcher = threading.Thread(target=self._watch, name="ray", daemon=True)
         self._watcher.start()
+        threading.Thread(target=self._notice_silence, name="ray silence", daemon=True).start()
         log.info("on a Ray cluster with %s", plural(self.cpus(), "CPU"))
 
     @property
@@ -146,13 +154,18 @@ class Cluster:
                 self._ray.wait(refs, num_returns=len(refs), timeout=_END_SECONDS)
 
     def close(self) -> None:
-        """End all tasks and the connection."""
+        """End all tasks and the connection; a cluster that does not answer is left after some seconds."""
         self._closed.set()
         self._news.set()
-        self.cancel()
-        self._watcher.join(_END_SECONDS)
+        ending = threading.Thread(target=self._end, name="ray end", daemon=True)
+        ending.start()
+        ending.join(3 * _END_SECONDS)
         with contextlib.suppress(Exception):
             self._store.delete(self._proof)
+
+    def _end(self) -> None:
+        self.cancel()
+        self._watcher.join(_END_SECONDS)
         with contextlib.suppress(Exception):
             self._ray.shutdown()
 
@@ -179,18 +192,42 @@ class Cluster:
                 self._news.clear()
                 continue
             try:
-                ready, _ = self._ray.wait(refs, num_returns=1, timeout=_LOOK_SECONDS)
-                if ready:
-                    ready, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
+                with self._asking():
+                    ready, _ = self._ray.wait(refs, num_returns=1, timeout=_LOOK_SECONDS)
+                    if ready:
+                        ready, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
                 for ref in ready:
                     self._ended(ref)
                 if time.monotonic() - self._last_end > self._say_seconds:
-                    self._say_what_is_waited_for(len(refs))
+                    with self._asking():
+                        self._say_what_is_waited_for(len(refs))
             except Exception as error:
-                with self._lock:
-                    tasks, self._tasks = self._tasks, {}
-                for task in tasks.values():
-                    _set(task.future, None, _gone(error))
+                self._end_all(error)
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        self._asked_at = time.monotonic()
+        try:
+            yield
+        finally:
+            self._asked_at = 0.0
+
+    def _end_all(self, error: Exception) -> None:
+        """Give all tasks the error for which the cluster is left."""
+        with self._lock:
+            tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            _set(task.future, None, _gone(error))
+
+    def _notice_silence(self) -> None:
+        """Leave a cluster that has not answered the watcher for long."""
+        while not self._closed.wait(1.0):
+            asked_at = self._asked_at
+            if asked_at and time.monotonic() - asked_at > self._answer_seconds:
+                self._end_all(TimeoutError(f"no answer for {self._answer_seconds:.0f} s"))
+                with contextlib.suppress(Exception):
+                    self._ray.shutdown()  # ends the watcher's request
+                return
 
     def _ended(self, ref: Any) -> None:
         with self._lock:
@@ -200,7 +237,8 @@ class Cluster:
             return
         errors = self._ray.exceptions
         try:
-            found = Answer(*self._ray.get(ref))
+            with self._asking():
+                found = Answer(*self._ray.get(ref))
         except (errors.RaySystemError, errors.RpcError, ConnectionError):
             with self._lock:
                 self._tasks[ref] = task

@@ -11,7 +11,7 @@ import pytest
 from asked_of_nodes import begun, fail, size_of, slow, too_large, total, which, write_or_die
 from servers.ray import RayCluster
 
-from yanmo.common.errors import DataError, ExitCode, WorkerLost, exit_code
+from yanmo.common.errors import DataError, ExitCode, StorageError, WorkerLost, exit_code
 from yanmo.engine import maps
 from yanmo.engine.maps import add_made, brought_here, each, ordered_map, paths_for_tasks, remove_folder
 from yanmo.engine.ray_cluster import TRIES, Cluster
@@ -189,3 +189,20 @@ def test_ending_the_work_ends_the_tasks(nodes: RayCluster, tmp_path: Path) -> No
         assert not os.path.exists(f"/proc/{pid}")
     maps.begin(SimpleNamespace(engine="local"), store)
     assert not list(store.root.rglob("probes/*")), "nothing of this run is left in the store"
+
+
+def test_a_cluster_that_stands_still_is_left(nodes: RayCluster, tmp_path: Path) -> None:
+    token = nodes.environment["RAY_AUTH_TOKEN"]  # Ray reads it once in a process
+    with RayCluster(tmp_path, 1, [Path(__file__).parent], RAY_AUTH_TOKEN=token) as other:
+        cluster = Cluster(options(other), FileStore(tmp_path / "store"), answer_seconds=5.0)
+        note = tmp_path / "note"
+        coming = cluster.submit(begun, (str(note), 300.0))
+        while not note.exists() and not coming.done():
+            time.sleep(0.05)
+        other.stop(0)
+        began = time.monotonic()
+        with pytest.raises(StorageError, match=r"the Ray cluster went away: .*no answer for 5 s"):
+            coming.result(timeout=120)
+        cluster.close()
+        assert time.monotonic() - began < 120
+    assert not list((tmp_path / "store").rglob("probes/*"))
