@@ -65,7 +65,7 @@ class Cluster:
             options: a stage's, with `ray_address`, `workers`, and where the store's server is.
             say_seconds: how often it is said what is waited for.
             answer_seconds: how long the cluster may take to say whether a task has ended. Ray's client
-                connects again within 30 s, but once its data channel has ended it asks without end.
+                connects again within 30 s, but once its data channel has ended it repeats that for ever.
 
         Raises:
             UsageError: no address.

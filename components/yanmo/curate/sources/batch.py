@@ -55,10 +55,6 @@ class Bad(str):
     """Why there is no record."""
 
 
-class TooLong(Bad):
-    """More bytes than a record may have."""
-
-
 class Nothing(str):
     """Why there is no record in a whole file."""
 
@@ -69,9 +65,6 @@ def as_batches(source: Source, records: Iterable[Found], batch_bytes: int, limit
     for line, value in records:
         if isinstance(value, Nothing):
             yield Batch(source=source, first=line, data=b"", nothing=str(value))
-            continue
-        if isinstance(value, TooLong):
-            part.too_long.append(line)
             continue
         if isinstance(value, Bad):
             part.bad.append((line, str(value)))

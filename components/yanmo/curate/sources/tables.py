@@ -11,7 +11,7 @@ import csv
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from yanmo.curate.sources.batch import Bad, Found, TooLong
+from yanmo.curate.sources.batch import Bad, Found
 from yanmo.curate.sources.encodings import decode_record
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
@@ -31,30 +31,22 @@ def table_records(form: str, chunks: Iterator[bytes], limit: int) -> Iterator[Fo
         chunks: text in UTF-8.
         limit: the most bytes that a row may have.
     """
-    names: list[str] = []
-    for first, cells in table_rows(form, chunks, limit):
-        if isinstance(cells, Bad):
-            yield Found(first, cells)
-        elif not names:
-            names = [cell.strip() for cell in cells]
-        elif [cell.strip() for cell in cells] != names:  # else tables were put one behind the other
-            yield Found(first, _record(names, cells))
-
-
-def table_rows(form: str, chunks: Iterator[bytes], limit: int) -> Iterator[tuple[int, list[str] | Bad]]:
-    """Yield the line in which each row begins, and its cells; none of blank rows. Arguments as above."""
     csv.field_size_limit(limit)
     lines = _Lines(chunks, limit)
-    has_names = False
+    names: list[str] = []
     delimiter = _DELIMITERS[form]
     while not lines.at_end:
         first = lines.number
-        if not has_names:
+        if not names:
             delimiter = _delimiter(lines.peek(), delimiter)
         cells = lines.row(delimiter)
-        if isinstance(cells, Bad) or any(cell.strip() for cell in cells):
-            has_names = has_names or not isinstance(cells, Bad)
-            yield first, cells
+        if isinstance(cells, Bad):
+            yield Found(first, cells)
+        elif any(cell.strip() for cell in cells):
+            if not names:
+                names = [cell.strip() for cell in cells]
+            elif [cell.strip() for cell in cells] != names:  # else tables were put one behind the other
+                yield Found(first, _record(names, cells))
 
 
 def _delimiter(header: str, usual: str) -> str:
@@ -94,7 +86,7 @@ class _Lines:
     def row(self, delimiter: str) -> list[str] | Bad:
         """Return the cells of the next row, which may go over several lines; none of a blank line."""
         taken: list[bytes] = []
-        problem, is_text = "", True
+        is_text = True
         try:
             cells = next(csv.reader(self._texts(taken), delimiter=delimiter, strict=True))
         except UnicodeDecodeError as error:
@@ -104,13 +96,12 @@ class _Lines:
             if len(taken) > 1 or "unexpected end" in str(error):
                 problem = "a quote that is not closed"
         else:
-            if len(taken[0]) <= self._limit:
-                self.number += len(taken)
-                return cells
+            self.number += len(taken)
+            return cells
         self._waiting.extendleft(reversed(taken[1:]))
         self.number += 1
         if len(taken[0]) > self._limit:
-            return TooLong(f"longer than {self._limit / (1 << 20):.3g} MiB")
+            return Bad(f"longer than {self._limit / (1 << 20):.3g} MiB")
         if not is_text:
             return Bad(problem)
         if delimiter == "\t":  # many tables of this kind know no quotes

@@ -77,6 +77,8 @@ def _read_record(data: bytes, number: int, where: str) -> list[Reference]:
     try:
         values = parse(data, RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
         unsealed(data)
+        if "previous" not in values:
+            raise ValueError("lacks previous")
         given = {field: values.get(field) for field in RECORDED if field == "model" or values.get(field)}
         named = {field: Reference.from_dict(value) for field, value in given.items()}
     except OtherSchema as error:

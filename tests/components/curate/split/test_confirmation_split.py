@@ -156,16 +156,15 @@ def test_an_exchanged_pointer_of_the_evaluation_set_is_mended_as_its_message_say
     curate(path)
 
 
-def test_shared_runs_with_the_confirmation_split_count_as_those_with_test(
+def test_shared_runs_with_the_confirmation_split_alone_are_no_new_error(
     curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write_jsonl("a.jsonl", poems(300))
     (known,) = [r["text"] for r in texts_of(curate(path).output("evaluation_set"), "confirm")[:1]]
     quoting = [{**r, "text": known[:16] + "\n" + r["text"]} for r in poems(120, seed=9)]
     write_jsonl("a.jsonl", [*poems(300), *quoting])
-    curate(path, expect=65)  # a quarter of all documents
-    assert "--max-overlap-share" in capsys.readouterr().err
-    again = curate(path, "--max-overlap-share", "0.5")
+    again = curate(path)  # a quarter of all documents, above --max-overlap-share
+    assert "because of the confirmation split alone" in capsys.readouterr().err
     assert again.report()["dropped"]["overlap"]["诗"]["documents"] == 120
     test = texts_of(again.output("evaluation_set"), "test")[0]["text"]
     quoting = [{**r, "text": test[:16] + "\n" + r["text"]} for r in poems(120, seed=8)]
