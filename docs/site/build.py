@@ -103,10 +103,10 @@ def stage(folder: Path, language: str, pages: set[Path], others: set[Path]) -> N
 
 def as_python_markdown(text: str) -> str:
     """Return CommonMark lists as MkDocs parses them: what belongs to an item is indented by four, and an
-    empty line before the first."""
+    empty line before the first item and before one that follows an item's second paragraph."""
     written: list[str] = []
     items: list[int] = []  # columns where the text of the open items begins
-    fenced = False
+    fenced = begun_by_item = False
     for line in text.splitlines():
         column = len(line) - len(line.lstrip())
         in_list = bool(items)
@@ -116,10 +116,12 @@ def as_python_markdown(text: str) -> str:
         marker = _MARKER.match(line, column)
         fence = line.startswith("```", column)
         if marker and not fenced and column - within < 4:
-            if not in_list and written and written[-1]:
+            if not (in_list and begun_by_item) and written and written[-1]:
                 written.append("")
         else:
             marker = None
+        if not written or not written[-1]:
+            begun_by_item = bool(marker)  # the block of lines between two empty ones
         written.append(" " * (4 * len(items) + column - within) * bool(line) + line[column:])
         if marker:
             items.append(marker.end())
