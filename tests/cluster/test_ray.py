@@ -44,6 +44,12 @@ names = [info.name for info in store.list("cas") if info.name.endswith("/MANIFES
 found = {name: json.loads(store.read(name)[0])["content_digest"] for name in names}
 print(json.dumps(found))
 """
+STOP = (
+    "sh",
+    "-c",
+    "cd /proc; for p in [0-9]*; do grep -qs ^ray::work $p/cmdline && kill -STOP $p && echo $p; done; true",
+)
+"""Has the tasks of a pod stand still, and names their processes."""
 
 
 def deployment(group: str, template: dict[str, Any], replicas: int, image: str, flags: list[str]) -> Any:
@@ -128,16 +134,14 @@ class OnRay:
         return found
 
     def delete_at_work(self, run_id: str, node_type: str) -> None:
-        """Delete a pod of the cluster by force while a worker is at work on a task of curate."""
+        """Delete a pod of the cluster by force while a worker is at work on a task of curate, which stands
+        still from then on: a pod lives on for seconds, in which a task may end."""
 
         def pods(of: str) -> list[str]:
             return self.cluster.kubectl("get", "pods", f"--selector=ray.io/node-type={of}", "-o=name").split()
 
         def at_work() -> list[str]:
-            return [pod for pod in pods("worker") if "ray::work" in self.cluster.kubectl(*programs(pod))]
-
-        def programs(pod: str) -> tuple[str, ...]:
-            return ("exec", pod, "--", "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'")
+            return [pod for pod in pods("worker") if self.cluster.kubectl("exec", pod, "--", *STOP)]
 
         self.cluster.wait(lambda: "on a Ray cluster with" in self.said(run_id), "curate", every=0.5)
         busy = self.cluster.wait(at_work, "a task", every=0.1)

@@ -38,6 +38,8 @@ def connected(address: str) -> Any:
             "--engine ray: no token in $RAY_AUTH_TOKEN, nor in the file that $RAY_AUTH_TOKEN_PATH names. In "
             f"Kubernetes it comes from the Secret yanmo-ray ({GUIDE})"
         )
+    # Else a request after the end of a connection makes a new one, whose cluster knows no task of ours.
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
     try:
         import ray
     except ImportError as error:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import os
 import time
 from collections.abc import Iterator
@@ -206,3 +207,15 @@ def test_a_cluster_that_stands_still_is_left(nodes: RayCluster, tmp_path: Path) 
         cluster.close()
         assert time.monotonic() - began < 120
     assert not list((tmp_path / "store").rglob("probes/*"))
+
+
+def test_a_connection_that_ended_is_not_made_again(
+    nodes: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's client would connect by itself, and wait without end for tasks that a new head does not know."""
+    monkeypatch.setenv("RAY_ADDRESS", nodes.address)
+    cluster = Cluster(options(nodes), FileStore(tmp_path / "store"))
+    importlib.import_module("ray").shutdown()
+    with pytest.raises(StorageError, match="the Ray cluster went away"):
+        cluster.submit(begun, (str(tmp_path / "note"), 0.0)).result(timeout=120)
+    cluster.close()
