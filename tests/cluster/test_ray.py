@@ -140,13 +140,15 @@ class OnRay:
         def pods(of: str) -> list[str]:
             return self.cluster.kubectl("get", "pods", f"--selector=ray.io/node-type={of}", "-o=name").split()
 
-        def at_work() -> list[str]:
-            return [pod for pod in pods("worker") if self.cluster.kubectl("exec", pod, "--", *STOP)]
+        def at_work() -> str | None:
+            return next(
+                (pod for pod in pods("worker") if self.cluster.kubectl("exec", pod, "--", *STOP)), None
+            )
 
         self.cluster.wait(lambda: "on a Ray cluster with" in self.said(run_id), "curate", every=0.5)
         busy = self.cluster.wait(at_work, "a task", every=0.1)
-        chosen = busy if node_type == "worker" else pods(node_type)
-        self.cluster.remove(chosen[0].removeprefix("pod/"), by_force=True)
+        (chosen,) = [busy] if node_type == "worker" else pods(node_type)
+        self.cluster.remove(chosen.removeprefix("pod/"), by_force=True)
 
     def said(self, run_id: str) -> str:
         """The log of curate; empty before its container has started."""
