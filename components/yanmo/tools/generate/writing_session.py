@@ -61,7 +61,7 @@ class WritingSession:
         if len(ids) >= model.context and not self.form:
             raise DataError(
                 f"the prompt: {len(ids)} tokens, and the context of {model.name} has {model.context}, of "
-                "which one at least is for the answer; shorten it"
+                "which one at least is for the answer; give a shorter one"
             )
         return ids
 
