@@ -104,8 +104,6 @@ NUMBERS = {
     "smallest": "1e-300",
     "long": "9" * 5000,
 }
-MAY_WAIT = {("csv", "a file: fifo")}
-"""A pipe that somebody will read is waited for; an input is not."""
 
 
 def situations(seed: int, store: Store) -> Iterator[Situation]:
@@ -170,8 +168,7 @@ def of_values(command: Command, labels: dict[str, str]) -> Situation:
     may_pass = "parts" in labels.values() or "endpoint" in labels  # a name that nothing answers to today
     retry = (RETRY,) if may_pass else ()
     codes = (USAGE, *retry) if wrong else (0, USAGE, DATA, ENVIRONMENT, *retry, *command.codes)
-    may_wait = bool({*labels.items()} & MAY_WAIT)
-    return _case(command, what, argv, Expected(codes, tuple(wrong), may_wait=may_wait))
+    return _case(command, what, argv, Expected(codes, tuple(wrong)))
 
 
 def _case(command: Command, what: str, argv: tuple[str, ...], expected: Expected) -> Situation:
