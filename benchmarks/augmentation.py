@@ -16,14 +16,13 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from yanmo.common.made_by import made_by
-from yanmo.store.manifest import Reference
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
+from yanmo.store.pointers import read_pointer
 
 GENRES = ("诗", "词", "文", "赋", "mean")
 METHODS: dict[str, tuple[str, float, float]] = {
@@ -100,13 +99,13 @@ def run_seed(given: argparse.Namespace, seed: int) -> None:
 
 def stage(store: str, name: str, *options: str) -> Output:
     """What a stage made of a store, or had made before."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "reference.json"
-        command = [sys.executable, "-m", f"yanmo.{name}", f"--store={store}", "--pointer=none"]
-        command += ["--metrics-port=-1", "--log-level=error", f"--reference-out={path}", *options]
-        if done := subprocess.run(command).returncode:
-            raise SystemExit(done)
-        return open_reference(open_store(store), Reference.from_json(path.read_text("utf-8"), str(path)))
+    command = [sys.executable, "-m", f"yanmo.{name}", f"--store={store}", "--channel=dev"]
+    command += ["--pointer=benchmark", "--metrics-port=-1", "--log-level=error", *options]
+    if done := subprocess.run(command).returncode:
+        raise SystemExit(done)
+    reference = read_pointer(open_store(store), "dev", "benchmark")
+    assert reference is not None
+    return open_reference(open_store(store), reference)
 
 
 def figures(lines: list[dict[str, Any]]) -> dict[str, Any]:

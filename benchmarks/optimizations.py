@@ -41,7 +41,6 @@ from optimizations_rows import BASE, ROWS, Row
 
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.made_by import made_by
-from yanmo.store.manifest import Reference
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
@@ -138,12 +137,13 @@ def trained(cache: Cache, options: Sequence[str]) -> dict[str, float]:
     """One training: what it cost and what it reached."""
     with tempfile.TemporaryDirectory(prefix="optimizations-", dir=cache.folders[0].parents[2]) as folder:
         cache.link_into(Path(folder))
-        command = [sys.executable, "-m", "yanmo.train", f"--store={folder}", "--pointer=none", *options]
-        command += [f"--token-cache={cache.key}", "--metrics-port=-1", f"--reference-out={folder}/model.json"]
+        command = [sys.executable, "-m", "yanmo.train", f"--store={folder}", "--channel=dev", *options]
+        command += [f"--token-cache={cache.key}", "--metrics-port=-1"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{' '.join(options)}: ended with {done.returncode}\n{done.stderr[-2000:]}")
-        reference = Reference.from_json(Path(folder, "model.json").read_text(encoding="utf-8"), "model.json")
+        reference = read_pointer(open_store(folder), "dev", "train")
+        assert reference is not None
         written = open_reference(open_store(folder), reference).path("metrics.jsonl")
         lines = [json.loads(line) for line in written.read_text(encoding="utf-8").splitlines()]
     return figures(lines)

@@ -44,8 +44,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "train": GROUND - {"chinese"} | {"model", "nights"},
     "evaluate": GROUND | {"model", "nights", "verse"},
     "promote": GROUND - {"chinese"} | {"nights"},
-    # `tools tokenizer` builds vocabularies with the stage's own code and trains proxies with the model's;
-    # `tools documents` cleans a document with curate's.
+    # `tools tokenizer` builds vocabularies with the stage's own code, `tools documents` cleans a document
+    # with curate's.
     "tools": GROUND - {"chinese", "stage"} | {"model", "nights", "tokenize", "curate", "verse"},
     "cli": {"common", "options"},
 }
@@ -62,7 +62,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "yanmo.tools.runs": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
     "yanmo.tools.cache": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
     "yanmo.tools.documents": {*TRAINING, *CLUSTER},
-    "yanmo.tools.tokenizer": CLUSTER,
+    "yanmo.tools.tokenizer": {*TRAINING, *CLUSTER},
     "yanmo.tools.model": {*DATA, *CLUSTER},
     "yanmo.tools.generate": {*DATA, *CLUSTER},
     "yanmo.tools.export": {*DATA, *CLUSTER},

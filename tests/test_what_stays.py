@@ -197,7 +197,7 @@ def test_a_plan_of_a_cache_counts_rows_and_padding(house: House) -> None:
 
 
 def test_tokenizers_are_compared_and_imported(house: House) -> None:
-    flags = ("--sizes=2048", "--candidates=jieba,bpe", "--tera-operations=0", "--characters=100000", "--json")
+    flags = ("--sizes=2048", "--candidates=jieba,bpe", "--characters=100000", "--json")
     compared = house("tokenizer", "compare", "--documents=house/balance", *flags)
     assert {"jieba", "bpe"} <= set(re.findall("jieba|bpe", compared))
     folder = house.files("house/tokenizer")

@@ -23,7 +23,7 @@ COMMANDS = {
     "cache": ("yanmo.tools.cache", "show a token cache, and plan a training's rows from it"),
     "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
-    "generate": ("yanmo.tools.generate", "let a model write, answer a file of prompts, or talk"),
+    "generate": ("yanmo.tools.generate", "let a model go on from a text, or answer a question"),
     "export": ("yanmo.tools.export", "write a model as a folder that transformers, vLLM or llama.cpp serve"),
     "submit": (
         "yanmo_pipelines.cluster.submit",
@@ -84,7 +84,7 @@ def main() -> None:
         print(
             f"yanmo {name}: the Python package {error.name!r} is not installed; `pip install` Yanmo with its "
             "extra: data for curate, balance, tokenize, tokenizer, documents and cache; train for train, "
-            "evaluate, promote, generate, export, model and tokenizer compare; pipeline for run and compile; "
+            "evaluate, promote, generate, export and model; pipeline for run and compile; "
             "cluster for submit, launch, schedule, rerun, roll, status and doctor",
             file=sys.stderr,
         )

@@ -56,38 +56,11 @@ GPUS = Row(
             about="YanmoGpuHot watches it.",
         ),
         one(
-            "Clocks",
-            of_run("yanmo_gpu_clock_hertz"),
-            "{{clock}}, GPU {{gpu}} · {{run_id}}",
-            unit="hertz",
-            needs=GPU,
-        ),
-        one(
             "Held back",
             of_run("(yanmo_gpu_throttled > 0)"),
             "{{reason}}, GPU {{gpu}} · {{run_id}}",
             needs=GPU,
             most=1.0,
-        ),
-        one(
-            "PCIe",
-            of_run("yanmo_gpu_pcie_bytes_per_second"),
-            "{{direction}}, GPU {{gpu}} · {{run_id}}",
-            unit="Bps",
-            needs=GPU,
-        ),
-        one(
-            "NVLink",
-            rate("yanmo_gpu_nvlink_bytes_total"),
-            "{{direction}}, GPU {{gpu}} · {{run_id}}",
-            unit="Bps",
-            needs="needs GPUs with NVLink",
-        ),
-        one(
-            "Errors of the driver",
-            of_run("yanmo_gpu_xid_errors_total"),
-            "XID {{xid}}, GPU {{gpu}} · {{run_id}}",
-            needs="needs a GPU with a fault",
         ),
     ),
 )
@@ -191,19 +164,6 @@ STORE = Row(
             "{{kind}} · {{run_id}}",
             unit="reqps",
             about="Of a stage's own process, its workers' not counted.",
-        ),
-        one(
-            "Bytes",
-            f"sum by (kind, run_id) ({rate('yanmo_store_bytes_total')}) > 0",
-            "{{kind}} · {{run_id}}",
-            unit="Bps",
-        ),
-        one(
-            "Time of a request",
-            f"sum by (kind, run_id) ({rate('yanmo_store_request_seconds_total')}) "
-            f"/ (sum by (kind, run_id) ({rate('yanmo_store_requests_total')}) > 0)",
-            "{{kind}} · {{run_id}}",
-            unit="s",
         ),
         one(
             "Requests made again",

@@ -1,7 +1,7 @@
 """A driver that answers as NVML's reference says. Synthetic: no card was asked.
 
 Names, units and codes are those of the NVML API Reference and of nvml.h (3: not supported, 4: no permission,
-10: timeout, 15: lost); the figures are invented, of the size of an H100's. Structures are those of NVIDIA's
+15: lost); the figures are invented, of the size of an H100's. Structures are those of NVIDIA's
 bindings, which `bindings_of` gives with this driver below them.
 A test may change `unsupported` and `lost`.
 """
@@ -14,7 +14,7 @@ import threading
 from types import ModuleType
 from typing import Any
 
-NOT_SUPPORTED, NO_PERMISSION, TIMEOUT, LOST, UNINITIALIZED = 3, 4, 10, 15, 1
+NOT_SUPPORTED, NO_PERMISSION, LOST = 3, 4, 15
 UUIDS = ("GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-000000000000")
 NUMBERS = {
     "nvmlDeviceGetPowerUsage": 312_500,  # mW
@@ -48,9 +48,8 @@ class Driver:
     """In the place of the library that ctypes loads."""
 
     def __init__(self, cards: int = 2) -> None:
-        self.cards, self.xids, self.hangs = cards, list[tuple[int, int]](), threading.Event()
+        self.cards, self.hangs = cards, threading.Event()
         self.hangs.set()
-        self.is_gone = threading.Event()
         self.unsupported: set[str] = set()
         self.lost: set[int] = set()
         """Numbers of cards that fell off the bus."""
@@ -127,22 +126,8 @@ class Driver:
         answer._obj.value = 64
         return 0
 
-    def _nvmlDeviceGetClockInfo(self, name: str, handle: Any, clock: Any, answer: Any) -> int:
-        answer._obj.value = {1: 1980, 2: 2619}[clock.value]  # MHz of SM, of memory
-        return 0
-
     def _nvmlDeviceGetCurrentClocksThrottleReasons(self, name: str, handle: Any, answer: Any) -> int:
         answer._obj.value = 0x4 | 0x40  # power cap, hardware thermal
-        return 0
-
-    def _nvmlDeviceGetPcieThroughput(self, name: str, handle: Any, counter: Any, answer: Any) -> int:
-        answer._obj.value = {0: 1_000, 1: 2_000}[counter.value]  # KB/s sent, received
-        return 0
-
-    def _nvmlDeviceGetFieldValues(self, name: str, handle: Any, count: Any, answer: Any) -> int:
-        (field,) = answer._obj
-        assert count.value == 1 and field.scopeId == 0xFFFFFFFF
-        field.nvmlReturn, field.value.ullVal = 0, {138: 3, 139: 5}[field.fieldId]  # KiB of data
         return 0
 
     def _nvmlDeviceGetPowerManagementLimit(self, name: str, handle: Any, answer: Any) -> int:
@@ -153,23 +138,4 @@ class Driver:
         if not self.may_set_limits:
             return NO_PERMISSION
         self.limits[number_of(handle)] = limit.value
-        return 0
-
-    def _nvmlEventSetCreate(self, name: str, answer: Any) -> int:
-        _point(answer, 99)
-        return 0
-
-    def _nvmlDeviceRegisterEvents(self, name: str, handle: Any, kinds: Any, events: Any) -> int:
-        assert kinds.value == 0x8 and number_of(events) == 99, "nvmlEventTypeXidCriticalError"
-        return 0
-
-    def _nvmlEventSetWait_v2(self, name: str, events: Any, answer: Any, milliseconds: Any) -> int:
-        if self.is_gone.wait(0.02):
-            return UNINITIALIZED
-        if not self.xids:
-            return TIMEOUT
-        place, number = self.xids.pop(0)
-        event = answer._obj
-        event.device = ctypes.cast(ctypes.c_void_p(place + 1), type(event.device))
-        event.eventType, event.eventData = 0x8, number
         return 0

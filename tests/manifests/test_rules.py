@@ -101,7 +101,6 @@ FIRE: dict[str, list[dict[str, str]]] = {
     "YanmoGpuIdle": [{'yanmo_gpu_utilization_ratio{gpu="0"}': "0.97x60 0x90"}],
     "YanmoGpuHot": [{'yanmo_gpu_temperature_celsius{gpu="0"}': "71x60 90x90"}],
     "YanmoGpuThrottled": [{'yanmo_gpu_throttled{gpu="0",reason="hardware_thermal"}': "0x60 1x90"}],
-    "YanmoGpuXid": [{'yanmo_gpu_xid_errors_total{gpu="0",xid="79"}': "_x90 1x60"}],
     "YanmoStageFailed": [{'yanmo_stage_state{state="failed"}': "0x90 1 _x60"}],
     "YanmoStageStalled": [
         {"yanmo_stage_work_age_seconds": "3x60 0+60x90", "yanmo_train_last_step_age_seconds": "_x150"}

@@ -94,25 +94,25 @@ def is_trained_on(output: Output, document: str) -> bool:
     Raises:
         DataError: a table that has to be read is damaged.
     """
-    return any(_holds(cache, document) for _, cache in caches_behind(output))
+    return any(_holds(cache, document) for cache in _caches_behind(output))
 
 
-def caches_behind(output: Output) -> Iterator[tuple[Output | None, Output]]:
-    """Yield the token caches behind an output, and the model that learned each; its own first."""
+def _caches_behind(output: Output) -> Iterator[Output]:
+    """Yield the token caches behind an output, its own first."""
     if output.manifest.stage != "train":
-        yield None, output
+        yield output
         return
     for model in _models_behind(output, _warn):
         with _noting_a_gap(model, _warn):
             if cache := model.input("token_cache"):
-                yield model, cache
+                yield cache
 
 
 def _warn(model: Output, why: object) -> None:
     log.warning("%s: what it learned from cannot be looked at: %s", model, why)
 
 
-def documents_behind(cache: Output) -> Iterator[Output]:
+def _documents_behind(cache: Output) -> Iterator[Output]:
     """Return the outputs that a cache was made from, back to curated documents, if they are there."""
     one: Output | None = cache
     while one is not None:
@@ -126,7 +126,7 @@ def documents_behind(cache: Output) -> Iterator[Output]:
 
 
 def _holds(cache: Output, document: str) -> bool:
-    made_from = list(documents_behind(cache))
+    made_from = list(_documents_behind(cache))
     names = sorted({document, *_kept_for(made_from, {document})})
     augmented = (o for o in made_from if o.manifest.stage == "balance" and o.manifest.options.get("augment"))
     return any(rows_of(output, names, "train") for output in (cache, *augmented))

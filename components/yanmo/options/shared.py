@@ -123,7 +123,6 @@ class LogOptions(Options, group="run"):
 class RunOptions(LogOptions, group="run"):
     """This run alone: its log, its metrics, what it passes to a pipeline."""
 
-    reference_out: str = opt("", "file to write a reference to the main output to, JSON", kind="environment")
     executor_input: str = opt(
         "", "KFP's executor input, JSON; pipelines set it", kind="environment", free=True
     )

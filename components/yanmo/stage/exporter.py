@@ -128,8 +128,6 @@ class Telemetry:
         for kind, counted in traffic.so_far().items():
             self.set("requests", counted.requests, room="store", kind=kind)
             self.set("retries", counted.retries, room="store", kind=kind)
-            self.set("request_seconds", counted.seconds, room="store", kind=kind)
-            self.set("bytes", counted.bytes, room="store", kind=kind)
         under_way = progress()
         for one in under_way:
             self.set("work_done", one.done, room="stage", work=one.name)

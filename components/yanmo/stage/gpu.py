@@ -1,27 +1,23 @@
 """The GPUs of this pod on /metrics, by NVML: for machines where no DCGM exporter watches them.
 
-A reading measures PCIe for 20 ms, twice a card, and may hang with the driver, so it is made in a thread, at
-most every five seconds and only while somebody scrapes; an old one is not shown. The driver's critical errors
-(XID) are waited for in a thread of their own. No CUDA context is made.
+A reading may hang with the driver, so it is made in a thread, at most every five seconds and only while
+somebody scrapes; an old one is not shown. No CUDA context is made. Clocks, traffic and the driver's errors
+are left to DCGM.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from yanmo.stage.exporter import Figure, Telemetry
-from yanmo.stage.gpu_metrics import DIRECTIONS, GPU_METRICS, THROTTLES
+from yanmo.stage.gpu_metrics import GPU_METRICS, THROTTLES
 from yanmo.stage.nvml import Gpu, Nvml
 from yanmo.stage.sampling import Sampler
 
-log = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
-_NVLINK, _ALL_LINKS = {"sent": 138, "received": 139}, 0xFFFFFFFF
-"""Fields of NVML for KiB of data, without the protocol's own."""
-_MEASURED = {metric.name for metric in GPU_METRICS} - {"xid_errors"}
+_MEASURED = {metric.name for metric in GPU_METRICS}
 
 
 @dataclass
@@ -54,11 +50,6 @@ class GpuMetrics:
             for gpu in gpus
         ]
         self.telemetry.source(self._show, lasts=True)
-        for seen in nvml.xids(gpus, _LOOK_SECONDS):
-            if seen:
-                gpu, number = seen
-                log.warning("GPU %d reports XID %d (docs.nvidia.com/deploy/xid-errors)", gpu, number)
-                self.telemetry.add("xid_errors", room="gpu", gpu=str(gpu), xid=str(number))
 
     def _show(self) -> None:
         self.telemetry.replace(_MEASURED, self._sampler.latest() or [], room="gpu")
@@ -75,10 +66,7 @@ class GpuMetrics:
 
 
 def figures_of(gpu: Gpu) -> list[tuple[str, float | None, dict[str, str]]]:
-    """Metric, value and labels besides the GPU's own, of one card; None for what it does not support.
-
-    PCIe is counted over 20 ms, which each direction takes; KB of the API are taken for 1,000 bytes.
-    """
+    """Metric, value and labels besides the GPU's own, of one card; None for what it does not support."""
     memory, rates = gpu.ask("GetMemoryInfo"), gpu.ask("GetUtilizationRates")
     throttled = gpu.ask("GetCurrentClocksThrottleReasons")
     reasons = [] if throttled is None else list(enumerate(THROTTLES))
@@ -90,20 +78,5 @@ def figures_of(gpu: Gpu) -> list[tuple[str, float | None, dict[str, str]]]:
         ("power_limit_watts", gpu.number("GetEnforcedPowerLimit", unit=1e-3), {}),
         ("energy_joules", gpu.number("GetTotalEnergyConsumption", unit=1e-3), {}),
         ("temperature_celsius", gpu.ask("GetTemperature", 0), {}),
-        *(
-            ("clock_hertz", gpu.number("GetClockInfo", number, unit=1e6), {"clock": clock})
-            for number, clock in ((1, "sm"), (2, "memory"))
-        ),
         *(("throttled", throttled >> bit & 1, {"reason": reason}) for bit, reason in reasons),
-        *(
-            ("pcie_bytes_per_second", gpu.number("GetPcieThroughput", way, unit=1e3), {"direction": name})
-            for way, name in enumerate(DIRECTIONS)
-        ),
-        *(("nvlink_bytes", _nvlink_bytes(gpu, _NVLINK[name]), {"direction": name}) for name in DIRECTIONS),
     ]
-
-
-def _nvlink_bytes(gpu: Gpu, field: int) -> int | None:
-    """Data over all links since the driver was loaded."""
-    (value,) = gpu.ask("GetFieldValues", [(field, _ALL_LINKS)]) or (None,)
-    return None if value is None or value.nvmlReturn else value.value.ullVal * 1024

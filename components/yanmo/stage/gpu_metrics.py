@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from yanmo.stage.metric import Label, Metric
 
-DIRECTIONS = ("sent", "received")
 THROTTLES = (
     *("gpu_idle", "application_clocks", "software_power_cap", "hardware_slowdown", "sync_boost"),
     *("software_thermal", "hardware_thermal", "power_brake", "display_clocks"),
 )
 """Why a GPU's clocks are held back: the bits of nvmlClocksEventReasons in their order."""
 GPU = Label(name="gpu", about="GPU of this pod, from 0", zh="本 Pod 的 GPU 编号，从 0 开始")
-_DIRECTION = Label(name="direction", values=DIRECTIONS)
 _THROTTLE = Label(name="reason", values=THROTTLES)
 
 GPU_METRICS: tuple[Metric, ...] = (
@@ -67,43 +65,10 @@ GPU_METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         room="gpu",
-        name="clock_hertz",
-        help="Clock now",
-        zh="当前时钟频率",
-        labels=(GPU, Label(name="clock", values=("sm", "memory"))),
-    ),
-    Metric(
-        room="gpu",
         name="throttled",
         help="Whether clocks are held back now, by reason",
         zh="时钟当前是否受限，按原因",
         labels=(GPU, _THROTTLE),
         alert="YanmoGpuThrottled",
-    ),
-    Metric(
-        room="gpu",
-        name="pcie_bytes_per_second",
-        help="Traffic over PCIe, of the last 20 milliseconds",
-        zh="PCIe 上的流量，取最近 20 毫秒",
-        labels=(GPU, _DIRECTION),
-    ),
-    Metric(
-        room="gpu",
-        name="nvlink_bytes",
-        kind="counter",
-        help="Data over all NVLinks since the driver was loaded",
-        zh="自驱动加载以来所有 NVLink 上的数据",
-        labels=(GPU, _DIRECTION),
-        lasts=True,
-    ),
-    Metric(
-        room="gpu",
-        name="xid_errors",
-        kind="counter",
-        help="Critical errors that the driver reported while this stage ran",
-        zh="本阶段运行期间驱动报告的严重错误",
-        labels=(GPU, Label(name="xid", about="number of the error (XID)", zh="错误的编号（XID）")),
-        lasts=True,
-        alert="YanmoGpuXid",
     ),
 )

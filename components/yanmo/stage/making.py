@@ -194,7 +194,7 @@ def beside(
     Raises:
         Exception: whatever keeps the stage from it.
     """
-    options = dataclasses.replace(run.options, executor_input="", reference_out="", **changes)
+    options = dataclasses.replace(run.options, executor_input="", **changes)
     telemetry = Telemetry(run.stage.name, run.stage.metrics)  # /metrics shows what `run` is about
     started = time.monotonic()  # of its own: else a page would count the time of `run` twice
     other = run_of(run.stage, options, steps, run.store, telemetry, run.given, started, run.again)

@@ -85,33 +85,6 @@ class Nvml:
         """Return the driver's version."""
         return _asked(self.bindings, "nvmlSystemGetDriverVersion") or ""
 
-    def xids(self, gpus: list[Gpu], seconds: float) -> Iterator[tuple[int, int] | None]:
-        """(Place in `gpus`, number) of each critical error that the driver reports; None after a wait.
-
-        Ends where the driver cannot report them.
-        """
-        nvml = self.bindings
-        places = {_address(gpu.handle): place for place, gpu in enumerate(gpus)}
-        try:
-            events = nvml.nvmlEventSetCreate()
-            for gpu in gpus:
-                nvml.nvmlDeviceRegisterEvents(gpu.handle, nvml.nvmlEventTypeXidCriticalError, events)
-            while True:
-                try:
-                    event = nvml.nvmlEventSetWait_v2(events, int(1000 * seconds))
-                except nvml.NVMLError as error:
-                    if error.value != nvml.NVML_ERROR_TIMEOUT:
-                        return
-                    yield None
-                    continue
-                yield places.get(_address(event.device), 0), int(event.eventData)
-        except nvml.NVMLError:
-            return
-
-
-def _address(handle: Any) -> int | None:
-    return ctypes.cast(handle, ctypes.c_void_p).value
-
 
 @contextmanager
 def power_limit(watts: int, nvml: Nvml | None = None) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """Where a run's results go: the channel's pointers, references, KFP's outputs.
 
-What cannot go there is refused before the work (`check_pointers`, `check_reference_out`), not after it.
+What cannot go there is refused before the work (`check_pointers`), not after it.
 """
 
 from __future__ import annotations
@@ -8,14 +8,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from yanmo.common.errors import UsageError, in_words
-from yanmo.common.whole_file import write_whole
+from yanmo.common.errors import UsageError
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
@@ -46,26 +43,6 @@ def check_pointers(stage: Stage, options: StageOptions, store: ObjectStore) -> N
         pointer_name(options.channel, name)
     if options.pointer != NONE:
         check_movable(store, options.channel, options.pointer or stage.name)
-
-
-def check_reference_out(name: str) -> None:
-    """Refuse what cannot be written now, not after the work.
-
-    Raises:
-        UsageError: it is a folder, below a file, or this user may not write it.
-    """
-    if not name:
-        return
-    path = Path(name)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        why = "it is a folder" if path.is_dir() else ""
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            why = f"user {os.geteuid()} may not write there"
-    except (OSError, ValueError) as error:
-        why = in_words(error)
-    if why:
-        raise UsageError(f"--reference-out {name}: expected a file that can be written: {why}; name another")
 
 
 def hand_over(
@@ -164,10 +141,6 @@ def write_results(
         status: made, found or paused, as a pipeline's page shows it.
     """
     leave_message(main_output.splitlines())
-    if options.reference_out:
-        path = Path(options.reference_out)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, main_output)
     if outputs:
         empty = dict.fromkeys(stage.parameters, "")
         bodies = {stage.main_output: main_output, **shown.artifacts}

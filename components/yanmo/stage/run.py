@@ -34,7 +34,7 @@ from yanmo.stage.making import finish_and_hand_over, output_of, recipe_of, run_o
 from yanmo.stage.pinned import is_pinned, load_shared, with_pinned
 from yanmo.stage.pushgateway import pushed
 from yanmo.stage.rerun import rerun_command
-from yanmo.stage.results import check_pointers, check_reference_out, hand_on, pass_on, write_results
+from yanmo.stage.results import check_pointers, hand_on, pass_on, write_results
 from yanmo.stage.retries import until_it_ends
 from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.stage.stage_run import Ended, Finish, Made, Options, Skip, StageRun, Steps
@@ -166,7 +166,6 @@ def _serve(
     """Try once what `main` does when the options are read; return the exit code, and why it is not 0."""
     store = store_of(options)
     check_pointers(stage, options, store)
-    check_reference_out(options.reference_out)
     if options.take:
         hand_on(stage, options, store, outputs)
         return _DONE

@@ -186,24 +186,6 @@ EVERY_STAGE: tuple[Metric, ...] = (
         lasts=True,
         alert="YanmoStoreErrors",
     ),
-    Metric(
-        room="store",
-        name="request_seconds",
-        kind="counter",
-        help="Time that requests to the store took, without waits between tries; parallel ones add up",
-        zh="对存储的请求所用的时间，不含重试之间的等待；并行的请求累加",
-        labels=(_KIND,),
-        lasts=True,
-    ),
-    Metric(
-        room="store",
-        name="bytes",
-        kind="counter",
-        help="Bytes that requests to the store carried",
-        zh="对存储的请求所传的字节数",
-        labels=(_KIND,),
-        lasts=True,
-    ),
 )
 
 

@@ -90,7 +90,7 @@ class Reference:
         cls,
         text: str | bytes,
         where: str,
-        mend: str = "give a file that --reference-out wrote, or STAGE/KEY",
+        mend: str = "give STAGE/KEY, or a file that holds a pointer",
     ) -> Reference:
         """Parse a reference read from `where`.
 

@@ -147,11 +147,6 @@ def superseded_name(stage: str, key: str, manifest_sha256: str) -> str:
     return f"cas/{stage}/{key}/MANIFEST-{manifest_sha256[:12]}.json"
 
 
-def deletion_mark(stage: str, key: str, manifest_sha256: str) -> str:
-    """Return the mark by which gc says that it is about to remove a manifest of `superseded_name`."""
-    return f"runs/{stage}/{key}/TO_DELETE-{manifest_sha256[:12]}"
-
-
 def _read_output(store: ObjectStore, stage: str, key: str, name: str) -> Output | None:
     try:
         data, _ = store.read(name)

@@ -64,14 +64,6 @@ def most_alike(evaluations: Iterable[Evaluation]) -> dict[str, Evaluation]:
     return max(reversed(groups.values()), key=len, default={})
 
 
-def evaluation_of(model: Output) -> Evaluation | None:
-    """Return a model's newest evaluation, of those under the conditions that it was measured under most."""
-    mine = [
-        e for e in outputs_of(model.store, "evaluate") if input_digest(e, "model") == model.content_digest
-    ]
-    return most_alike(one for e in mine if (one := read_evaluation(e))).get(model.content_digest)
-
-
 def outputs_of(store: ObjectStore, stage: str) -> list[Output]:
     """Every committed output of a stage that can be read; of others a warning says why."""
     folders = take(store, f"cas/{stage}", leftovers=False).keys.values()

@@ -135,8 +135,6 @@ COMMANDS = {
             "--sizes=1024,2048",
             "--characters=5000",
             "--held-out-characters=2000",
-            "--tera-operations=0.01",
-            "--workers=1",
         ),
         _tool("tokenizer import", f"{_TOOLS}.tokenizer.adopt:AdoptOptions", "@in/model", _CHANNEL),
         _tool("model import", f"{_TOOLS}.model.hf_import:ImportOptions", "@in/model", _CHANNEL),

@@ -130,7 +130,6 @@ def situations(seed: int, store: Store) -> Iterator[Situation]:
             word.replace("@case/copy", "@case/out/copy").replace("@case/compiled", "@case/out")
             for word in argv
         )
-        argv += ("--reference-out=@case/out/r.json",) if command.is_stage else ()
         for place in PLACES:
             for label, state in STATES.items():
                 if not (state.mounts and cannot) and _matters(argv, place, label):

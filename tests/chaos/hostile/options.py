@@ -20,7 +20,7 @@ from yanmo.options.values import Values, WrongValue
 from yanmo_pipelines.pod_options import PodOptions
 
 ANYWHERE = ("store", "endpoint", "scratch", "scratch_gib", "channel", "inputs", "pointer")
-IN_RUNS = ("reference_out", "executor_input", "run_id", "force", "metrics_port", "log_level")
+IN_RUNS = ("executor_input", "run_id", "force", "metrics_port", "log_level")
 OF_A_CLUSTER = ("host", "ui", "namespace", "token_file", "look_seconds", "context")
 OF_PODS = tuple(field.name for field in dataclasses.fields(PodOptions))
 FOR_ALL = {
@@ -104,8 +104,6 @@ NUMBERS = {
     "smallest": "1e-300",
     "long": "9" * 5000,
 }
-MAY_WAIT = {("reference_out", "a file: fifo"), ("csv", "a file: fifo")}
-"""A pipe that somebody will read, as of `--reference-out >(jq .)`, is waited for; an input is not."""
 
 
 def situations(seed: int, store: Store) -> Iterator[Situation]:
@@ -170,8 +168,7 @@ def of_values(command: Command, labels: dict[str, str]) -> Situation:
     may_pass = "parts" in labels.values() or "endpoint" in labels  # a name that nothing answers to today
     retry = (RETRY,) if may_pass else ()
     codes = (USAGE, *retry) if wrong else (0, USAGE, DATA, ENVIRONMENT, *retry, *command.codes)
-    may_wait = bool({*labels.items()} & MAY_WAIT)
-    return _case(command, what, argv, Expected(codes, tuple(wrong), may_wait=may_wait))
+    return _case(command, what, argv, Expected(codes, tuple(wrong)))
 
 
 def _case(command: Command, what: str, argv: tuple[str, ...], expected: Expected) -> Situation:

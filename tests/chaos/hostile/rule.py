@@ -53,8 +53,6 @@ class Expected:
     """Stages and parts whose outputs may be added by a command that fails: phases before the failure."""
     says_on_stdout: bool = False
     """Whether what it found stands on stdout, where stderr says nothing."""
-    may_wait: bool = False
-    """Whether it may wait for somebody else, without work of its own, until it is asked to end."""
 
 
 def judge(ended: Ended, expected: Expected, before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
@@ -75,7 +73,7 @@ def _of_the_end(ended: Ended, expected: Expected) -> list[str]:
     elif ended.stopped:
         if ended.code not in (0, RETRY, TERMINATED):
             found.append(f"stopped by SIGTERM, it ended with {ended.code}")
-        elif ended.cpu < WORKING_SECONDS and not expected.may_wait:
+        elif ended.cpu < WORKING_SECONDS:
             found.append(f"it waited, with {ended.cpu:.1f} s of CPU in all")
     elif ended.code == BUG or ended.code not in (*DOCUMENTED, *expected.codes):
         found.append(f"exit code {ended.code} is not one that is documented")

@@ -26,7 +26,6 @@ def driver(monkeypatch):
     made = Driver()
     yield made
     made.hangs.set()
-    made.is_gone.set()
 
 
 def watched(driver: Driver, until="yanmo_gpu_info", **seconds: float) -> tuple[Telemetry, str]:
@@ -44,9 +43,7 @@ def wait_for(telemetry: Telemetry, until: str) -> str:
 
 
 def test_every_metric_is_shown_in_base_units(driver):
-    driver.xids = [(1, 79), (1, 79), (0, 31)]
-    telemetry, _ = watched(driver)
-    text = wait_for(telemetry, 'xid="31"')
+    _, text = watched(driver)
     for line in (
         f'yanmo_gpu_info{{driver="575.57.08",gpu="1",name="NVIDIA H100 80GB HBM3",uuid="{UUIDS[1]}"}} 1.0',
         'yanmo_gpu_utilization_ratio{gpu="0"} 0.97',
@@ -56,15 +53,9 @@ def test_every_metric_is_shown_in_base_units(driver):
         'yanmo_gpu_power_limit_watts{gpu="1"} 1400.0',
         'yanmo_gpu_energy_joules_total{gpu="0"} 5000.0',
         'yanmo_gpu_temperature_celsius{gpu="0"} 64.0',
-        'yanmo_gpu_clock_hertz{clock="sm",gpu="0"} 1.98e+09',
-        'yanmo_gpu_clock_hertz{clock="memory",gpu="0"} 2.619e+09',
         'yanmo_gpu_throttled{gpu="0",reason="hardware_thermal"} 1.0',
         'yanmo_gpu_throttled{gpu="0",reason="software_power_cap"} 1.0',
         'yanmo_gpu_throttled{gpu="0",reason="hardware_slowdown"} 0.0',
-        'yanmo_gpu_pcie_bytes_per_second{direction="sent",gpu="0"} 1e+06',
-        'yanmo_gpu_pcie_bytes_per_second{direction="received",gpu="0"} 2e+06',
-        'yanmo_gpu_nvlink_bytes_total{direction="sent",gpu="0"} 3072.0',
-        'yanmo_gpu_xid_errors_total{gpu="1",xid="79"} 2.0',
     ):
         name, value = line.rsplit(" ", 1)
         found = [shown.rsplit(" ", 1)[1] for shown in text.splitlines() if shown.startswith(f"{name} ")]
@@ -74,14 +65,12 @@ def test_every_metric_is_shown_in_base_units(driver):
 
 def test_what_a_card_does_not_support_is_left_out(driver):
     driver.unsupported = {
-        *("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetFieldValues", "nvmlEventSetCreate"),
+        *("nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetCurrentClocksThrottleReasons"),
         *("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetPowerUsage"),
-        "nvmlDeviceGetCurrentClocksThrottleReasons",
     }
     _, text = watched(driver)
     shown = {m.name for m in GPU_METRICS if f"# TYPE {m.family('train')} " in text}
-    kept = {"info", "power_limit_watts", "temperature_celsius", "clock_hertz", "pcie_bytes_per_second"}
-    assert shown == kept
+    assert shown == {"info", "power_limit_watts", "temperature_celsius"}
 
 
 def test_of_two_cards_the_one_that_is_lost_shows_no_old_figures(driver):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-import pytest
 from toy_outputs import latest
 
 from yanmo.store.file_store import FileStore
@@ -40,18 +38,3 @@ def test_a_pointer_whose_parts_get_too_long_a_name_is_refused_before_the_work(
 ) -> None:
     assert toy(f"--pointer={'p' * 95}", "--end=bug") == 64
     assert toy(f"--pointer={'p' * 80}") == 0
-
-
-@pytest.mark.parametrize(
-    ("place", "why"),
-    [("folder", "it is a folder"), ("file/ref.json", "File exists"), ("file/a/ref.json", "Not a directory")],
-)
-def test_a_reference_that_cannot_be_written_is_refused_before_the_work(
-    store: FileStore, toy: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, why: str
-) -> None:
-    (tmp_path / "out" / "folder").mkdir(parents=True)
-    (tmp_path / "out" / "file").write_text("", encoding="utf-8")
-    assert toy("--text=春", f"--reference-out={tmp_path}/out/{place}") == 64
-    said = capsys.readouterr().err
-    assert f"{place}: expected a file that can be written: {why}; name another" in said
-    assert read_pointer(store, "dev", "toy") is None and "Errno" not in said

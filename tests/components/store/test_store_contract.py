@@ -14,7 +14,6 @@ from servers.s3 import S3Server
 from toy_outputs import recipe, write_text
 
 from yanmo.common.errors import DataError, LeaseLost
-from yanmo.store import traffic
 from yanmo.store.commit import Attempt, Result, commit_once, find_whole
 from yanmo.store.objects import AlreadyExists, Changed, Damaged, ObjectStore, Wanted, Written, check_name
 from yanmo.store.opening import open_store
@@ -294,15 +293,6 @@ def _nothing_left_open(opened: Callable[[], ObjectStore]) -> Iterator[None]:
     """After every test no upload is unfinished and no temporary file is left (folders of attempts may be)."""
     yield
     assert [one for one in opened().leftovers() if one.what != "empty folder"] == []
-
-
-def test_what_is_read_for_a_digest_counts_as_bytes_of_the_store(any_store: ObjectStore) -> None:
-    any_store.create("a/b.bin", bytes(70_000))
-    before = traffic.so_far()["read"].bytes
-    assert any_store.digest("a/b.bin")
-    assert traffic.so_far()["read"].bytes - before == 70_000
-    assert any_store.digest("a/none") is None
-    assert traffic.so_far()["read"].bytes - before < 71_000, "but for what a server says of its absence"
 
 
 def test_digest_reads_what_is_stored_now_past_any_cache(any_store: ObjectStore) -> None:

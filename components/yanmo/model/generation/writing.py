@@ -24,7 +24,7 @@ from yanmo.model.generation.kept_keys import KeptKeys
 from yanmo.model.generation.writer import Writer
 
 STOP, LENGTH = "stop", "length"
-"""Why a text ended, in the words of OpenAI's API: by its end mark or a stop word, or by a limit."""
+"""Why a text ended, in the words of OpenAI's API: by its end mark, or by a limit."""
 _FEWEST_ROWS = 8
 """Rows that are not taken away: with fewer than four for each of two threads, sums have other last digits."""
 _WORTH_SHARING = 16
@@ -81,7 +81,6 @@ def write(
     at_once: int,
     slides: bool = False,
     shares: bool = False,
-    kept: KeptKeys | None = None,
 ) -> Iterator[list[Text]]:
     """Write all texts; yields those that were written at, after every token of each.
 
@@ -92,14 +91,13 @@ def write(
             context alone before its eyes, or (False) ends with LENGTH.
         shares: whether a long prompt of several texts is read once for all of them; the last digits of its
             logits may differ from those of a prompt read for itself.
-        kept: a row that holds a beginning of the one text's prompt already.
 
     Raises:
         ValueError: a prompt is empty, or leaves no room in the context of texts that do not slide.
     """
     waiting = iter(texts)
     rows = [_Row(text, writer, slides) for text in islice(waiting, at_once)]
-    kept = kept or writer.room(len(rows))
+    kept = writer.room(len(rows))
     seen = _Seen(writer, rows) if choice.repetition_penalty != 1 else None
     while any(row.is_live for row in rows):
         logits = _read(writer, kept, rows, shares)

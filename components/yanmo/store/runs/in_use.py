@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from yanmo.common.errors import StorageError
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import Output, deletion_mark, superseded_name
+from yanmo.store.output import Output, superseded_name
 from yanmo.store.record import Record
 
 LEASE, INPUTS = "LEASE.json", "INPUTS.json"
@@ -114,8 +114,4 @@ def _is_present(store: ObjectStore, pinned: Reference) -> bool:
         return False  # removed, or set aside by a gc that will look once more who needs it
     if hashlib.sha256(data).hexdigest() == pinned.manifest_sha256:
         return True
-    stage, key, sha256 = pinned.stage, pinned.key, pinned.manifest_sha256
-    if store.stat(deletion_mark(stage, key, sha256)) is not None:
-        return False
-    # Afterwards, as gc removes the mark after the manifest.
-    return store.stat(superseded_name(stage, key, sha256)) is not None
+    return store.stat(superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)) is not None

@@ -4,7 +4,7 @@ Every request is made again until it is answered, or its time is up (retry.py). 
 time and at most `THREADS + 1` parts are in memory. The server checks each body it gets
 (Client._build_headers), and what comes back is compared with the manifest's sha256 before anybody sees it.
 
-Three use it: the store (store.py), raw files of others and exports (files.py).
+Two use it: the store (store.py) and raw files of others (files.py).
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from minio.time import to_amz_date, utcnow
 from yanmo.common.address import Address
 from yanmo.common.authorities import ca_bundle
 from yanmo.common.errors import UsageError
-from yanmo.store import traffic
 from yanmo.store.s3.credentials import Guarded, find_credentials, find_endpoint, find_region
 from yanmo.store.s3.strict_http import CutOff, StrictPool, require
 
@@ -74,7 +73,7 @@ class Client(Minio):  # type: ignore[misc]
         query_params: Any = None,
         **kw: Any,
     ) -> Any:
-        """As in minio; counts what passes.
+        """As in minio.
 
         Raises:
             CutOff: the answer lacks what every server sends with it; another try may bring it.
@@ -82,11 +81,6 @@ class Client(Minio):  # type: ignore[misc]
         answer = super()._url_open(
             method, region, bucket_name, object_name, body, headers, query_params, **kw
         )
-        if object_name and method == "GET":
-            length = answer.headers.get("Content-Length", "")
-            traffic.carried("read", int(length) if length.isdigit() else 0)
-        elif object_name and body is not None:
-            traffic.carried("write", len(body))
         try:
             if object_name:
                 _check_answer(method, object_name, answer, has_body=body is not None)

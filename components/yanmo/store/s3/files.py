@@ -1,7 +1,7 @@
-"""Files in a bucket that are no objects of a store: raw text, and exports for programs of others.
+"""Raw files in a bucket, which are no objects of a store: read only, any key, streamed in ranges.
 
-Raw files are read only: any key, streamed in ranges, a change meanwhile is noticed. An export is a prefix as
-a plain folder. Neither has names from an allow-list, or manifests that say what they hold.
+They have no names from an allow-list, and no manifests that say what they hold. A change of one that is read
+is noticed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import functools
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
@@ -204,51 +203,3 @@ class _Stream(io.RawIOBase):
                 f"{self._file.uri}: changed while it was read; run the same command again when nothing "
                 "writes to it"
             ) from None
-
-
-class S3Folder:
-    """The objects directly below `s3://bucket/prefix/`."""
-
-    def __init__(self, uri: str, endpoint: str = "") -> None:
-        parts = urlsplit(uri)
-        name, prefix = parts.netloc, parts.path.strip("/")
-        if not name or not prefix or parts.query or parts.fragment:
-            raise UsageError(f"{uri[:200]}: expected s3://bucket/prefix")
-        if problem := bucket_problem(name):
-            raise UsageError(f"{uri[:200]}: {problem}")
-        self.uri, self._prefix = uri, f"{prefix}/"
-        self._bucket = Bucket(parts.scheme, name, endpoint)
-
-    def names(self) -> list[str]:
-        """Return the files there, sorted; one in a folder below has a slash."""
-        listed = self._bucket.listed(self._prefix, self.uri)
-        return sorted(str(each.object_name).removeprefix(self._prefix) for each in listed)
-
-    def read(self, name: str) -> bytes:
-        """Return the bytes of a small file.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
-        return self._bucket.get(self._prefix + name, f"{self.uri}/{name}").data
-
-    def create(self, name: str, path: Path) -> bool:
-        """Upload a small file where there is none of the name; return False where there is.
-
-        A server that ignores the condition replaces it.
-        """
-        data, where = path.read_bytes(), f"{self.uri}/{name}"
-        try:
-            self._bucket.put_if(self._prefix + name, data, where, {"If-None-Match": "*"})
-        except PreconditionFailed:
-            return False
-        return True
-
-    def put(self, name: str, path: Path) -> None:
-        """Upload a file, over what is there."""
-        self._bucket.upload([(path, self._prefix + name)])
-
-    def delete(self, names: Iterable[str]) -> None:
-        """Delete files; those that are gone already are no matter."""
-        for name in names:
-            self._bucket.delete(self._prefix + name, f"{self.uri}/{name}")

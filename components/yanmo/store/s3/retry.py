@@ -209,8 +209,8 @@ class Retry:
         while True:
             offset = budget.offset()
             try:
-                with traffic.request(self._kind):
-                    result = request()
+                traffic.request(self._kind)
+                result = request()
                 budget.down, budget.accepted = False, True
                 return result
             except (MinioException, HTTPError, ParseError, OSError, ValueError, EnvironmentFault) as error:

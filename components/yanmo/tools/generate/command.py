@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import logging
-import os
+import re
 import sys
-import uuid
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from yanmo.common.answers import answer, only_answers, visible
 from yanmo.common.command_end import ended
-from yanmo.common.errors import ExitCode, UsageError, naming
+from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load_given
 from yanmo.options.fields import default_argv
 from yanmo.store.opening import store_of
 from yanmo.tools.generate.options import GenerateOptions
-from yanmo.tools.generate.prompts import Prompt, clean, read_prompts
 from yanmo.verse.forms import known_forms
 
 if TYPE_CHECKING:
     from yanmo.tools.generate.writing_session import WritingSession
 
 log = logging.getLogger(__name__)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters but tab and line break: no training text holds one (`yanmo curate` takes them out)."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,35 +43,41 @@ def _run(options: GenerateOptions, given: frozenset[str]) -> None:
         for name, lines in known_forms():
             answer(f"{name} {lines}")
         return
-    # Prompts first: what is wrong with one is said before torch is loaded.
-    prompts = read_prompts(Path(options.prompts)) if options.prompts else []
-    is_terminal = sys.stdin is not None and sys.stdin.isatty()
-    is_asking = not options.prompts and "prompt" not in given and is_terminal
-    if not prompts and not is_asking:
-        text = options.prompt
-        if text == "-" or "prompt" not in given:
-            text = _stdin()
-        prompts = [Prompt("the prompt", clean(text, "the prompt"), record={"prompt": text})]
-    session = _session(options, given)
-    if is_asking:
-        from yanmo.tools.generate.conversation import talk
-
-        log.info("%s; /help says more", session.model.name)
-        talk(session)
-    elif options.prompts:
-        from yanmo.tools.generate.answers_file import answered
-
-        _write(answered(session, prompts), options.out)
-    else:
-        _one(session, prompts[0])
+    # The prompt first: what is wrong with it is said before torch is loaded.
+    text = options.prompt if "prompt" in given and options.prompt != "-" else _stdin(options.prompt)
+    text = clean(text)
+    _write(_session(options, given), text)
 
 
-def _stdin() -> str:
+def _stdin(prompt: str) -> str:
+    if prompt != "-" and sys.stdin is not None and sys.stdin.isatty():
+        raise UsageError("PROMPT is missing: expected a text to go on from; - reads it from stdin")
     data = sys.stdin.buffer.read() if sys.stdin else b""
     try:
         return data.decode("utf-8-sig").removesuffix("\n")
     except UnicodeDecodeError as error:
         raise UsageError(f"stdin: expected text in UTF-8: {error}") from error
+
+
+def clean(text: str) -> str:
+    """Return a prompt with line breaks as the training text has them.
+
+    Raises:
+        DataError: it holds a control character, or half of a character beyond U+FFFF.
+    """
+    text = text.replace("\r\n", "\n")
+    if found := _CONTROL.search(text):
+        raise DataError(
+            f"the prompt: holds the control character U+{ord(found[0]):04X} at character "
+            f"{found.start() + 1}, which no model has read in training; take it out"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"the prompt: character {error.start + 1} is half of one (a lone surrogate); write it whole"
+        ) from error
+    return text
 
 
 def _session(options: GenerateOptions, given: frozenset[str]) -> WritingSession:
@@ -87,45 +92,27 @@ def _session(options: GenerateOptions, given: frozenset[str]) -> WritingSession:
     return session
 
 
-def _one(session: WritingSession, prompt: Prompt) -> None:
-    """One prompt: its text as it is written; of several, one after another, with an empty line between."""
-    from yanmo.tools.generate.answers_file import ids_of
-    from yanmo.tools.generate.conversation import show
-
-    ids, options = ids_of(session, prompt), session.options
-    streams = [
-        session.streamed(ids, session.seed, sample, answers=options.chat) for sample in range(options.samples)
-    ]
-    begin = "" if options.chat else prompt.text
+def _write(session: WritingSession, prompt: str) -> None:
+    """Show one text as it is written; several one after another, with an empty line between."""
+    ids = session.ids_of(prompt)
+    begin = "" if session.options.chat else prompt
+    streams = [session.streamed(ids, sample) for sample in range(session.options.samples)]
     if len(streams) == 1:
-        show(begin)
-        for piece in session.stream(streams[0]):
-            show(piece)
-        show("\n")
+        _show(begin)
+        for _ in session.write(streams):
+            _show(streams[0].go_on())
+        _show("\n")
         return
     shown = 0
     for live in session.write(streams):
         for streamed in live:
             streamed.go_on()
         while shown < len(streams) and streams[shown].written.finish:
-            show(("\n" if shown else "") + begin + streams[shown].told + "\n")
+            _show(("\n" if shown else "") + begin + streams[shown].told + "\n")
             shown += 1
 
 
-def _write(lines: Iterable[str], out: str) -> None:
-    """Lines to stdout as they come, or all of them to a file, which is there whole or not at all."""
-    if not out:
-        for line in lines:
-            sys.stdout.write(visible(line) + "\n")
-            sys.stdout.flush()
-        return
-    path = Path(os.path.realpath(out))
-    temporary = path.with_name(f".yanmo-{uuid.uuid4().hex}")
-    try:
-        with temporary.open("x", encoding="utf-8", newline="") as file, naming(path):
-            file.writelines(f"{line}\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+def _show(text: str) -> None:
+    """Write a piece of a text to stdout, at once, without what would steer a terminal."""
+    sys.stdout.write(visible(text))
+    sys.stdout.flush()

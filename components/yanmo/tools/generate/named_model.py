@@ -53,12 +53,11 @@ class NamedModel:
         end = self.tokenizer.token_to_id(END)
         return self.ends if end is None else self.ends | {end}
 
-    def ids_of(self, text: str, genre: str = "", where: str = "the prompt") -> list[int]:
+    def ids_of(self, text: str, genre: str = "") -> list[int]:
         """What the model reads before it goes on from `text`: marks written in it are text.
 
         Args:
             genre: the genre whose tag is read before the text.
-            where: the text, for a message.
 
         Raises:
             DataError: the tokenizer loses something of the text.
@@ -67,7 +66,7 @@ class NamedModel:
         is_ours = self.tokenizer.token_to_id(_BOS) == self.symbols.bos
         text = in_form(self.text_form, text)
         ids = self.tokenizer.encode(text, add_special_tokens=False).ids
-        check_given_back(self.tokenizer, [(where, text)], [ids], self.name)
+        check_given_back(self.tokenizer, [("the prompt", text)], [ids], self.name)
         if not is_ours:  # as transformers encodes it
             return self.tokenizer.encode(text).ids or [self.symbols.bos]
         return [self.symbols.bos, *self._tag(genre), *ids]

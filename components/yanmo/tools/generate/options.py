@@ -15,17 +15,16 @@ _OWN = "what the model's generation_config.json says, else {default}"
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateOptions(ToolOptions, group="generate"):
-    """Let a model go on from a text, or talk to it.
+    """Let a model go on from a text, or answer a question.
 
         yanmo generate 春眠不觉晓 --model demo          # the champion of the channel demo
-        yanmo generate --prompts prompts.jsonl --out answers.jsonl --model train/1bcc4416
-        yanmo generate --chat --model FOLDER            # a conversation, Ctrl-D ends it
+        yanmo generate --chat 什么是词？ --model FOLDER
         yanmo generate --form 七绝 --rhyme 东 春 --model demo   # a poem whose form holds
 
-    Without a prompt it asks for one after another, where stdin is a terminal, else it reads stdin.
-    What is written goes to stdout as it comes; control characters are shown as \\u001b and never
-    reach the terminal. With one prompt, Ctrl-C ends the program; in a terminal session it stops
-    the answer. Exit code: 0, 64, 65 (no such model, a damaged one, a prompt that does not fit), 78.
+    Without a prompt it reads stdin. What is written goes to stdout as it comes; control characters are
+    shown as \\u001b and never reach the terminal. For conversations and many prompts serve an export
+    (docs/how-to/use-a-model.md). Exit code: 0, 64, 65 (no such model, a damaged one, a prompt that does not
+    fit), 78.
     """
 
     prompt: str = word(
@@ -38,12 +37,10 @@ class GenerateOptions(ToolOptions, group="generate"):
     )
     channel: str = channel_opt("whose champion writes where --model is not given")
     chat: bool = opt(
-        False, "hold a conversation: turns between the marks of the model's training (ChatML)", often=True
+        False, "answer: the prompt is a turn between the marks of the model's training (ChatML)", often=True
     )
-    system: str = opt("", "system turn that begins each conversation")
+    system: str = opt("", "system turn that is read before the question")
     genre: str = opt("", "genre whose tag the model reads before the text", often=True)
-    prompts: str = opt("", "file of prompts: JSONL with `prompt` or `messages`, or one a line", often=True)
-    out: str = opt("", "file to write the answers to, JSONL; default: stdout", often=True)
     form: str = opt(
         "",
         "form of verse that what is written holds: four or eight lines of five or seven characters (wujue, "
@@ -85,27 +82,14 @@ class GenerateOptions(ToolOptions, group="generate"):
         most=MOST_EXACT,
         often=True,
     )
-    stop: tuple[str, ...] = opt(
-        (), "text that ends an answer and is no part of it; may be given several times"
-    )
-    when_full: str = opt(
-        "stop",
-        "where prompt and text fill the model's context: stop there, or slide: go on from the latter half",
-        choices=("stop", "slide"),
-    )
-    batch: int = opt(16, "texts written at a time", least=1, most=4096)
     device: str = opt("auto", "where it computes", choices=("auto", "cpu", "cuda"), often=True)
     precision: str = opt("fp32", "type of weights and sums", choices=("fp32", "bf16"))
 
     def contradictions(self) -> Iterator[str]:
         """Options that exclude each other."""
-        if self.prompt and self.prompts:
-            yield "a prompt and --prompts: give one of them"
-        if self.out and not self.prompts:
-            yield "--out: expected --prompts FILE with it; the text of one prompt goes to stdout"
         if self.chat and self.genre:
             yield "--chat and --genre: no conversation of the training had a genre tag; leave one out"
-        if self.system and not (self.chat or self.prompts):
+        if self.system and not self.chat:
             yield "--system: expected --chat with it"
         if self.rhyme and not self.form:
             yield "--rhyme: expected --form with it"
@@ -114,5 +98,3 @@ class GenerateOptions(ToolOptions, group="generate"):
                 form_of(self.form, self.rhyme, self.tone)
             except ValueError as error:
                 yield f"--form: {error}"
-        if any(not stop for stop in self.stop):
-            yield "--stop: expected a text that is not empty"

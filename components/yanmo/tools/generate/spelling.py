@@ -1,15 +1,15 @@
-"""Text of tokens as they are written: never half a character, and nothing of a stop word."""
+"""Text of tokens as they are written: never half a character."""
 
 from __future__ import annotations
 
 import codecs
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from yanmo.common.foreign import unguarded
-from yanmo.model.generation.writing import STOP, Text
+from yanmo.model.generation.writing import Text
 from yanmo.tokenize.byte_level import ALPHABET
 
 if TYPE_CHECKING:
@@ -82,35 +82,17 @@ def _from_byte_level(piece: str) -> bytes:
 
 
 class Streamed:
-    """Tells the text of what is being written, piece by piece, and ends it at a stop word."""
+    """Tells the text of what is being written, piece by piece."""
 
-    def __init__(self, written: Text, spelling: Spelling, stops: Sequence[str] = ()) -> None:
-        self.written, self._stops = written, stops
+    def __init__(self, written: Text, spelling: Spelling) -> None:
+        self.written = written
         self.told = ""
         """All that was told so far."""
-        self._read, self._next, self._held = spelling.reader(), 0, ""
+        self._read, self._next = spelling.reader(), 0
 
     def go_on(self) -> str:
-        """What can be told after the tokens that were written since the last call.
-
-        What may be the beginning of a stop word is held back until it is none, or the text has ended.
-        """
-        text = self._held + "".join(map(self._read, self.written.new[self._next :]))
+        """Return what can be told after the tokens that were written since the last call."""
+        text = "".join(map(self._read, self.written.new[self._next :]))
         self._next = len(self.written.new)
-        ends = [at for stop in self._stops if (at := text.find(stop)) >= 0]
-        if ends:
-            self.written.finish, self._held, text = STOP, "", text[: min(ends)]
-        elif self.written.finish:
-            self._held = ""
-        else:
-            held = _longest_beginning(text, self._stops)
-            self._held, text = text[len(text) - held :], text[: len(text) - held]
         self.told += text
         return text
-
-
-def _longest_beginning(text: str, stops: Sequence[str]) -> int:
-    """Characters at the end of `text` that are the beginning of a stop word."""
-    longest = max((len(stop) - 1 for stop in stops), default=0)
-    sizes = range(min(longest, len(text)), 0, -1)
-    return next((n for n in sizes if any(stop.startswith(text[-n:]) for stop in stops)), 0)

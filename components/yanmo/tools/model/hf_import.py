@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.given_file import read_object
-from yanmo.common.logs import human_bytes
 from yanmo.formats.round_trip import check_round_trip, tokenizer_of
 from yanmo.formats.texts_at_hand import texts_at_hand
 from yanmo.formats.token_cache import GENRES_FILE, TOKENIZER, SpecialIds
-from yanmo.model.weights_check import (
-    INDEX,
-    PICKLES,
-    WEIGHTS,
-    check_weights,
-    num_weights,
-    read_headers,
-    weight_files,
-)
+from yanmo.model.weights_check import WEIGHTS, check_weights, num_weights, read_headers, weight_files
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.manifest import file_sha256
 from yanmo.store.objects import ObjectStore
@@ -42,7 +30,10 @@ _TAKEN = (*_NEEDED, "tokenizer_config.json", "special_tokens_map.json", "genres.
 
 def run(store: ObjectStore, options: ImportOptions) -> int:
     """Check the model, commit it and its tokenizer, and print how to name it."""
-    with given_folder(options.folder) as folder, only_answers():
+    if "://" in options.folder:
+        raise UsageError(f"{options.folder}: expected a folder; copy the model to this machine")
+    folder = Path(options.folder)
+    with only_answers():
         files = _files(folder)
         check(store, folder, options.channel)  # also where the same was taken before, by an older code maybe
         digests = {path.name: file_sha256(path) for path in files}
@@ -54,36 +45,6 @@ def run(store: ObjectStore, options: ImportOptions) -> int:
         log.info("tokenize with the model's own tokenizer: yanmo tokenize --tokenizer %s", named)
         answer(f"train/{recipe.key}")
     return ExitCode.DONE
-
-
-@contextmanager
-def given_folder(place: str) -> Iterator[Path]:
-    """The folder at a path, or a copy, for the time, of one on S3, whose address errors then name."""
-    if "://" not in place or place.startswith("file://"):
-        yield Path(place.removeprefix("file://"))
-        return
-    from yanmo.store.s3.files import list_s3, open_s3  # imported late: a folder needs no S3 client
-
-    if not place.startswith(("s3://", "minio://")):
-        raise UsageError(f"{place}: expected a folder, file:///path or s3://bucket/prefix")
-    base = place.rstrip("/") + "/"
-    try:
-        found = [file for file in list_s3(base) if "/" not in file.uri.removeprefix(base)]
-    except DataError as error:
-        raise DataError(f"{place}: no such prefix; look at the address") from error
-    with tempfile.TemporaryDirectory(prefix="yanmo-import-") as copies:
-        for file in found:
-            name = file.uri.removeprefix(base)
-            if name in _TAKEN or name.endswith((".safetensors", INDEX)):
-                log.info("downloading %s, %s", file.uri, human_bytes(file.bytes))
-                with open_s3(file.uri) as source, (Path(copies) / name).open("wb") as copy:
-                    shutil.copyfileobj(source, copy, 1 << 24)
-            elif name.endswith(PICKLES):  # seen, so that it is named; never read
-                (Path(copies) / name).touch()
-        try:
-            yield Path(copies)
-        except (DataError, UsageError) as error:
-            raise type(error)(str(error).replace(copies, place.rstrip("/"))) from error
 
 
 def _files(folder: Path) -> list[Path]:

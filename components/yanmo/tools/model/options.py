@@ -15,7 +15,6 @@ class ImportOptions(ToolOptions, group="import"):
     The store then holds it as if `yanmo train` had made it.
 
         yanmo model import FOLDER --store runs/store    # prints train/KEY, for `yanmo train --model`
-        yanmo model import s3://models/Qwen2.5-0.5B
 
     The key depends on the files' bytes, so that importing twice makes one output. Weights may be in
     several safetensors files; bf16 stays bf16, other types are stored as fp32. The import is refused,
@@ -26,5 +25,5 @@ class ImportOptions(ToolOptions, group="import"):
     template is run, in jinja's sandbox, and pickled weights are not read.
     """
 
-    folder: str = word("folder or s3:// prefix with config.json, tokenizer.json and *.safetensors")
+    folder: str = word("folder with config.json, tokenizer.json and *.safetensors")
     channel: str = channel_opt("channel on whose text the tokenizer is tried too; 'none' for no channel")

@@ -8,7 +8,6 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from yanmo.common.errors import DataError, StorageError, UsageError
@@ -20,7 +19,6 @@ from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output, find_output, manifest_name, open_reference, superseded_name
 from yanmo.store.pointers import move_pointer, pointer_name
-from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord, is_auto_record, read_record
 from yanmo.store.runs.in_use import announce, lease_name
 from yanmo.store.runs.lease import Lease
 from yanmo.tools.store.chain import Opener, edges
@@ -47,13 +45,11 @@ def run(store: ObjectStore, options: CpOptions) -> int:
         for edge in edges(output.manifest):
             if opener.open(edge.reference).reference != edge.reference:
                 copy.replaced(store, edge.reference)
-    records = copy.auto_records(store, chain)
     if options.pointer:
         move_pointer(target, channel, name, outputs[0].reference)
     print(
         f"{plural(len(chain), 'output')} at {target.uri}: {plural(copy.sent_files, 'file')}, "
         f"{human_bytes(copy.sent_bytes)} sent; {copy.present} outputs were there"
-        + (f"; {records} record(s) of what `auto` became" if records else "")
     )
     for output in outputs:
         print(f"{output.manifest.stage}/{output.manifest.key}")
@@ -87,37 +83,6 @@ class _Copy:
             self._commit(output)
         finally:
             lease.release()
-
-    def auto_records(self, store: ObjectStore, chain: Sequence[Output]) -> int:
-        """Copy what `auto` became in the outputs of `chain`; how many records the target did not have.
-
-        Called when the outputs are there: gc takes a record whose key is not.
-        """
-        keys = {(output.manifest.stage, output.manifest.key) for output in chain}
-        count = 0
-        for stage in sorted({stage for stage, _ in keys}):
-            for info in store.list(f"runs/{stage}/auto"):
-                record = _readable(store, info.name) if is_auto_record(info.name) else None
-                if record and (record.stage, record.key) in keys:
-                    count += self._auto_record(info.name, record)
-        return count
-
-    def _auto_record(self, name: str, record: AutoRecord) -> bool:
-        try:
-            self.target.create(name, AUTO_RECORD.to_json(record))
-            return True
-        except AlreadyExists:
-            theirs = _readable(self.target, name)
-        if theirs and theirs.key != record.key:
-            log.warning(
-                "%s/%s stays: there `auto` became another key, %s/%s, which the same command finds; to take "
-                "the one that was copied, delete the record and run this again",
-                self.target.uri,
-                name,
-                theirs.stage,
-                theirs.key[:12],
-            )
-        return False
 
     def replaced(self, source: ObjectStore, reference: Reference) -> None:
         """Copy the manifest that `reference` pins and `--force` replaced by one of equal content."""
@@ -186,15 +151,6 @@ class _Copy:
         with contextlib.suppress(AlreadyExists):
             name = superseded_name(manifest.stage, manifest.key, reference.manifest_sha256)
             self.target.create(name, _manifest_bytes(output))
-
-
-def _readable(store: ObjectStore, name: str) -> AutoRecord | None:
-    """The record, or None where it is gone or damaged, which its own reader says with what to do."""
-    try:
-        return read_record(store, name)
-    except DataError as error:
-        log.warning("%s. It is not copied, nor written over", error)
-        return None
 
 
 def _manifest_bytes(output: Output) -> bytes:

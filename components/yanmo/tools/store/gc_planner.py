@@ -7,7 +7,8 @@ Kept, with all their inputs and parts, transitively:
 - what a live run makes or rests on (LEASE.json, INPUTS.json), and an unfinished one that may go on;
 - what a channel's newest output was made of file by file (the rest of its INPUTS.json): a night curates and
   tokenizes only what is new, however long ago the last one was;
-- what is younger than the given age, since a pipeline may hold its reference in an artifact only.
+- what is younger than the given age, since a pipeline may hold its reference in an artifact only;
+- what `--force` replaced, as long as the output of its key.
 """
 
 from __future__ import annotations
@@ -303,9 +304,9 @@ class Planner:
 
     def _list_debris(self, folder: KeyFolder, used: set[str]) -> None:
         """What lies next to the output, if there is one."""
-        old = [info for info in folder.old_manifests if not self._is_kept_manifest(folder, info)]
+        old = [] if folder.manifest else folder.old_manifests
         objects = list(old)
-        why = ["a manifest that was replaced or set aside"] if old else []
+        why = ["a manifest that was set aside"] if old else []
         for attempt, files in sorted(folder.attempts.items()):
             if attempt not in used and self._is_old(max(info.modified for info in files)):
                 objects += files
@@ -314,9 +315,6 @@ class Planner:
         if work:
             objects += work
             why.append("work of a finished run" if folder.manifest else "what a run left that never finished")
-        if folder.deletion_marks:  # its gc was killed: a live one holds the lease
-            objects += folder.deletion_marks
-            why.append("a mark of a gc that was killed")
         leftovers = [one for one in folder.leftovers if self._is_old(one.modified)]
         why += [one.what for one in leftovers]
         if objects or leftovers:
@@ -336,24 +334,15 @@ class Planner:
         data = found[1] if found else self.store.read(folder.manifest.name)[0]
         objects = [folder.manifest, *folder.old_manifests]
         objects += [info for infos in folder.attempts.values() for info in infos]
-        objects += [*folder.deletion_marks, *folder.work]
+        objects += folder.work
         manifest = found[0] if found else None
         self.plan.to_delete.append(ToDelete(folder, objects, why, True, manifest, data, folder.leftovers))
 
     def _used_attempts(self, folder: KeyFolder) -> set[str]:
-        """Attempts that the current manifest, or a kept older one of other content, names."""
-        found = [self._read_old(info.name) for info in self._kept_manifests(folder)]
-        return {one[0].attempt for one in found if one}
-
-    def _kept_manifests(self, folder: KeyFolder) -> list[ObjectInfo]:
+        """Return the attempts that the manifest in place names, or one that `--force` replaced."""
         assert folder.manifest
-        return [folder.manifest, *(o for o in folder.old_manifests if self._is_kept_manifest(folder, o))]
-
-    def _is_kept_manifest(self, folder: KeyFolder, info: ObjectInfo) -> bool:
-        digits = info.name.rpartition("-")[2].removesuffix(".json")
-        if any(name == folder.name and sha.startswith(digits) for name, sha in self.plan.pinned):
-            return True
-        return folder.manifest is not None and not self._is_old(info.modified)
+        found = [self._read_old(info.name) for info in (folder.manifest, *folder.old_manifests)]
+        return {one[0].attempt for one in found if one}
 
     def _old_work(self, folder: KeyFolder) -> list[ObjectInfo]:
         if not folder.work or not self._is_old(max(info.modified for info in folder.work)):

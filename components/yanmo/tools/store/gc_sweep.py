@@ -9,10 +9,9 @@ Why nothing that is needed can go, though runs commit and move pointers meanwhil
    and INPUTS.json are read again; what is still unneeded is removed, the rest gets its manifest back. Who
    reads a reference meanwhile finds the manifest under its second name (`open_reference`).
    Whoever takes up an output says so first (moves the pointer, writes INPUTS.json) and then looks whether its
-   manifest is there (`commit.check_present`). A manifest that `--force` replaced has no second name: marks
-   next to the lease (`deletion_mark`) say that it is to be removed. Of two that each write and then read,
-   one sees the other: gc restores, or the run ends with exit code 75 and makes the output again when it is
-   retried.
+   manifest is there (`commit.check_present`). Of two that each write and then read, one sees the other: gc
+   restores, or the run ends with exit code 75 and makes the output again when it is retried. What `--force`
+   replaced goes only with the output of its key.
 3. Consumers go before what they were made from, manifests before files. Killed anywhere, gc leaves every
    remaining manifest with all its files and its whole chain; one that was set aside is removed by the next
    gc, or restored if it is needed again.
@@ -32,7 +31,7 @@ from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.logs import Progress
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import AlreadyExists, ObjectInfo, ObjectStore
-from yanmo.store.output import deletion_mark, manifest_name, superseded_name
+from yanmo.store.output import manifest_name, superseded_name
 from yanmo.store.runs.in_use import LEASE, lease_name
 from yanmo.store.runs.lease import TTL_SECONDS, Lease, is_held
 from yanmo.tools.store.chain import Opener, edges, inputs_of
@@ -120,9 +119,7 @@ class Sweep:
             needed = self._needed_now() if taken else set()
             set_aside = [one for one in taken if one.is_whole and not _is_needed(one, needed)]
             lost = {one.folder.name for one in set_aside if not self._set_aside(one)}
-            marked = [one for one in taken if not one.is_whole and not _is_needed(one, needed)]
-            marked = [one for one in marked if self._mark(one)]
-            needed |= self._needed_now() if set_aside or marked else set()
+            needed |= self._needed_now() if set_aside else set()
             for one in taken:
                 if one.folder.name not in lost:
                     self._finish(one, needed)
@@ -185,18 +182,6 @@ class Sweep:
         self.store.delete(manifest_name(*one.folder.name))
         return True
 
-    def _mark(self, one: ToDelete) -> list[str]:
-        """Mark the replaced manifests that are to be removed; runs that begin to use one see the marks."""
-        marks = _marks(one)
-        for name in marks:
-            with contextlib.suppress(AlreadyExists):  # of a gc that was killed
-                self.store.create(name, b"gc\n")
-        return marks
-
-    def _unmark(self, one: ToDelete) -> None:
-        for name in _marks(one):
-            self.store.delete(name)
-
     def _is_ours(self, one: ToDelete) -> bool:
         """Whether the lease of a key is still held; a machine that slept may have lost it."""
         try:
@@ -217,7 +202,6 @@ class Sweep:
                 with contextlib.suppress(AlreadyExists):
                     self.store.create(manifest_name(*name), one.data)
                 self.store.delete(_aside_name(one))
-            self._unmark(one)
             self._spare(one, "something refers to it now")
             return
         if not self._is_ours(one):
@@ -229,7 +213,6 @@ class Sweep:
             if info.name != lease_name(*name):  # it is ours now, and goes last
                 self.store.delete(info.name)
             self._count(info.bytes)
-        self._unmark(one)
         for leftover in one.leftovers:
             leftover.remove()
             self._count(leftover.bytes)
@@ -283,17 +266,8 @@ def _aside_name(one: ToDelete) -> str:
     return superseded_name(*one.folder.name, hashlib.sha256(one.data).hexdigest())
 
 
-def _marks(one: ToDelete) -> list[str]:
-    """The names of the marks on replaced manifests that are removed while the output of the key stays."""
-    if one.is_whole:
-        return []  # the output itself is set aside, which says the same
-    old = {info.name for info in one.folder.old_manifests} & {info.name for info in one.objects}
-    digits = sorted(name.rpartition("-")[2].removesuffix(".json") for name in old)
-    return [deletion_mark(*one.folder.name, each) for each in digits]
-
-
 def _is_needed(one: ToDelete, needed: set[tuple[KeyName, str]]) -> bool:
-    """Whether a new reference names the output that is to go, or an older manifest that goes with it."""
+    """Whether a new reference names the output that is to go, or a manifest that a killed gc set aside."""
     if one.is_whole:
         return any(name == one.folder.name for name, _ in needed)
     return any(

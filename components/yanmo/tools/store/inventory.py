@@ -20,7 +20,6 @@ from yanmo.store.runs.lease import is_held
 
 log = logging.getLogger(__name__)
 _OLD_MANIFEST = re.compile(r"MANIFEST-[0-9a-f]{12}\.json\Z")
-_DELETION_MARK = re.compile(r"TO_DELETE-[0-9a-f]{12}\Z")
 _STAGE = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
 _KFP = r"kfp/run-\d{8}-\d{6}-[0-9a-f]{8}/"
 """KFP's files of one `yanmo run`, and the lease that says that the run lives."""
@@ -55,8 +54,6 @@ class KeyFolder:
     attempts: dict[str, list[ObjectInfo]] = field(default_factory=dict)
     work: list[ObjectInfo] = field(default_factory=list)
     """Work in progress, LEASE.json and INPUTS.json."""
-    deletion_marks: list[ObjectInfo] = field(default_factory=list)
-    """Marks of a gc at work, or killed, on `old_manifests` (output.deletion_marks)."""
     leftovers: list[Leftover] = field(default_factory=list)
 
     @property
@@ -126,8 +123,6 @@ class Inventory:
     """Anything else: a report, or not Yanmo's."""
     leftovers: list[Leftover] = field(default_factory=list)
     """Temporary files of pointers, which belong to no key."""
-    foreign: list[Leftover] = field(default_factory=list)
-    """Uploads, temporary files and empty folders of others who write here; never touched."""
 
     def key(self, stage: str, key: str) -> KeyFolder:
         return self.keys.setdefault((stage, key), KeyFolder(stage, key))
@@ -137,9 +132,7 @@ class Inventory:
         lists = (self.pointers, self.runs, self.nights, self.kfp, self.sources, self.probes, self.strays)
         others = sum(info.bytes for infos in lists for info in infos)
         keys = sum(folder.bytes for folder in self.keys.values())
-        work = sum(
-            info.bytes for folder in self.keys.values() for info in [*folder.work, *folder.deletion_marks]
-        )
+        work = sum(info.bytes for folder in self.keys.values() for info in folder.work)
         return others + keys + work + sum(leftover.bytes for leftover in self.all_leftovers)
 
     @property
@@ -159,10 +152,8 @@ def take(store: ObjectStore, prefix: str = "", *, leftovers: bool = True) -> Inv
         log.warning("%s holds nothing; look at --store if you expected outputs there", store.uri)
     for leftover in _leftovers(store) if leftovers else ():
         name = key_of(f"{leftover.name}/")  # an attempt's empty folder is of its key as well
-        if name or _LOOSE.match(leftover.name):
+        if name or _LOOSE.match(leftover.name):  # else it is of others who write here, and never touched
             (found.key(*name) if name else found).leftovers.append(leftover)
-        else:
-            found.foreign.append(leftover)
     return found
 
 
@@ -200,7 +191,7 @@ def _sort_in(found: Inventory, info: ObjectInfo) -> None:
         return
     folder = found.key(*named)
     if parts[0] == "runs":
-        (folder.deletion_marks if _DELETION_MARK.match(parts[3]) else folder.work).append(info)
+        folder.work.append(info)
     elif len(parts) > 4:
         folder.attempts.setdefault(parts[3], []).append(info)
     elif parts[3] == "MANIFEST.json":

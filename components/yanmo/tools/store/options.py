@@ -99,16 +99,16 @@ class GcOptions(ToolOptions, group="gc"):
     """Remove what nothing refers to (a dry run unless --delete).
 
     A dry run by default shows what would be removed, and why. Removed: outputs that no pointer,
-    history, live run or other kept output refers to; attempts that were never committed; manifests
-    that --force replaced; work of finished runs, expired leases, KFP's files, probes, temporary
-    files and unfinished uploads. All of it only where it was last written longer ago than
-    --older-than.
+    history, live run or other kept output refers to; attempts that were never committed; work of
+    finished runs, expired leases, KFP's files, probes, temporary files and unfinished uploads. All of
+    it only where it was last written longer ago than --older-than.
 
     Never removed: what a pointer, a record of a history (every champion), one of the newest
     --keep-runs runs of a channel, a live run, an unfinished run that may go on, or a young output
-    refers to, through inputs and parts down to the raw files' digests. Safe
-    while runs are at work (gc_sweep.py says why): while a stage of a run is at work, all that the
-    run made stays. Give an age longer than a task may wait for a node or in a queue.
+    refers to, through inputs and parts down to the raw files' digests; and what --force replaced in
+    an output that stays. Safe while runs are at work (gc_sweep.py says why): while a stage of a run is
+    at work, all that the run made stays. Give an age longer than a task may wait for a node or in a
+    queue.
     """
 
     delete: bool = opt(False, "do it; by default only show what would be removed")
@@ -119,7 +119,6 @@ class GcOptions(ToolOptions, group="gc"):
         "work (checkpoints) of a run that never finished is removed after this; not that of a training that "
         "its channel's next run finishes",
     )
-    explain: bool = opt(False, "show also what is kept, and why")
 
     def contradictions(self) -> list[str]:
         is_shorter = self.abandoned.seconds < self.older_than.seconds
@@ -135,10 +134,6 @@ class CpOptions(NamedOptions, group="cp"):
     and after those of its inputs, so that the target never names what it does not hold. The same
     command goes on after a kill: files that have arrived are compared and not sent again. What is
     committed there already is compared by name and size only; `yanmo store verify` reads it.
-
-    The records of what `auto` became in the trainings of the chain go with them, so that the same
-    command finds the same key at the target, whatever its machines have. One that the target has
-    already stays.
     """
 
     what: tuple[str, ...] = word(WHAT)

@@ -1,9 +1,7 @@
 """The tokenizers that are compared, each made from the same text.
 
-    char        every frequent character, no words
     jieba       what `yanmo tokenize` makes: Unigram over jieba's words and frequencies
     bpe         byte-level BPE with Qwen's pre-tokenizer
-    unigram     SentencePiece's Unigram, trained by `tokenizers` (the same EM; no dependency more)
     FOLDER      any tokenizer.json
 
 All are Segmenters, so that what is measured of one is measured of all in the same way.
@@ -11,9 +9,7 @@ All are Segmenters, so that what is measured of one is measured of all in the sa
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,30 +18,19 @@ import pyarrow as pa
 
 from yanmo.common.errors import UsageError
 from yanmo.formats.round_trip import check_round_trip, probe_texts
-from yanmo.tokenize.byte_level import BYTE_SCORE, BYTES
 from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.foreign import ForeignSegmenter, read_segmenter
 from yanmo.tokenize.lexicon import Lexicon, dictionary_path, read_lexicon
 from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.tokenizer_files import tokenizer_json
-from yanmo.tokenize.vocabulary import (
-    ALWAYS,
-    RESERVED,
-    SPECIAL_SCORE,
-    Counts,
-    Vocabulary,
-    choose,
-    dictionary_segmenter,
-)
+from yanmo.tokenize.vocabulary import Counts, Vocabulary, choose, dictionary_segmenter
 
-KINDS = ("char", "jieba", "bpe", "unigram")
+KINDS = ("jieba", "bpe")
 QWEN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
 )
 """The pattern of Qwen2's and Qwen3's tokenizer.json."""
-_SCRIPTS = r"\p{Han}+|\p{Latin}+|\p{N}|[^\p{Han}\p{Latin}\p{N}]"
-"""No piece spans two scripts or two digits (SentencePiece's split_by_unicode_script, split_digits)."""
 _DEFAULT = TokenizeConfig()
 _BATCH = 1000
 
@@ -75,15 +60,11 @@ class Workshop:
         return self._counts
 
     def make(self, kind: str, size: int) -> Segmenter:
-        """The candidate of a kind (one of KINDS) with so many ids, or fewer where the text has no more."""
-        if kind == "jieba":
-            return self._of(self._jieba(size), f"{kind}-{size}")
-        if kind == "char":
-            return self._of(without_words(self._jieba(size)), f"{kind}-{size}")
-        if kind == "unigram":
-            characters = {piece for piece in self._jieba(size).pieces if len(piece) == 1}
-            return self._of(_unigram(self.texts, size, characters), f"{kind}-{size}")
+        """Return the candidate of a kind (one of KINDS) with so many ids, or fewer: the text has no more."""
         path = self.folder / f"{kind}-{size}.json"
+        if kind == "jieba":
+            path.write_text(tokenizer_json(self._jieba(size)), encoding="utf-8")
+            return Segmenter.read(path)
         _bpe(self.texts, size).save(str(path))
         return ForeignSegmenter.read(path)
 
@@ -98,11 +79,6 @@ class Workshop:
             dictionary_weight=_DEFAULT.dictionary_weight,
         )
 
-    def _of(self, vocabulary: Vocabulary, name: str) -> Segmenter:
-        path = self.folder / f"{name}.json"
-        path.write_text(tokenizer_json(vocabulary), encoding="utf-8")
-        return Segmenter.read(path)
-
 
 def parse_candidates(text: str, sizes: Sequence[int]) -> list[tuple[str, int]]:
     """(kind, size) or (folder, 0) of each candidate that `--candidates` names.
@@ -113,7 +89,7 @@ def parse_candidates(text: str, sizes: Sequence[int]) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     for name in filter(None, map(str.strip, text.split(","))):
         if name in KINDS:
-            found += [(name, size) for size in (sizes[:1] if name == "char" else sizes)]
+            found += [(name, size) for size in sizes]
         elif Path(name).exists():
             found.append((name, 0))
         else:
@@ -138,19 +114,6 @@ def read_candidate(place: str) -> Segmenter:
     return found
 
 
-def without_words(vocabulary: Vocabulary) -> Vocabulary:
-    """Its reserved ids, bytes and single characters."""
-    fixed = len(RESERVED) + len(BYTES)
-    kept = [i for i, piece in enumerate(vocabulary.pieces) if i < fixed or len(piece) == 1]
-    return Vocabulary(
-        [vocabulary.pieces[i] for i in kept],
-        [vocabulary.scores[i] for i in kept],
-        vocabulary.min_character_count,
-        vocabulary.num_characters,
-        0,
-    )
-
-
 def _bpe(texts: Sequence[str], size: int) -> Any:
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -164,28 +127,3 @@ def _bpe(texts: Sequence[str], size: int) -> Any:
     trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
     made.train_from_iterator(iter(texts), trainer, length=len(texts))
     return made
-
-
-def _unigram(texts: Sequence[str], size: int, characters: set[str]) -> Vocabulary:
-    """Learned from the runs of `characters` (what SentencePiece calls character coverage)."""
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
-
-    made = Tokenizer(models.Unigram())
-    made.pre_tokenizer = pre_tokenizers.Split(Regex(_SCRIPTS), "isolated")
-    fixed = dict.fromkeys(RESERVED, SPECIAL_SCORE) | dict.fromkeys(BYTES, BYTE_SCORE)
-    room = size - len(fixed)
-    trainer = trainers.UnigramTrainer(vocab_size=room, unk_token="<unk>", show_progress=False)
-    made.train_from_iterator(_runs(texts, characters), trainer)
-    learned = dict(json.loads(made.to_str())["model"]["vocab"])
-    learned.pop("<unk>", None)
-    least = min(learned.values())
-    always = {character: learned.get(character, least) for character in sorted(ALWAYS)}
-    chosen = always | {p: s for p, s in learned.items() if p not in fixed}
-    ordered = sorted(chosen, key=lambda piece: (-chosen[piece], piece))[:room]
-    pieces = [*fixed, *ordered]
-    return Vocabulary(pieces, [*fixed.values(), *map(chosen.__getitem__, ordered)], 1, 0, len(ordered))
-
-
-def _runs(texts: Sequence[str], characters: set[str]) -> Iterator[str]:
-    other = re.compile("[^" + re.escape("".join(sorted(characters - {"\n"}))) + "]+")
-    return (run for text in texts for run in other.split(text) if run)

@@ -1,7 +1,6 @@
 """The command line of `yanmo tokenizer`: one module per subcommand.
 
-A command group of its own, not part of `tokenize`: comparing trains small models, and a data stage never
-imports torch.
+A command group of its own: `yanmo tokenize` is the stage, which makes one tokenizer and a token cache.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What is measured of a tokenizer without training anything."""
+"""What is measured of a tokenizer."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +37,7 @@ class Measured:
 def measure(
     segmenter: Segmenter, learned: Array, held_out: Sequence[str], sentences: Sequence[str]
 ) -> Measured:
-    """Metrics of a tokenizer.
+    """Return the metrics of a tokenizer.
 
     Args:
         learned: its ids of the text that it was made from.
@@ -71,17 +70,3 @@ def _speed(segmenter: Segmenter, texts: Sequence[str]) -> float:
         segmenter.encode(column)
         seconds.append(time.process_time() - start)
     return sum(len(text.encode()) for text in chosen) / 1e6 / max(min(seconds), 1e-9)
-
-
-def save_encoded(path: Path, segmenter: Segmenter, learned: Sequence[str], held_out: Sequence[str]) -> Array:
-    """Write the ids of both texts for a proxy training, and return those of `learned`."""
-    first, first_offsets, _ = segmenter.encode(pa.array(learned, pa.string()))
-    second, second_offsets, _ = segmenter.encode(pa.array(held_out, pa.string()))
-    np.savez(
-        path,
-        learned=first,
-        learned_offsets=first_offsets,
-        held_out=second,
-        held_out_offsets=second_offsets,
-    )
-    return first

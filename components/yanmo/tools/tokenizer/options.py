@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from yanmo.options.fields import REQUIRED, opt, values_of, word
 from yanmo.options.shared import WHAT, NamedOptions, ToolOptions, channel_opt
-from yanmo.options.values import MOST_EXACT
 from yanmo.tokenize.config import TokenizeConfig
 
 _SIZES = values_of(TokenizeConfig)["vocab_size"].bounds
@@ -14,39 +13,29 @@ _SIZES = values_of(TokenizeConfig)["vocab_size"].bounds
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(NamedOptions, group="compare"):
-    """Compare tokenizers on your text, with one small training each.
-
-    Size, speed, agreement with jieba, and bits per character.
+    """Compare tokenizers on your text: tokens, unused ids, jieba's word boundaries, speed.
 
         yanmo tokenizer compare --store runs/demo --documents demo/balance
         yanmo tokenizer compare --documents demo/curate --candidates jieba,bpe,./Qwen3-0.6B --json
 
-    Each candidate is made from the same text (char, jieba, bpe, unigram), or is a folder
-    with a tokenizer.json, used as it is. Then one small model is trained with each, all with the
-    same number of floating-point operations, and scored on the same documents. As the models are
-    small, a large vocabulary counts more than it would in a model of hundreds of millions of
-    parameters. Each has one training with one seed.
+    Each candidate is made from the same text (jieba, bpe), or is a folder with a tokenizer.json, used as
+    it is. With which one a model learns best, a run of the pipeline with each says: bits per character are
+    the same unit for all of them.
     """
 
     documents: str = opt(
         REQUIRED, f"{WHAT}, of documents; its train and valid splits are used", metavar="WHAT"
     )
-    characters: int = opt(4_000_000, "largest number of characters to train on", least=1)
-    held_out_characters: int = opt(200_000, "largest number of characters to score", least=1)
+    characters: int = opt(4_000_000, "largest number of characters to learn from", least=1)
+    held_out_characters: int = opt(200_000, "largest number of characters to judge by", least=1)
     candidates: str = opt(
-        "char,jieba,bpe,unigram",
+        "jieba,bpe",
         "kinds of tokenizer, and folders with a tokenizer.json",
         metavar="A,B",
     )
     sizes: tuple[int, ...] = opt(
         (8192,), "vocabulary sizes to make of each kind", least=_SIZES.least, most=_SIZES.most
     )
-    tera_operations: float = opt(
-        3.0,
-        "compute per training, 10^12 floating-point operations: 3 are one to two CPU-minutes, 0 trains none",
-    )
-    workers: int = opt(0, "trainings at the same time, one core each; 0 is one per CPU", most=10_000)
-    seed: int = opt(0, "seed of the first weights and the order of the text", most=MOST_EXACT)
     json: bool = opt(False, "print everything as JSON")
 
 

@@ -30,8 +30,8 @@ steps on {tokens:.2f} M tokens with a context of {context} tokens. It continues 
 
 ## Made from
 
-Token cache `{cache}`, content digest `{digest}`. All options are in config.yaml, the metrics of
-the training in metrics.jsonl. Licences of the training text, by documents: {licenses}.
+Token cache `{cache}`, content digest `{digest}`. In the store config.yaml beside it has all options,
+and metrics.jsonl the metrics of the training. Licences of the training text, by documents: {licenses}.
 """
 _MARKS = """\
 A text begins with `{begin}`; the tag of a genre may follow it (genres.json), as it did in

@@ -30,7 +30,7 @@ from yanmo_pipelines.resources import GPU, METRICS_PORT, labels_of
 RUN_ID, CHANNEL, STORE = "yanmo.dev/run-id", "yanmo.dev/channel", "yanmo.dev/store"
 _BY_THE_LAUNCH = (
     *("nnodes", "node_rank", "rendezvous", "store", "channel", "run_id", "token_cache", "model", "inputs"),
-    *("pointer", "take", "force", "reference_out", "executor_input", "metrics_port", "endpoint"),
+    *("pointer", "take", "force", "executor_input", "metrics_port", "endpoint"),
 )
 _DIGITS = 12
 LaunchRun = StageRun[LaunchOptions, "Settings"]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -132,17 +132,6 @@ def test_no_code_and_no_path_of_a_folder_is_handed_on(lab: Lab, tmp_path: Path):
     assert "evil.py" not in names(out)
 
 
-def test_a_model_that_was_imported_is_said_to_be_unknown_on_its_card(lab: Lab, tmp_path: Path, capsys):
-    from yanmo.tools.command_group import main as command
-    from yanmo.tools.model.command import TOOL
-
-    assert export(lab, "main", tmp_path / "model") == 0
-    assert command(TOOL, ["import", str(tmp_path / "model"), "--store", lab.uri, "--channel", "none"]) == 0
-    key = capsys.readouterr().out.split()[-1]
-    assert export(lab, key, tmp_path / "out") == 0
-    assert "Nothing is known of it" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-
-
 def test_a_folder_is_replaced_only_when_asked_and_only_if_an_export_made_it(lab: Lab, tmp_path: Path, capsys):
     out, mine = tmp_path / "out", tmp_path / "mine"
     mine.mkdir()
@@ -195,11 +184,8 @@ def test_after_kill_nine_nothing_is_there_and_the_next_export_clears_up(lab: Lab
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["main", "ftp://a/b"], "s3://bucket/prefix"),
+        (["main", "s3://a/b"], "expected a folder to make"),
         (["main", ""], "FOLDER is empty"),
-        (["main", "s3://bucket"], "s3://bucket/prefix"),
-        (["main", "out", "--name", "a b"], "--name"),
-        (["main", "out", "--license", "all mine: yes"], "SPDX"),
         (["tokenize/latest-of-nothing", "out"], "yanmo store ls"),
         (["nobody", "out"], "no channel of that name with one"),
     ],
@@ -236,32 +222,11 @@ def test_large_models_are_written_in_parts_of_which_each_tensor_is_in_one(lab: L
             assert torch.equal(a.get_tensor(name), b.get_tensor(name))
 
 
-def front_matter(card: str) -> dict[str, Any]:
-    import yaml
-
-    found: dict[str, Any] = yaml.safe_load(card.split("---\n")[1])
-    return found
-
-
-def test_the_card_says_what_the_lineage_says_and_the_hub_can_read_it(lab: Lab, tmp_path: Path):
-    lab.evaluate(7.125)
-    assert export(lab, "main", tmp_path / "out", "--name", "ink", "--license", "MIT") == 0
-    text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "3 documents, by licence" in text and "| tang | CC-BY-SA-4.0 | 1 |" in text
-    assert r"| a\|b\<c\>\`d\` | MIT | 1 |" in text  # a source's name is text, not Markdown
-    assert "| tang | unknown | 1 |" in text and "raw.jsonl" in text and "nowhere" not in text
-    assert "| 诗 | 7.125 | 7.025 to 7.225 |" in text and "`train`: note=a\\|b, seed=0" in text
-    assert lab.model.manifest.key in text and "sees 64 tokens" in text
-    value = front_matter(text)
-    assert value["license"] == "mit" and value["language"] == ["zh", "lzh"]
-    hub = pytest.importorskip("huggingface_hub")
-    results = hub.ModelCard(text).data.eval_results
-    assert [(r.dataset_config, r.metric_value) for r in results][:2] == [("诗", 7.125), ("词", 7.125)]
-
-
-def test_the_card_of_a_folder_says_that_nothing_is_known(lab: Lab, tmp_path: Path):
-    assert export(lab, "main", tmp_path / "model") == 0
-    assert export(lab, tmp_path / "model", tmp_path / "out") == 0
-    text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "Nothing is known of it" in text and "It was not evaluated" in text
-    assert "license" not in front_matter(text)
+def test_the_card_that_the_training_wrote_goes_along(lab: Lab, tmp_path: Path):
+    written = (lab.folder / "README.md").read_bytes()
+    for out in ("folder", "gguf"):
+        assert export(lab, "main", tmp_path / out, *(["--for", "llama.cpp"] if out == "gguf" else [])) == 0
+        assert (tmp_path / out / "README.md").read_bytes() == written
+    (tmp_path / "folder" / "README.md").unlink()
+    assert export(lab, tmp_path / "folder", tmp_path / "again") == 0
+    assert "README.md" not in names(tmp_path / "again")

@@ -112,7 +112,6 @@ def test_beside_it_lie_card_record_and_a_modelfile(lab: Lab, tmp_path: Path):
     assert (
         sorted(record["files"]) == ["Modelfile", "README.md", "model.gguf"] and record["for"] == "llama.cpp"
     )
-    assert "llama-server -m model.gguf" in (out / "README.md").read_text(encoding="utf-8")
     lines = (out / "Modelfile").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "FROM ./model.gguf" and 'PARAMETER stop "<|im_end|>"' in lines
     assert export(lab, "main", out, "--overwrite") == 0

@@ -1,6 +1,7 @@
-"""`yanmo generate`: a prompt, a file of prompts, stdin; what is wrong ends with its exit code."""
+"""`yanmo generate`: a prompt, a question, stdin; what is wrong ends with its exit code."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -11,11 +12,11 @@ from saying import random_model, saying_model
 from tokenizers import Tokenizer
 
 from yanmo.common.answers import visible
-from yanmo.common.errors import ExitCode
+from yanmo.common.errors import DataError, ExitCode
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer
-from yanmo.tools.generate.command import main
+from yanmo.tools.generate.command import clean, main
 from yanmo.tools.generate.spelling import Spelling
 from yanmo.verse.forms import form_of
 from yanmo.verse.rules import passes
@@ -33,10 +34,6 @@ def run(capsys):
     return run
 
 
-def lines(out):
-    return [json.loads(line) for line in out.splitlines()]
-
-
 def test_the_likeliest_text_is_that_of_transformers(run, folder):
     transformers = pytest.importorskip("transformers")
     code, out, _ = run("春眠不觉晓", "--model", folder, "--temperature", "0", "--max-tokens", "30")
@@ -49,33 +46,12 @@ def test_the_likeliest_text_is_that_of_transformers(run, folder):
     assert (code, out) == (0, f"{visible(wanted)}\n") and len(whole[0]) > ids.shape[1] + 5
 
 
-def test_a_prompt_of_a_file_is_written_as_alone_and_keeps_its_fields(run, folder, tmp_path):
-    prompts = ["春眠不觉晓", "处处", "", "夜来风雨声，花落"]
-    records = [{"prompt": text, "id": i, "seed": 5 + i} for i, text in enumerate(prompts)]
-    records.append({"messages": [{"role": "user", "content": "啼鸟"}], "seed": 9})
-    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
-    how = ("--model", folder, "--max-tokens", "9", "--samples", "2")
-    code, out, _ = run("--prompts", tmp_path / "p.jsonl", *how, "--batch", "3")
-    assert code == 0
-    for record, line in zip(records, lines(out), strict=True):
-        (tmp_path / "one.jsonl").write_text(json.dumps(record), encoding="utf-8")
-        alone = lines(run("--prompts", tmp_path / "one.jsonl", *how)[1])
-        assert [line] == alone and {**record, "completions": line["completions"]} == line
-        assert len(line["completions"]) == 2
-        assert {c["finish_reason"] for c in line["completions"]} <= {"stop", "length"}
-
-
-def test_a_file_of_answers_is_there_whole_or_as_it_was(run, folder, tmp_path):
-    (tmp_path / "p.txt").write_text("春\n眠", encoding="utf-8")
-    how = ("--prompts", tmp_path / "p.txt", "--model", folder, "--max-tokens", "3", "--seed", "4")
-    code, printed, _ = run(*how)
-    assert code == 0
-    assert run(*how, "--out", tmp_path / "a.jsonl")[:2] == (0, "")
-    assert (tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines() == printed.splitlines()
-    (tmp_path / "p.txt").write_text("春\n" + "眠" * 80, encoding="utf-8")
-    assert run(*how, "--out", tmp_path / "a.jsonl")[0] == ExitCode.DATA
-    assert len((tmp_path / "a.jsonl").read_text(encoding="utf-8").splitlines()) == 2
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.jsonl", "p.txt"]
+def test_a_text_is_written_among_others_as_alone(run, folder):
+    how = ("春眠不觉晓", "--model", folder, "--max-tokens", "9", "--seed", "5")
+    code, out, _ = run(*how, "--samples", "20")
+    several = out.removesuffix("\n").split("\n\n春眠不觉晓")
+    assert code == 0 and len(several) == 20 and len(set(several)) > 10
+    assert run(*how)[1] == f"{several[0]}\n"
 
 
 def test_what_a_model_says_never_steers_the_terminal(run, tmp_path):
@@ -94,20 +70,14 @@ def test_what_a_model_says_never_steers_the_terminal(run, tmp_path):
     model = saying_model(tmp_path / "m", said)
     code, out, _ = run("", "--model", model)
     assert (code, out) == (0, "\\u001b\\u009b\\u0007\\u202e春\n")
-    (tmp_path / "p.jsonl").write_text('{"prompt": ""}', encoding="utf-8")
-    _, out, _ = run("--prompts", tmp_path / "p.jsonl", "--model", model)
-    assert "\x1b" not in out and "\x9b" not in out and "\u202e" not in out
-    assert lines(out)[0]["completions"][0]["text"] == "\x1b\x9b\x07\u202e春"
 
 
-def test_a_stop_word_and_a_length_end_a_text(run, tmp_path):
+def test_a_length_ends_a_text(run, tmp_path):
     model = saying_model(tmp_path / "m", ["<|bos|>", *"春眠不觉晓，", "春"])
-    assert run("", "--model", model, "--stop", "觉晓")[1] == "春眠不\n"
     assert run("", "--model", model, "--max-tokens", "8")[1] == "春眠不觉晓，春眠\n"
     code, out, _ = run("", "--model", model, "--samples", "2", "--max-tokens", "2")
     assert (code, out) == (0, "春眠\n\n春眠\n")
     assert len(run("", "--model", model)[1]) == 64, "63 tokens after <|bos|> fill the context of 64"
-    assert len(run("", "--model", model, "--when-full", "slide", "--max-tokens", "100")[1]) == 101
 
 
 def test_the_folders_own_settings_hold_where_no_option_is_given(run, tmp_path):
@@ -155,11 +125,9 @@ CASES = {
     "no key": (["a", "--model", "train/0123456789"], ExitCode.DATA, "no such output"),
     "no name": (["a", "--model", "a b"], ExitCode.USAGE, "expected a folder, train/KEY"),
     "control": (["a\x1bb"], ExitCode.DATA, "U+001B at character 2"),
+    "system alone": (["a", "--system", "b"], ExitCode.USAGE, "expected --chat"),
     "too long": (["春" * 64], ExitCode.DATA, "65 tokens"),
     "genre": (["a", "--genre", "词"], ExitCode.USAGE, "it knows: 诗"),
-    "no file": (["--prompts", "none.txt"], ExitCode.USAGE, "no such file"),
-    "two prompts": (["a", "--prompts", "b"], ExitCode.USAGE, "give one of them"),
-    "out alone": (["a", "--out", "b"], ExitCode.USAGE, "--prompts FILE"),
     "heat": (["a", "--temperature", "-1"], ExitCode.USAGE, "from 0 to 1000"),
     "mass": (["a", "--top-p", "0"], ExitCode.USAGE, "above 0 and at most 1"),
     "option": (["a", "--top-q", "0"], ExitCode.USAGE, "did you mean --top-"),
@@ -167,7 +135,6 @@ CASES = {
     "oblique": (["a", "--form", "七绝", "--rhyme", "屋"], ExitCode.USAGE, "a level rhyme"),
     "rhyme alone": (["a", "--rhyme", "东"], ExitCode.USAGE, "expected --form"),
     "no verse": (["春a", "--form", "七绝"], ExitCode.DATA, "'a' does not fit 七绝 at line 1, character 2"),
-    "empty stop": (["a", "--stop", ""], ExitCode.USAGE, "--stop"),
 }
 
 
@@ -177,6 +144,13 @@ def test_what_is_wrong_with_a_command_is_said(run, folder, tmp_path, case):
     named = [] if "--model" in argv else ["--model", folder]
     found, out, err = run(*argv, *named, "--store", tmp_path)
     assert (found, out) == (code, "") and message in err and "Traceback" not in err
+
+
+def test_tabs_and_line_breaks_are_text_and_half_a_character_is_none():
+    assert clean("a\tb\r\nc\n") == "a\tb\nc\n"
+    for wrong, said in (("\0", "U+0000 at character 1"), ("a\ud800", "character 2 is half of one")):
+        with pytest.raises(DataError, match=re.escape(said)):
+            clean(wrong)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -221,7 +195,7 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(run, tmp_path):
     assert run("a", "--model", model, "--max-tokens", "1")[0] == 0
 
 
-def test_a_conversation_needs_marks(run, tmp_path):
+def test_an_answer_needs_marks(run, tmp_path):
     model = random_model(tmp_path / "m")
     text = (model / "tokenizer.json").read_text(encoding="utf-8").replace("<|im_", "<|xx_")
     (model / "tokenizer.json").write_text(text, encoding="utf-8")
@@ -240,17 +214,13 @@ def test_stdin_is_a_prompt_and_the_process_ends_with_its_code(tmp_path):
 
 
 @pytest.mark.long
-def test_a_poem_has_the_form_asked_for_alone_and_among_others(run, folder, tmp_path):
+def test_a_poem_has_the_form_asked_for_alone_and_among_others(run, folder):
     how = ("--form", "五绝", "--rhyme", "东", "--model", folder, "--seed", "1")
-    code, out, _ = run("春", *how, "--samples", "5", "--batch", "8")
+    code, out, _ = run("春", *how, "--samples", "5")
     poems = out.removesuffix("\n").split("\n\n")
     assert code == 0 and len(poems) == 5
     assert all(poem[0] == "春" and passes(poem, form_of("五绝", "东")) for poem in poems)
     assert run("春", *how)[1] == f"{poems[0]}\n"
-    (tmp_path / "p.txt").write_text("春\n夜来", encoding="utf-8")
-    found = lines(run("--prompts", tmp_path / "p.txt", *how, "--samples", "2", "--batch", "3")[1])
-    assert [c["text"] for c in found[0]["completions"]] == [poem[1:] for poem in poems[:2]]
-    assert all(passes("夜来" + c["text"], form_of("五绝", "东")) for c in found[1]["completions"])
     likeliest = run("春", *how, "--temperature", "0")[1]
     assert passes(likeliest, form_of("五绝", "东"))
 

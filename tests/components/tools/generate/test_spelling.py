@@ -1,4 +1,4 @@
-"""Tokens become text as they come: never half a character, nothing of a stop word, nothing lost."""
+"""Tokens become text as they come: never half a character, nothing lost."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from saying import tokenizer_text
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from yanmo.formats.round_trip import open_tokenizer
-from yanmo.model.generation.writing import LENGTH, STOP, Text
+from yanmo.model.generation.writing import LENGTH, Text
 from yanmo.tools.generate.spelling import Spelling, Streamed
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -29,17 +29,15 @@ TOKENIZERS = {
 }
 
 
-def streamed(name: str, ids: list[int], stops: tuple[str, ...] = ()) -> tuple[Streamed, list[str]]:
+def streamed(name: str, ids: list[int]) -> tuple[Streamed, list[str]]:
     """What is told of tokens that come one by one."""
     text = Text([0], lambda step: 0.0, frozenset(), 99)
-    found, told = Streamed(text, Spelling(TOKENIZERS[name]), stops), []
+    found, told = Streamed(text, Spelling(TOKENIZERS[name])), []
     for i, token in enumerate(ids):
         text.new.append(token)
         if i == len(ids) - 1:
             text.finish = LENGTH
         told.append(found.go_on())
-        if text.finish:
-            break
     return found, told
 
 
@@ -72,22 +70,6 @@ def test_marks_are_not_told_and_a_row_without_a_token_says_nothing():
     tokenizer = TOKENIZERS["byte fallback"]
     ids = [tokenizer.token_to_id(n) for n in ("<|bos|>", "<|im_start|>", "春", "<|tag_03|>", "<|eos|>")]
     assert streamed("byte fallback", [*ids, 100_000])[0].told == "春"
-
-
-@given(text=st.text("ab，", max_size=25), stops=st.lists(st.text("ab，", min_size=1, max_size=4), max_size=3))
-def test_a_stop_word_ends_a_text_before_it_wherever_tokens_end(text, stops):
-    tokenizer = TOKENIZERS["byte fallback"]
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    found, told = streamed("byte fallback", ids, tuple(stops))
-    # The text ends as soon as one is there; of several that end at the same place, before the longest.
-    ends = [at + len(stop) for stop in stops if (at := text.find(stop)) >= 0]
-    if ends:
-        first = min(ends)
-        wanted = min(text.find(stop) for stop in stops if 0 <= text.find(stop) <= first - len(stop))
-        assert (found.told, found.written.finish) == (text[:wanted], STOP)
-    else:
-        assert found.told == text and found.written.finish in (LENGTH, "")
-    assert "".join(told) == found.told
 
 
 def test_a_tokenizer_that_joins_pieces_in_its_own_way_is_told_too(tmp_path):

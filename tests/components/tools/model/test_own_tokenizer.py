@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import subprocess
@@ -208,34 +207,3 @@ def test_from_text_and_chats_to_a_tuned_model(store, qwen, capsys, tmp_path):
     card = (tuned.path("README.md")).read_text(encoding="utf-8")
     assert "A Qwen2-type decoder" in card and f"`train/{base.manifest.key}`, whose own licence" in card
     assert "A text begins with `<|endoftext|>` and ends with `<|endoftext|>`." in card
-
-
-def test_a_model_on_s3_is_the_model_of_the_folder(store, qwen, s3_server, s3_place, monkeypatch, capsys):
-    for name, value in s3_server.environment().items():
-        monkeypatch.setenv(name, value)
-    bucket, _, prefix = s3_place.partition("/")
-    there = f"{prefix}/models/qwen".lstrip("/")
-    client = s3_server.client()
-    for path in qwen.iterdir():
-        client.fput_object(bucket, f"{there}/{path.name}", str(path))
-    far = imported(store, f"s3://{bucket}/{there}", capsys)
-    assert far.manifest.key == imported(store, qwen, capsys).manifest.key
-
-
-def test_pickles_on_s3_are_named_and_not_read(store, s3_server, s3_place, monkeypatch, capsys):
-    from yanmo.tools.command_group import main
-    from yanmo.tools.model.command import TOOL
-
-    for name, value in s3_server.environment().items():
-        monkeypatch.setenv(name, value)
-    bucket, _, prefix = s3_place.partition("/")
-    there = f"{prefix}/models/old".lstrip("/")
-    for name in ("config.json", "tokenizer.json", "pytorch_model.bin"):
-        s3_server.client().put_object(bucket, f"{there}/{name}", io.BytesIO(b"{}"), 2)
-    place = f"s3://{bucket}/{there}"
-    assert main(TOOL, ["import", place, "--store", str(store)]) == 65
-    said = capsys.readouterr().err
-    assert "pytorch_model.bin" in said and place in said
-    assert main(TOOL, ["import", f"{place}-gone", "--store", str(store)]) == 65
-    said = capsys.readouterr().err
-    assert f"{place}-gone: no such prefix; look at the address" in said and "--sources" not in said

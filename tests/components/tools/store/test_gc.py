@@ -27,9 +27,8 @@ from yanmo.common.errors import ExitCode, StorageError
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.durable_files import temporary_file
 from yanmo.store.objects import Leftover
-from yanmo.store.output import Output, deletion_mark, open_reference
+from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import move_pointer
-from yanmo.store.runs import in_use
 from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord
 from yanmo.store.runs.in_use import announce, check_present, work_name
 from yanmo.store.runs.lease import Lease
@@ -152,7 +151,7 @@ def test_by_default_nothing_is_removed_and_nothing_young_would_be(ground: Ground
     ground.chain()
     ground.unwanted()
     before = ground.names()
-    result = ground.tool("gc", "--explain")
+    result = ground.tool("gc")
     assert result.code == 0 and re.search(
         r"nothing to remove: 0 .* \d others are younger than 7 d", result.out
     )
@@ -303,8 +302,8 @@ def test_in_a_bucket_that_others_use_only_what_has_our_form_goes(ground: Ground)
     for name in theirs:
         ground.write(name)
     time.sleep(2.1)
-    result = ground.gc("--explain")
-    assert result.code == 0 and "9 object(s), 9 B: not of the store's making: cas/README.md" in result.out
+    assert "not of the store's making: 9 object(s), cas/README.md" in ground.tool("ls").out
+    assert ground.gc().code == 0
     assert set(theirs) <= set(ground.names())
 
 
@@ -317,10 +316,7 @@ def test_uploads_and_temporary_files_of_others_stay(ground: Ground, monkeypatch:
         Leftover(n, "unfinished upload", 0, 0.0, functools.partial(gone.append, n)) for n in theirs + ours
     ]
     monkeypatch.setattr(type(ground.store), "leftovers", lambda store: iter(found))
-    result = ground.gc("--explain")
-    assert (
-        result.code == 0 and "4 object(s), 0 B: not of the store's making: v2/artifacts/model" in result.out
-    )
+    assert ground.gc().code == 0
     assert sorted(gone) == sorted(ours)
 
 
@@ -435,13 +431,7 @@ def test_a_manifest_that_force_replaced_stays_while_a_reference_pins_it(ground: 
     assert ground.gc().code == 0
     champion = open_reference(ground.store, model.reference)
     assert champion.path("content.txt").read_text(encoding="utf-8") == "新"
-    for name in ("pointers/demo/champion.json", "pointers/demo/history/000001.json"):
-        ground.store.delete(name)
-    again = ground.commit("train", inputs={"cache": cache}, seed=1)
-    move_pointer(ground.store, "demo", "model", again.reference)
-    assert ground.gc().code == 0
-    assert not [name for name in ground.names(folder_of(model)) if "MANIFEST-" in name]
-    assert is_there(ground, again)
+    assert is_there(ground, ground.commit("train", inputs={"cache": cache}, seed=1))
 
 
 def test_a_part_that_force_added_later_stays_and_so_does_what_pins_the_older_manifest(
@@ -504,9 +494,7 @@ def after_set_aside(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None])
     monkeypatch.setattr(Sweep, "_needed_now", look)
 
 
-def beside_gc(
-    monkeypatch: pytest.MonkeyPatch, ground: Ground, recipe: Recipe, first: Callable[[], None] = lambda: None
-) -> Future[None]:
+def beside_gc(monkeypatch: pytest.MonkeyPatch, ground: Ground, recipe: Recipe) -> Future[None]:
     """A run of `recipe` that begins when gc has set its inputs aside, and waits for what gc decides."""
     run: Future[None] = Future()
 
@@ -517,7 +505,6 @@ def beside_gc(
             run.set_exception(error)
 
     def meanwhile() -> None:
-        first()
         threading.Thread(target=announced).start()
         name = f"{work_name('next', recipe.key)}/INPUTS.json"
         while ground.store.stat(name) is None and not run.done():
@@ -606,50 +593,17 @@ def replaced(ground: Ground) -> tuple[Output, Output]:
     return first, second
 
 
-def test_a_run_that_takes_up_a_replaced_manifest_during_gc_waits_and_it_stays(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_force_replaced_stays_as_long_as_the_output_of_its_key_and_goes_with_it(ground: Ground) -> None:
     first, second = replaced(ground)
-    recipe = Recipe(stage="next", revision=1, semantic={}, inputs={"model": first})
-
-    def meanwhile() -> None:
-        check_present(ground.store, [second])
-        assert is_there(ground, first), "who reads it goes on"
-        mark = deletion_mark("train", first.manifest.key, first.reference.manifest_sha256)
-        assert ground.store.stat(mark)
-
-    run = beside_gc(monkeypatch, ground, recipe, meanwhile)
-    result = ground.gc()
-    run.result()
-    assert result.code == 0 and "something refers to it now" in result.out
+    assert ground.gc().code == 0
     check_present(ground.store, [first, second])
     assert first.path("content.txt").read_text(encoding="utf-8") == "初"
-    assert not [name for name in ground.names("runs") if "TO_DELETE-" in name]
-
-
-def test_a_replaced_manifest_that_gc_removed_is_missed_by_who_had_opened_it(ground: Ground) -> None:
-    first, second = replaced(ground)
-    check_present(ground.store, [first, second])
+    assert ground.tool("verify").code == 0
+    ground.store.delete("pointers/dev/model.json")
     assert ground.gc().code == 0
-    check_present(ground.store, [second])
+    assert not ground.names(folder_of(first)) and not ground.names("runs")
     with pytest.raises(StorageError, match="removed by `yanmo store gc`"):
         check_present(ground.store, [first])
-    assert not ground.names("runs")
-
-
-def test_the_mark_of_a_killed_gc_goes_and_what_it_was_on_can_be_used(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(in_use, "_GC_SECONDS", 0.5)  # how long a run waits for a gc that lives
-    first, _ = replaced(ground)
-    move_pointer(ground.store, "prod", "model", first.reference)
-    digits = first.reference.manifest_sha256[:12]
-    ground.write(f"runs/train/{first.manifest.key}/TO_DELETE-{digits}", b"gc\n")
-    with pytest.raises(StorageError, match="run the same command again"):
-        check_present(ground.store, [first])
-    assert ground.gc().code == 0
-    check_present(ground.store, [first])
-    assert not [name for name in ground.names("runs") if "TO_DELETE-" in name]
 
 
 @pytest.mark.parametrize("is_set_aside", [False, True])
@@ -775,15 +729,13 @@ def test_two_gcs_at_once_do_the_work_once_and_both_end_well(ground: Ground) -> N
     assert ground.tool("verify").code == 0
 
 
-def test_a_dry_run_explains_why_each_output_stays_or_goes(ground: Ground) -> None:
+def test_a_dry_run_says_what_would_go(ground: Ground) -> None:
     ground.chain()
     lost = ground.unwanted()
-    lines = ground.tool("gc", "--older-than", "0", "--explain").out.splitlines()
+    lines = ground.tool("gc", "--older-than", "0").out.splitlines()
     assert [one.split(",")[0] for one in lines if one.startswith("would remove output")] == [
         f"would remove output train/{lost.manifest.key[:12]}"
     ]
-    (kept,) = [one for one in lines if one.startswith(f"keep {ground.outputs['documents']},")]
-    assert "input documents of" in kept
 
 
 @pytest.mark.parametrize("age", ["", "7", "7 d", "-1d", "d", "1y", "nan"])

@@ -101,7 +101,9 @@ def test_two_ranks_without_a_compiler_train_a_model_that_transformers_loads(
 
 @pytest.mark.long
 def test_sigterm_pauses_and_the_same_command_goes_on(store, tiny, tmp_path, no_dynamo):
-    options = {**tiny, "steps": 60, "ranks": 2, "backend": "torch", "reference_out": tmp_path / "ref.json"}
+    model = {"artifacts": [{"name": "model", "uri": f"{tmp_path}/ref.json"}]}
+    given = {"outputs": {"artifacts": {"model": model}, "outputFile": f"{tmp_path}/out.json"}}
+    options = {**tiny, "steps": 60, "ranks": 2, "backend": "torch", "executor_input": json.dumps(given)}
     process = subprocess.Popen(command(store, options), stderr=subprocess.PIPE, text=True)
     folder = folder_of(store)
     wait_for_step(folder, 3)
