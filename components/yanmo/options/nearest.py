@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 _ROWS = "--micro-batch for the rows of one forward on a device, --batch-rows for those of a step"
 _FORWARDS = "no option: a step has --batch-rows / --ranks / --micro-batch forwards"
-_LOADER = "--prefetch-batches and --pin-memory: rows are mapped memory, so that there are no loader processes"
+_LOADER = "--prefetch-batches: rows are mapped memory, so that there are no loader processes"
 _WORKERS = "--workers"
 _CONTEXT = "--context"
 _PRECISION = "--precision bf16, fp16 or fp32"
@@ -19,8 +19,8 @@ _RATES = "--adam-learning-rate and --muon-learning-rate (--optimizer adamw has t
 _MONITOR = "--monitor and --monitor-every"
 _VALID = "--valid-every in steps, --valid-characters for how much text"
 _STOPPING = "--early-stopping with a number of validations, --early-min-delta"
-_RESTARTS = "--schedule sgdr, --restart-steps, --restart-factor"
-_NIGHT = "--night 21:00-08:00, --night-micro-batch, --night-memory-share, --night-power-watts"
+_RESTARTS = "--schedule sgdr, --restart-steps"
+_NIGHT = "--night 21:00-08:00, --night-power-watts"
 
 GUIDE_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("batch_size", "per_device_train_batch_size"), (_ROWS,)),
@@ -65,7 +65,6 @@ GUIDE_NAMES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("use_gradient_checkpointing", "activation_checkpointing"), ("--gradient-checkpointing",)
     ),
-    **dict.fromkeys(("empty_cache_interval", "empty_cache"), ("--empty-cache-every",)),
     **dict.fromkeys(("use_lora", "lora_r"), ("--lora-rank",)),
     **dict.fromkeys(
         ("resume", "resume_from_checkpoint"),

@@ -5,7 +5,6 @@ Each group of options is in a file of `options/`, or in the file that uses it (s
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 from yanmo.options.fields import flag, input_ref
@@ -89,13 +88,12 @@ class TrainConfig(
                 f"--batch-rows {self.batch_rows} does not divide among --ranks {self.ranks}{nodes}; "
                 "give a multiple of the ranks"
             ]
-        found = {name: getattr(self, name) for name in ("micro_batch", "night_micro_batch")}
-        return [
-            f"{flag(name)} {rows} does not divide the {self.rank_rows} rows of a rank "
-            f"(--batch-rows / --ranks{' / --nnodes' * (self.nnodes > 1)}): give a number that does"
-            for name, rows in found.items()
-            if rows > 0 and self.rank_rows % rows
-        ]
+        if self.micro_batch > 0 and self.rank_rows % self.micro_batch:
+            return [
+                f"--micro-batch {self.micro_batch} does not divide the {self.rank_rows} rows of a rank "
+                f"(--batch-rows / --ranks{' / --nnodes' * (self.nnodes > 1)}): give a number that does"
+            ]
+        return []
 
     def _wrong_start(self) -> list[str]:
         problems = []
@@ -126,10 +124,6 @@ class TrainConfig(
             for name, is_used in asks
             if is_used
         ]
-
-    def by_night(self) -> TrainConfig:
-        """Return these options with those of the night."""
-        return dataclasses.replace(self, **self.by_night_only())
 
     def num_parameters(self, vocab_size: int) -> int:
         """Return the number of parameters of a new model with so many tokens."""

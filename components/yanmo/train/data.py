@@ -89,7 +89,7 @@ class Samples:
         prefetch: int = 0,
     ) -> None:
         """Args:
-        packing: context, stride, and how documents share rows.
+        packing: context, and how documents share rows.
         tag_share: share of the documents read with their genre tag; those with loss spans (chats) never are.
         pad: token id of padding.
         noise_share: share of the input tokens that are replaced (`TokenNoise`).
@@ -215,7 +215,7 @@ class Samples:
         ids, targets, segments = (a.reshape(-1) for a in (batch.ids_BT, batch.targets_BT, batch.segments_BT))
         ids[where[fed]] = tokens[fed]
         ids[place[tagged > 0] + 1] = self._tag_of[document[tagged > 0]]
-        counted = k > plan.skip[part][piece]
+        counted = k > 0
         counted &= self._spans.hold(document[piece], start[piece] + k)
         targets[where[counted] - 1] = tokens[counted]
         piece, k = _runs(size)

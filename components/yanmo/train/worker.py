@@ -123,7 +123,6 @@ def train_rank(
         identity=identity_of(options, samples, work.token_cache.content_digest, shape, _frozen_base(work)),
         collectives=Collectives(engine.world_size, engine.device),
         ends_at=work.ends_at,
-        then=work.then,
         reason=work.reason,
         note=work.note,
         beat=beat,
@@ -175,7 +174,7 @@ def _join_nodes(place: Place, options: TrainConfig, device: str, beat: Callable[
 
 def _import_torch(options: TrainConfig, rank: int) -> str:
     """Import torch, and DeepSpeed if it is the backend; returns the device to train on."""
-    before_torch(options)
+    before_torch()
     device = find_device(options.device)
     check_compiler(options, device)
     if options.backend == "deepspeed":
@@ -190,8 +189,6 @@ def _import_torch(options: TrainConfig, rank: int) -> str:
     _limit_memory(device, options.memory_share)
     if device == "cpu":
         keep_freed_memory()
-    if options.empty_cache_every and device == "cpu":
-        log.warning("--empty-cache-every %d has no effect on a CPU", options.empty_cache_every)
     return device
 
 

@@ -211,7 +211,7 @@ class FlatEngine:
             whole = np.flatnonzero(kinds != NEAR)
             arrays += [rows.frequent.order, np.flatnonzero(kinds == NEAR), whole, kinds[whole] == DRAWN]
         tensors = [torch.from_numpy(np.ascontiguousarray(x)) for x in arrays]
-        if self.device.type == "cuda" and self.options.pin_memory:
+        if self.device.type == "cuda":
             tensors = [x.pin_memory() for x in tensors]
         ids, segments, targets, at, *others = (x.to(self.device, non_blocking=True) for x in tensors)
         apart: tuple[Any, ...] | None = None

@@ -127,7 +127,7 @@ class ZeroEngine(FlatEngine):
         self.optimizer = MatrixAdamW(
             parameter_groups(decoder, options, device), (options.adam_beta1, options.adam_beta2)
         )
-        config = engine_config(options, check_batch=False)
+        config = engine_config(options)
         elements = sum(shape.numel() for shape in self._shapes.values())
         fit_buckets(config, elements, self.world_size, options.updates_in_place)
         self._engine = deepspeed.initialize(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, Packing
+from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, Packing
 from yanmo.options.fields import Options, Scalar, flag, names_of, opt
 from yanmo.options.values import MOST_EXACT
 from yanmo.train.options.sizes import BUNDLED
@@ -52,7 +52,6 @@ class StartOptions(Options, group="start"):
         "standard deviation of the others / sqrt(2 layers))",
         choices=("zero", "depth"),
     )
-    embedding_std: float = opt(1.0, "standard deviation of the first embedding")
 
     def contradictions(self) -> list[str]:
         """Return what cannot be together."""
@@ -95,22 +94,6 @@ class DataOptions(Options, group="data"):
         "cuts one long stream; one pads each document to a row",
         choices=MODES,
     )
-    stride: int = opt(
-        0,
-        "tokens from one window to the next over a document longer than --context; 0 is --context, so "
-        "that windows do not overlap",
-    )
-    overlap_loss: str = opt(
-        "once",
-        "where windows overlap, each token's loss counts once per epoch, or in every window",
-        choices=OVERLAP_LOSS,
-    )
-    split_longer_than: int = opt(
-        0,
-        "best-fit may cut documents of more tokens than this to fill rows; 0 cuts only those longer "
-        "than --context",
-    )
-    min_piece: int = opt(1, "least number of tokens that a piece of a cut document predicts", least=1)
     tag_share: float = opt(0.5, "share of the documents that are read with their genre tag", most=1)
     token_noise: float = opt(
         0.0,
@@ -138,10 +121,6 @@ class DataOptions(Options, group="data"):
         return Packing(
             context=self.context,
             mode=self.packing,
-            stride=self.stride,
-            overlap_loss=self.overlap_loss,
-            split_longer_than=self.split_longer_than,
-            min_piece=self.min_piece,
         )
 
 

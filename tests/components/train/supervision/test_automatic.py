@@ -224,8 +224,6 @@ def test_the_threads_of_the_first_start_are_kept_on_any_pod_and_are_in_no_key(
     alone = str(tmp_path_factory.mktemp("alone"))
     other, _ = tried(str(store_template), alone, Machine(cpus=257), flags)
     assert found == [(cpus[0], made_of(other))] * len(cpus) and other.options.threads == 257
-    again, _ = tried(str(store_template), here, Machine(cpus=cpus[-1]), flags | {"auto_again": "true"})
-    assert again.options.threads == cpus[-1]
     mine, _ = tried(str(store_template), here, Machine(cpus=cpus[-1]), flags | {"threads": "7"})
     assert mine.options.threads == 7 and made_of(mine) == made_of(other)
 
@@ -237,7 +235,6 @@ def test_the_threads_of_the_first_start_are_kept_on_any_pod_and_are_in_no_key(
         (("--ranks=2",), 1, "deepspeed"),
         (("--nnodes=2", "--rendezvous=node-0:29500"), 1, "deepspeed"),
         (("--zero-stage=2",), 3, "deepspeed"),
-        (("--deepspeed-config=mine.json",), 3, "deepspeed"),
         (("--ranks=2", "--backend=torch"), 1, "torch"),
         (("--ranks=2", "--threads=5"), 5, "deepspeed"),
         (("--threads=4",), 4, "torch"),
@@ -370,16 +367,6 @@ def test_a_copied_channel_finds_the_key_of_the_machine_where_it_was_made(place, 
     assert train(target, look) == 0 and look.times == 0
 
 
-def test_auto_again_decides_on_this_machine_and_for_all_later_ones(place) -> None:
-    assert train(place, ONE) == 0
-    first = made(place)[0]
-    assert train(place, NONE, "--auto-again") == 0
-    second = made(place)[0]
-    assert second != first and len(records(place)) == 1
-    assert train(place, EIGHT) == 0
-    assert made(place)[0] == second
-
-
 TWO, NO_COMPILER = Machine(gpus=2, **H200), Machine(gpus=1, **H200 | {"compiles": False})
 T4 = Machine(gpus=3, name="T4", capability=(7, 5), has_varlen=True, compiles=True)
 OLD_TORCH = Machine(gpus=4, **H200 | {"has_varlen": False})
@@ -396,7 +383,6 @@ RUNS = st.lists(
                 "gradient_checkpointing": st.just("true"),
                 "attention": st.sampled_from(["varlen", "masked"]),
                 "compile": st.sampled_from(["true", "false"]),
-                "night_micro_batch": st.sampled_from(["1", "3"]),
                 "night": st.just("21:00-08:00"),
             },
         ),
@@ -486,7 +472,7 @@ def test_a_record_in_the_place_of_another_is_refused(place, capsys) -> None:
     store.replace(one, json.dumps(records(place)[one] | {"key": "1" * 64}).encode(), version)
     assert train(place, NONE) == 65 and train(place, NONE, "--seed=1") == 65
     stderr = capsys.readouterr().err
-    assert "what it says makes" in stderr and "--auto-again" in stderr
+    assert "what it says makes" in stderr and "delete this record" in stderr
 
 
 def test_a_contradiction_is_reported_with_what_auto_became(store, capsys) -> None:
@@ -662,14 +648,14 @@ from yanmo.train.backends.hardware import Machine
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.supervision.automatic import settle
 
-uri, gpus, *flags = sys.argv[1:]
+uri, gpus = sys.argv[1:]
 
 def look():
     print("looking", flush=True)
     sys.stdin.readline()  # until all have found no record
     return Machine(gpus=int(gpus), name="fake", capability=(9, 0), has_varlen=True, compiles=True)
 
-options, given = load_given(TrainConfig, [f"--store={uri}", *flags], "yanmo train")
+options, given = load_given(TrainConfig, [f"--store={uri}"], "yanmo train")
 store = open_store(uri)
 cache = open_reference(store, read_pointer(store, "dev", "tokenize"))
 run = StageRun(stage=STAGE, options=options, store=store, inputs={"token_cache": cache, "model": None},
@@ -679,13 +665,12 @@ print(json.dumps(by_kind(settle(run, look), "semantic", "execution")))
 
 
 @pytest.mark.process(few=1)
-@pytest.mark.parametrize("flags", [(), ("--auto-again",)], ids=["first", "again"])
-def test_of_machines_that_race_one_record_counts_for_all(place, flags) -> None:
+def test_of_machines_that_race_one_record_counts_for_all(place) -> None:
     """Processes, as two pods are: nothing but the store stands between them."""
     gpus = (0, 8, 1, 4, 2)
     racers = [
         subprocess.Popen(
-            [sys.executable, "-c", RACER, place, str(count), *flags],
+            [sys.executable, "-c", RACER, place, str(count)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -706,8 +691,7 @@ def test_of_machines_that_race_one_record_counts_for_all(place, flags) -> None:
             racer.kill()
             racer.wait()
     (record,) = records(place).values()
-    if not flags:
-        assert all(one == found[0] for one in found)
+    assert all(one == found[0] for one in found)
     last = Asked(NONE)
     settled = by_kind(settle(run_of(place), last), "semantic", "execution")
     assert last.times == 0 and settled in found
