@@ -46,7 +46,7 @@ def alone() -> None:
 
 def options(setting: Any, **changes: Any) -> TrainConfig:
     """A training of the prepared token cache; no fewer documents per row than there are."""
-    values = {"batch_rows": 16, "context": 64, "ranks": 1, "start": "random", "residual_start": "depth"}
+    values = {"batch_rows": 16, "context": 64, "ranks": 1, "start": "random"}
     values |= {"optimizer": "adamw", "adam_learning_rate": 1e-3, "device": setting.device}
     values |= {"backend": "torch", **(_QUICK if setting.quick else _SHAPE)}
     return TrainConfig(**{**values, **changes})
@@ -62,7 +62,7 @@ def first_decoder(asked: TrainConfig, cache: TokenCache) -> Decoder:
     """The same weights for everybody."""
     torch.manual_seed(0)
     decoder = Decoder(decoder_config(asked, cache.vocab_size))
-    decoder.initialize(torch.Generator().manual_seed(0), 0.5, asked.residual_start)
+    decoder.initialize(torch.Generator().manual_seed(0), 0.5, "depth")
     return decoder
 
 

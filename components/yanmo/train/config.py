@@ -20,7 +20,6 @@ from yanmo.train.options.machine_options import (
 from yanmo.train.options.measuring_options import CheckpointOptions, HealthOptions, MeasuringOptions
 from yanmo.train.options.recipe_options import (
     DataOptions,
-    FrequentPlan,
     HeadOptions,
     LoraOptions,
     ModelOptions,
@@ -138,11 +137,6 @@ class TrainConfig(
     def rank_rows(self) -> int:
         """Rows of one rank in one optimizer step."""
         return self.batch_rows // self.world_size
-
-    @property
-    def frequent_plan(self) -> FrequentPlan | None:
-        """Return how many logits the head computes; None for all."""
-        return FrequentPlan(self.frequent_tokens, self.frequent_share) if self.frequent_tokens else None
 
     def is_helper(self) -> bool:
         """Return whether another node commits what this one helps to make."""

@@ -29,7 +29,6 @@ from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_do
 from yanmo.formats.packing_settings import Packing
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.train.frequent_tokens import FrequentTokens
-from yanmo.train.options.recipe_options import FrequentPlan
 from yanmo.train.token_noise import TokenNoise
 
 NO_TARGET = -1
@@ -85,7 +84,7 @@ class Samples:
         tag_share: float,
         pad: int,
         noise_share: float = 0.0,
-        frequent: FrequentPlan | None = None,
+        frequent: int = 0,
         prefetch: int = 0,
     ) -> None:
         """Args:
@@ -93,7 +92,7 @@ class Samples:
         tag_share: share of the documents read with their genre tag; those with loss spans (chats) never are.
         pad: token id of padding.
         noise_share: share of the input tokens that are replaced (`TokenNoise`).
-        frequent: how many logits the head computes; None for all.
+        frequent: tokens whose logits alone most positions compute; 0 computes all logits.
         prefetch: batches that a thread makes in advance.
 
         Raises:
@@ -108,7 +107,7 @@ class Samples:
         if noise_share:
             self._noise = TokenNoise(cache, self.index, share=noise_share, seed=seed)
         self.frequent: FrequentTokens | None = None
-        if frequent and frequent.count < cache.vocab_size:
+        if 0 < frequent < cache.vocab_size:
             self.frequent = FrequentTokens(cache, self.index, frequent, seed)
         self._spans = LossSpans(self.index)
         self._tag_of = np.array(cache.tag_ids, np.int64)[self.index.genre]

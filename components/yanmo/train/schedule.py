@@ -109,11 +109,6 @@ class ContinuedOptions(Options, group="continued"):
     continued_steps: int = opt(
         0, "--steps of a training that goes on from a model; 0 is the same", kind="environment"
     )
-    continued_warmup_steps: int = opt(
-        0,
-        "--warmup-steps of a training that goes on from a model (re-warming); 0 is the same",
-        kind="environment",
-    )
     continued_peak: float = opt(
         1.0,
         "peak learning rates of a training that goes on from a model, as a share of those of a new one",

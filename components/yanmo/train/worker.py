@@ -207,7 +207,7 @@ def samples_of(options: TrainConfig, cache: Any, is_new: bool = True) -> Any:
         tag_share=options.tag_share,
         pad=cache.special.pad,
         noise_share=options.token_noise,
-        frequent=options.frequent_plan if is_new else None,
+        frequent=options.frequent_tokens if is_new else 0,
         prefetch=options.prefetch_batches,
     )
 
@@ -243,6 +243,7 @@ def _stop_on_sigterm(loop: Any) -> None:
 
 def _describe(engine: Any, samples: Any, parameters: list[int], attention: str) -> None:
     from yanmo.train.data import cut_chats
+    from yanmo.train.frequent_tokens import DRAWN_SHARE
 
     options, plan = engine.options, samples.plan(0)
     if said := cut_chats(samples.index, plan.context):
@@ -271,9 +272,9 @@ def _describe(engine: Any, samples: Any, parameters: list[int], attention: str) 
         log.info(
             "head: positions whose target is among the %d most frequent tokens (%.1f %% of the text) compute "
             "the logits of these alone, except a share of %g",
-            frequent.plan.count,
+            frequent.count,
             100 * frequent.covered,
-            frequent.plan.share,
+            DRAWN_SHARE,
         )
     if epochs > MANY_EPOCHS and not int(os.environ.get("RANK", 0)):  # the other ranks would say it too
         log.warning(

@@ -21,7 +21,6 @@ from yanmo.train.config import TrainConfig
         (["--attention=flash"], "--packing"),
         (["--early-stopping=3"], "--valid-every"),
         (["--schedule=plateau"], "--valid-every"),
-        (["--residual-start=depth"], "--residual-start"),
         (["--micro-batch=some"], "micro-batch"),
         (["--micro-batch=-2"], "--micro-batch"),
         (["--preset=debgu"], "--preset debgu: expected a YAML file or one of .*; did you mean debug"),

@@ -43,8 +43,6 @@ class Machine:
     """Name of the GPU with the lowest compute capability."""
     capability: tuple[int, int] | None = None
     """Its compute capability, so that all ranks choose alike."""
-    has_varlen: bool = False
-    """Whether this torch has variable-length flash attention."""
     compiles: bool = False
     """Whether torch.compile finds what it needs on CUDA."""
 
@@ -64,7 +62,7 @@ class Machine:
             and facts["cpus"] > 0
             and (len(of_gpus) == 2 or (capability is None and not facts["gpus"]))
             and isinstance(facts["name"], str)
-            and all(isinstance(facts[name], bool) for name in ("has_varlen", "compiles"))
+            and isinstance(facts["compiles"], bool)
         )
         if not is_whole:
             raise ValueError(f"expected what is known of a machine's CPUs and GPUs; found {dict(facts)}")
@@ -119,18 +117,11 @@ def _look() -> Machine:
         return Machine(cpus=usable_cpus())
     count = torch.cuda.device_count()
     least = min(range(count), key=torch.cuda.get_device_capability)
-    try:
-        from torch.nn.attention import varlen  # noqa: F401
-
-        has_varlen = True
-    except ImportError:
-        has_varlen = False
     return Machine(
         cpus=usable_cpus(),
         gpus=count,
         name=torch.cuda.get_device_name(least),
         capability=torch.cuda.get_device_capability(least),
-        has_varlen=has_varlen,
         compiles=not compile_problem("cuda"),
     )
 

@@ -71,7 +71,7 @@ def new_decoder(options: TrainConfig, cache: TokenCache, samples: Samples, *, dr
     if not draw:
         return decoder
     generator = torch.Generator().manual_seed(options.seed)
-    decoder.initialize(generator, _EMBEDDING_STD, options.residual_start)
+    decoder.initialize(generator, _EMBEDDING_STD)
     if options.start == "bigram":
         started = time.process_time()
         bigrams = count_bigrams(_pairs(cache, samples), cache.vocab_size)

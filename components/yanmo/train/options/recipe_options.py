@@ -46,18 +46,6 @@ class StartOptions(Options, group="start"):
         choices=("bigram", "random"),
         trial="random",
     )
-    residual_start: str = opt(
-        "zero",
-        "first weights of the matrices that write to the residual stream: zero, or depth (the "
-        "standard deviation of the others / sqrt(2 layers))",
-        choices=("zero", "depth"),
-    )
-
-    def contradictions(self) -> list[str]:
-        """Return what cannot be together."""
-        if self.start == "bigram" and self.residual_start != "zero":
-            return ["--start bigram needs --residual-start zero: at first the layers must write nothing"]
-        return []
 
 
 def shape_of(options: ModelOptions) -> dict[str, str | int | float | bool]:
@@ -118,20 +106,7 @@ class DataOptions(Options, group="data"):
     @property
     def packing_plan(self) -> Packing:
         """Return how documents become rows."""
-        return Packing(
-            context=self.context,
-            mode=self.packing,
-        )
-
-
-@dataclass(frozen=True)
-class FrequentPlan:
-    """How many logits are computed."""
-
-    count: int
-    """How many tokens are frequent."""
-    share: float
-    """Share of the positions with frequent targets that compute all logits, above 0 to 1."""
+        return Packing(context=self.context, mode=self.packing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,15 +120,6 @@ class HeadOptions(Options, group="head"):
         "logits everywhere, as a training from --model always does",
         later=True,
     )
-    frequent_share: float = opt(
-        0.05, "share of these positions that compute all logits", above=0, most=1, later=True
-    )
-
-    def contradictions(self) -> list[str]:
-        """Return what cannot be together."""
-        if self.is_changed("frequent_share") and not self.frequent_tokens:
-            return ["--frequent-share has no effect where all logits are computed: give --frequent-tokens"]
-        return []
 
 
 EVERY = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")

@@ -145,5 +145,4 @@ def head_width(run: TrainRun) -> int:
 
 def unfit_for_varlen(run: TrainRun, precision: str, machine: Machine) -> str:
     """Return why variable-length flash attention cannot run on the machine's GPUs; "" if it can."""
-    found = misfit("cuda", precision, head_width(run), machine.capability)
-    return found or ("" if machine.has_varlen else "this torch has no torch.nn.attention.varlen")
+    return misfit("cuda", precision, head_width(run), machine.capability)

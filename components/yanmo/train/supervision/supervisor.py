@@ -128,7 +128,7 @@ def train_in_windows(
                 _say_what_is_kept(error, uploader)
                 raise
             if statuses is None:
-                gauges.restarting("smaller micro batch")
+                gauges.out_of_memory()
                 continue
             states = {status.state for status in statuses}
             if states == {"done"}:

@@ -37,9 +37,9 @@ from yanmo.train.options.sizes import SIZES
 from yanmo.train.supervision.automatic import decide, settle
 from yanmo.train.supervision.machine_check import LEFT, check_machine
 
-H200 = {"name": "NVIDIA H200", "capability": (9, 0), "has_varlen": True, "compiles": True}
+H200 = {"name": "NVIDIA H200", "capability": (9, 0), "compiles": True}
 NONE, ONE, EIGHT = Machine(cpus=3), Machine(cpus=12, gpus=1, **H200), Machine(cpus=64, gpus=8, **H200)
-V100 = Machine(gpus=1, name="V100", capability=(7, 0), has_varlen=True, compiles=True)
+V100 = Machine(gpus=1, name="V100", capability=(7, 0), compiles=True)
 MACHINES = [NONE, ONE, EIGHT, V100]
 ON_A_CPU = {
     "device": "cpu",
@@ -147,7 +147,6 @@ CAPABILITY = st.sampled_from([(6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (1
         gpus=st.integers(1, 16),
         name=st.just("a GPU"),
         capability=CAPABILITY,
-        has_varlen=st.booleans(),
         compiles=st.booleans(),
     ),
     rows=st.integers(1, 64),
@@ -174,7 +173,7 @@ def test_a_gpu_gets_what_a_person_with_one_wants(
     ]
     assert found["ranks"] == max(fits)
     assert found["compile"] == (machine.compiles and machine.capability >= (7, 0) and not frugal)
-    fits_varlen = machine.has_varlen and machine.capability >= (8, 0) and head % 8 == 0
+    fits_varlen = machine.capability >= (8, 0) and head % 8 == 0
     fits_varlen &= head <= 192 or machine.capability not in ((8, 6), (12, 0))
     has_cudnn = machine.capability[0] in (9, 10) and head % 8 == 0 and head <= 128
     plain = "flash" if one else "masked"
@@ -301,7 +300,7 @@ def test_a_machine_with_fewer_gpus_says_which_flags_go_on_there(place, capsys) -
     assert train(place, NONE) == 78
     stderr = capsys.readouterr().err
     assert "go on here with --device cpu --precision bf16" in stderr
-    assert train(place, Machine(gpus=8, name="T4", capability=(7, 5), has_varlen=True, compiles=True)) == 78
+    assert train(place, Machine(gpus=8, name="T4", capability=(7, 5), compiles=True)) == 78
     stderr = capsys.readouterr().err
     assert "--attention varlen: it needs a GPU of compute capability 8.0" in stderr
     assert "go on here with --attention masked" in stderr
@@ -368,11 +367,10 @@ def test_a_copied_channel_finds_the_key_of_the_machine_where_it_was_made(place, 
 
 
 TWO, NO_COMPILER = Machine(gpus=2, **H200), Machine(gpus=1, **H200 | {"compiles": False})
-T4 = Machine(gpus=3, name="T4", capability=(7, 5), has_varlen=True, compiles=True)
-OLD_TORCH = Machine(gpus=4, **H200 | {"has_varlen": False})
+T4 = Machine(gpus=3, name="T4", capability=(7, 5), compiles=True)
 RUNS = st.lists(
     st.tuples(
-        st.sampled_from([*MACHINES, TWO, T4, NO_COMPILER, OLD_TORCH]),
+        st.sampled_from([*MACHINES, TWO, T4, NO_COMPILER]),
         st.fixed_dictionaries(
             {},
             optional={
@@ -539,7 +537,7 @@ from yanmo.train.supervision.committed import forget
 
 gpus = int(sys.argv.pop(1))
 gpu = {"gpus": gpus, "name": "fake"}
-look = lambda: Machine(cpus=3 + gpus, **gpu, capability=(9, 0), has_varlen=True, compiles=False)
+look = lambda: Machine(cpus=3 + gpus, **gpu, capability=(9, 0), compiles=False)
 seen = [functools.partial(one, look=look) for one in (work, settle)]
 run(STAGE, Steps(*seen, prepare=prepare, finish=forget))
 """
@@ -653,7 +651,7 @@ uri, gpus = sys.argv[1:]
 def look():
     print("looking", flush=True)
     sys.stdin.readline()  # until all have found no record
-    return Machine(gpus=int(gpus), name="fake", capability=(9, 0), has_varlen=True, compiles=True)
+    return Machine(gpus=int(gpus), name="fake", capability=(9, 0), compiles=True)
 
 options, given = load_given(TrainConfig, [f"--store={uri}"], "yanmo train")
 store = open_store(uri)
