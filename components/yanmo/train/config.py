@@ -124,6 +124,10 @@ class TrainConfig(
             if is_used
         ]
 
+    def watts(self, *, is_night: bool) -> int:
+        """Return the power limit of each GPU, watts; 0 for its own."""
+        return (is_night and self.night_power_watts) or self.power_watts
+
     def num_parameters(self, vocab_size: int) -> int:
         """Return the number of parameters of a new model with so many tokens."""
         return num_parameters(shape_of(self), vocab_size)

@@ -22,10 +22,10 @@ from yanmo.options.fields import Options, Scalar, opt
 from yanmo.train.options.sizes import BUNDLED
 
 _WARMUP, _WARMUP_SHARE = 30, 15
-_PLATEAU_FACTOR = 0.5
-"""Factor by which the learning rate falls on a plateau."""
 ScheduleName = Literal["linear", "cosine", "constant", "wsd", "sgdr", "plateau"]
 SCHEDULES: tuple[str, ...] = get_args(ScheduleName)
+_PLATEAU_FACTOR = 0.5
+"""Factor by which the learning rate falls on a plateau."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,7 +111,8 @@ class TimeWindows:
 
     def _of_the_night(self) -> list[float]:
         """Return when the night begins next, and when it ends next."""
-        return [next_time(wall, self._zone, self._clock()) for wall in night_of(self._hours.night)]
+        now = self._clock()
+        return [next_time(wall, self._zone, now) for wall in night_of(self._hours.night)]
 
 
 def next_time(wall: WallTime, zone: tzinfo, after: float) -> float:

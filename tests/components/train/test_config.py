@@ -59,3 +59,10 @@ def test_accumulation_follows_from_rows_ranks_and_micro_batch():
     config = TrainConfig(batch_rows=24, ranks=2, micro_batch=3)
     assert (config.rank_rows, config.micro_rows, config.accumulation) == (12, 3, 4)
     assert TrainConfig(batch_rows=24, ranks=2).accumulation == 1
+
+
+def test_the_night_has_a_power_limit_of_its_own_where_one_is_given():
+    both = TrainConfig(night="21:00-08:00", power_watts=300, night_power_watts=700)
+    assert (both.watts(is_night=True), both.watts(is_night=False)) == (700, 300)
+    day = TrainConfig(night="21:00-08:00", power_watts=300)
+    assert day.watts(is_night=True) == day.watts(is_night=False) == 300

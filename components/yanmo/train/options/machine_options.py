@@ -144,7 +144,7 @@ class MachineOptions(Options, group="machine"):
         kind="execution",
         choices=("deepspeed", "torch"),
         auto="torch for one rank, unless --zero-stage or --offload needs DeepSpeed, and where it is "
-        " not installed (a Mac, arm64); else {default}",
+        "not installed (a Mac, arm64); else {default}",
         by_machine=True,
     )
     attention: str = opt(

@@ -187,10 +187,8 @@ def _one_start(
     """
     killed_before = memory_kills()
 
-    options = task.options
-
     def look() -> None:
-        limit((windows.is_night and options.night_power_watts) or options.power_watts)
+        limit(task.options.watts(is_night=windows.is_night))
         gauges.show(_SHOWN_SECONDS)
         uploader.check()
 
