@@ -162,17 +162,10 @@ def gpu_capability() -> Capability | None:
     return min(known, default=None)
 
 
-def smallest_gpu() -> tuple[str, int]:
-    """Return the name and bytes of the smallest GPU; ("", 0) without nvidia-smi."""
-    text = _asked("name,memory.total", os.environ.get("PATH", ""))
-    found = [line.rsplit(",", 1) for line in text.splitlines() if "," in line]
-    sizes = [(int(size) << 20, name.strip()) for name, size in found if size.strip().isdigit()]
-    return (min(sizes)[1], min(sizes)[0]) if sizes else ("", 0)
-
-
-def gpu_name() -> str:
-    """Return the name of the smallest GPU; "" where there is none."""
-    return smallest_gpu()[0]
+def smallest_gpu() -> int:
+    """Return the bytes of the smallest GPU; 0 without nvidia-smi."""
+    found = _asked("memory.total", os.environ.get("PATH", "")).split()
+    return min((int(size) << 20 for size in found if size.isdigit()), default=0)
 
 
 if __name__ == "__main__":
