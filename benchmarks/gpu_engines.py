@@ -113,7 +113,7 @@ def checkpoints(setting: Any) -> Iterator[Measure]:
         with tempfile.TemporaryDirectory() as name:
             temporary, final = Path(name) / ".tmp-step", Path(name) / checkpoint.name_of(4)
             checkpoint.write_rank(temporary, 0, checkpoint.snapshot(engine))
-            index = checkpoint.index_of(engine, Position(4, {"test": "1"}, {}), keep=False)
+            index = checkpoint.index_of(engine, Position(4, {"test": "1"}, {}))
             checkpoint.commit(temporary, final, index)
             here = engine_of(options(setting, precision="bf16", device="cpu"), cache, "cpu")
             checkpoint.load(here, final, {"test": "1"})

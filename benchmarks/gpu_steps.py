@@ -46,9 +46,9 @@ def alone() -> None:
 
 def options(setting: Any, **changes: Any) -> TrainConfig:
     """A training of the prepared token cache; no fewer documents per row than there are."""
-    values = {"batch_rows": 16, "context": 64, "ranks": 1, "start": "random", "residual_start": "depth"}
-    values |= {"optimizer": "adamw", "adam_learning_rate": 1e-3, "tf32": False, "device": setting.device}
-    values |= {"backend": "torch", "embedding_std": 0.5, **(_QUICK if setting.quick else _SHAPE)}
+    values = {"batch_rows": 16, "context": 64, "ranks": 1, "start": "random"}
+    values |= {"optimizer": "adamw", "adam_learning_rate": 1e-3, "device": setting.device}
+    values |= {"backend": "torch", **(_QUICK if setting.quick else _SHAPE)}
     return TrainConfig(**{**values, **changes})
 
 
@@ -62,14 +62,15 @@ def first_decoder(asked: TrainConfig, cache: TokenCache) -> Decoder:
     """The same weights for everybody."""
     torch.manual_seed(0)
     decoder = Decoder(decoder_config(asked, cache.vocab_size))
-    decoder.initialize(torch.Generator().manual_seed(0), asked.embedding_std, asked.residual_start)
+    decoder.initialize(torch.Generator().manual_seed(0), 0.5, "depth")
     return decoder
 
 
-def engine_of(asked: TrainConfig, cache: TokenCache, device: str) -> Any:
-    """An engine that has trained nothing."""
+def engine_of(asked: TrainConfig, cache: TokenCache, device: str, *, tf32: bool = False) -> Any:
+    """An engine that has trained nothing; its products in fp32 are exact, but for `tf32`."""
     decoder = first_decoder(asked, cache)
     prepare(decoder, asked, device)
+    torch.set_float32_matmul_precision("high" if tf32 else "highest")
     return open_engine(decoder, asked, device)
 
 
@@ -99,9 +100,9 @@ def steps(setting: Any) -> Iterator[Measure]:
     cache = cache_of(setting)
     samples = samples_of(options(setting), cache)
 
-    def course(where: str, **changes: Any) -> list[float]:
+    def course(where: str, *, tf32: bool = False, **changes: Any) -> list[float]:
         asked = options(setting, **{**changes, "device": where})
-        return train(engine_of(asked, cache, where), samples, range(count))
+        return train(engine_of(asked, cache, where, tf32=tf32), samples, range(count))
 
     exact = course("cpu")
     order = furthest(exact, course("cpu", micro_batch=4))

@@ -219,17 +219,6 @@ ROWS = (
         longer=2,
     ),
     Row(
-        name="batch-scaling",
-        title=(
-            "twice the batch, its learning rates times the root of 2, beside twice the batch with the rates "
-            "as they are",
-            "批加倍且学习率乘以 2 的平方根，对照批加倍而学习率不变",
-        ),
-        on=("--batch-rows=32", "--batch-scaling=sqrt", "--reference-batch=1024"),
-        off=("--batch-rows=32",),
-        avoid=("where the rates were chosen with this batch", "学习率就是按这样的批选定时"),
-    ),
-    Row(
         name="dropout",
         title=("dropout 0.1", "dropout 0.1"),
         on=("--dropout=0.1",),

@@ -45,7 +45,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"ranks": 2, "zero_stage": 2, "precision": "fp32", "optimizer": "adamw", "token_noise": 0.1},
     {"ranks": 2, "zero_stage": 3, "precision": "bf16", "optimizer": "muon", "log_every": 3},
 ]
-TRAINING = {"steps": 80, "checkpoint_steps": 2, "valid_every": 25, "keep_every": 5, "start": "random"}
+TRAINING = {"steps": 80, "checkpoint_steps": 2, "valid_every": 25, "start": "random"}
 PRELOADED = ("torch._dynamo", "deepspeed.runtime.zero.muon.original_muon")
 PRELOADED += tuple(
     f"yanmo.train.{name}" for name in ("worker", "loop", "models.first_decoder", "backends.plain")

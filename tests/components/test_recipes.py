@@ -1,10 +1,10 @@
 """What enters the keys of stored outputs, compared with what commit 0a5ce65 put there.
 
-`recipes.json` was written by that commit (but for --twin-share, a half since 6ee4ea1, and for the least share
-of Han characters that modern-1 stands for; steps, frequent tokens and beta2 of size tiny; ranks, threads and
-backend of one device): for each stage the recipe of its defaults, and what every option by itself and some
-together changed in it. A name or value that differs makes a store of before worthless:
-the stage's revision must then say that its output is another one.
+`recipes.json` was written by that commit (but for options that have gone since; --twin-share, a half since
+6ee4ea1; the least share of Han characters that modern-1 stands for; steps, frequent tokens and beta2 of size
+tiny; ranks, threads and backend of one device): for each stage the recipe of its defaults, and what every
+option by itself and some together changed in it. A name or value that differs makes a store of before
+worthless: the stage's revision must then say that its output is another one.
 """
 
 from __future__ import annotations

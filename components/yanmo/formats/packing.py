@@ -38,7 +38,7 @@ class PackingPlan:
     Row `r` holds the pieces `row_offsets[r]` to `row_offsets[r + 1]`. The input of piece `p` is
     `ids[start : start + length]` of its document, its targets are `ids[start + 1 : start + length + 1]`: the
     first piece of a document starts at `<|bos|>`, a later one at the last token that the piece before it
-    predicted (or earlier, with a stride), so that each token after `<|bos|>` carries loss exactly once.
+    predicted, so that each token after `<|bos|>` carries loss exactly once.
     """
 
     context: int
@@ -53,10 +53,8 @@ class PackingPlan:
     """int32 (pieces): tokens predicted."""
     tagged: Array
     """bool (pieces): whether a further position, after `<|bos|>`, holds the genre tag, not predicted."""
-    skip: Array
-    """int32 (pieces): how many of its first targets carry no loss, as the window before predicted them."""
     fill: float
-    """Share of all positions that carry loss; waste, tags and overlaps are the rest."""
+    """Share of all positions that carry loss; waste and tags are the rest."""
     digest: str
     """sha256 of the settings and the arrays: a checkpoint resumes only with the same plan."""
 
@@ -66,12 +64,7 @@ class PackingPlan:
     @property
     def num_tokens(self) -> int:
         """Tokens that carry loss in the epoch (ignoring loss spans)."""
-        return int(self.length.sum()) - int(self.skip.sum())
-
-    @property
-    def num_repeated(self) -> int:
-        """Tokens that are predicted a second time, in a later window, and carry no loss there."""
-        return int(self.skip.sum())
+        return int(self.length.sum())
 
     @property
     def waste(self) -> float:
@@ -89,7 +82,7 @@ def plan_epoch(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: i
     Args:
         lengths: tokens of each document, `<|bos|>` and `<|eos|>` included (at least 2).
         has_tag: for each document, whether a genre tag follows `<|bos|>`.
-        how: context, stride and packing.
+        how: context and packing.
         seed: any integer; equal seeds give equal plans.
         epoch: 0, 1, ...; each has an order of its own.
 
@@ -113,10 +106,9 @@ def plan_epoch(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: i
     tagged = has_tag[document] & (begin == 0)
     start = np.where(begin == 0, 0, begin - has_tag[document])
     document, start, length = (a.astype(np.int32) for a in (document, start, size - tagged))
-    skip = _skipped(begin, how)
-    fill = float(length.sum() - skip.sum()) / (rows * how.context) if rows else 0.0
-    digest = _digest(how, (row_offsets, document, start, length, tagged), skip)
-    return PackingPlan(how.context, row_offsets, document, start, length, tagged, skip, fill, digest)
+    fill = float(length.sum()) / (rows * how.context) if rows else 0.0
+    digest = _digest(how, (row_offsets, document, start, length, tagged))
+    return PackingPlan(how.context, row_offsets, document, start, length, tagged, fill, digest)
 
 
 Pieces = tuple[Array, Array, Array]
@@ -131,7 +123,7 @@ def _pack(lengths: Array, has_tag: Array, how: Packing, seed: int, epoch: int) -
     if longest < how.context:  # no windows: documents longer than this are cut where rows end
         windows = np.arange(len(lengths)), np.zeros(len(lengths), np.int64), positions
     else:
-        windows = _windows(positions, how)
+        windows = _windows(positions, how.context)
         longest = how.context
     order = np.argsort(keyed_random(len(windows[0]), seed, epoch, 0))
     document, begin, size = (column[order] for column in windows)
@@ -166,10 +158,10 @@ def _pack_block(
     if len(whole) == len(size):
         return document, begin, size, row, rows
     cut = np.flatnonzero(size > longest)
-    most = len(cut) + rows + int(size[cut].sum()) // (how.context - how.min_piece) + 2
+    most = len(cut) + rows + int(size[cut].sum()) // (how.context - 1) + 2
     which, start, length, into = (np.empty(most, np.int64) for _ in range(4))
     count, rows = pour(
-        size[cut], has_tag[document[cut]], free[:rows], how.context, how.min_piece, which, start, length, into
+        size[cut], has_tag[document[cut]], free[:rows], how.context, which, start, length, into
     )
     of = cut[which[:count]]
     return (
@@ -181,28 +173,13 @@ def _pack_block(
     )
 
 
-def _windows(positions: Array, how: Packing) -> Pieces:
-    """Return the windows over each document, in the order of documents.
-
-    All windows of a document but its last (or last two, where that would be shorter than `min_piece`) fill a
-    row.
-    """
-    count = np.maximum(-(-(positions - how.context) // how.step), 0) + 1
+def _windows(positions: Array, context: int) -> Pieces:
+    """Return the windows over each document, in the order of documents: all but its last fill a row."""
+    count = np.maximum(-(-positions // context), 1)
     document = np.repeat(np.arange(len(positions)), count)
-    last = np.cumsum(count) - 1
-    begin = (np.arange(len(document)) - np.repeat(last - count + 1, count)) * how.step
-    size = np.minimum(positions[document] - begin, how.context)
-    short = np.where((count > 1) & (size[last] < how.min_piece), how.min_piece - size[last], 0)
-    begin[last] -= short
-    size[last] += short
-    size[last[count > 1] - 1] -= short[count > 1]
-    return document, begin, size
-
-
-def _skipped(begin: Array, how: Packing) -> Array:
-    """Return how many of the first tokens each piece predicts were predicted by the window before."""
-    overlap = how.context - how.step if how.overlap_loss == "once" else 0
-    return np.where(begin > 0, overlap, 0).astype(np.int32)
+    first = np.cumsum(count) - count
+    begin = (np.arange(len(document)) - np.repeat(first, count)) * context
+    return document, begin, np.minimum(positions[document] - begin, context)
 
 
 def id_numbers(ids: Array) -> Array:
@@ -246,10 +223,10 @@ def _mix(z: Array) -> Array:
     return mixed
 
 
-def _digest(how: Packing, arrays: tuple[Array, ...], skip: Array) -> str:
+def _digest(how: Packing, arrays: tuple[Array, ...]) -> str:
     head = f"yanmo.plan/1 {how.context}" if how.is_plain else f"yanmo.plan/2 {how}"
     total = hashlib.sha256(head.encode())
-    for array in (*arrays, *(() if how.is_plain else (skip,))):
+    for array in arrays:
         total.update(f" {array.dtype.str} {len(array)} ".encode())
         total.update(np.ascontiguousarray(array).data)
     return total.hexdigest()

@@ -87,7 +87,6 @@ def pour(
     has_tag: Array,
     free: Array,
     context: int,
-    min_piece: int,
     which: Array,
     start: Array,
     length: Array,
@@ -95,7 +94,7 @@ def pour(
 ) -> tuple[int, int]:
     """Cut documents wherever a row ends: they fill what is `free` in the rows, then new rows.
 
-    A piece of a cut document predicts at least `min_piece` tokens, so a few positions of a row may stay free.
+    Each piece predicts a token at least, so that the last position of a row may stay free before a tag.
 
     Args:
         sizes: positions of each document.
@@ -113,9 +112,7 @@ def pour(
         while begin < sizes[i]:
             left = sizes[i] - begin
             take = min(left, space)
-            if 0 < left - take < min_piece:
-                take = left - min_piece
-            least = min_piece + (1 if begin == 0 and has_tag[i] else 0)
+            least = 1 + (1 if begin == 0 and has_tag[i] else 0)
             if (take < left and take < least) or take == 0:
                 row += 1
                 space = free[row] if row < len(free) else context

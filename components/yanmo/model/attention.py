@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -163,33 +163,15 @@ def _attend_varlen(q: Tensor, k: Tensor, v: Tensor, layout: Documents) -> Tensor
 
 @cache
 def varlen_kernel(device: str, dtype: torch.dtype) -> Callable[..., Any] | None:
-    """torch's variable-length flash attention, causal, if this torch has it; None without, and off CUDA.
+    """Return torch's variable-length flash attention, causal; None off CUDA and in other than 16 bits.
 
-    The argument that makes it causal has changed between torch versions (`is_causal`, then `window_size`),
-    and older ones do not let query heads share keys and values, which are then copied for each: so the
-    signature is inspected. `misfit` says whether GPU and model are suitable.
+    `misfit` says whether GPU and model are suitable.
     """
     if device != "cuda" or dtype not in (torch.bfloat16, torch.float16):
         return None
-    import inspect
+    from torch.nn.attention.varlen import varlen_attn
 
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        return None
-    names = inspect.signature(varlen_attn).parameters
-    given: dict[str, Any] = {"is_causal": True} if "is_causal" in names else {"window_size": (-1, 0)}
-    shares = "enable_gqa" in names
-    if shares:
-        given["enable_gqa"] = True
-
-    def kernel(q_NHE: Tensor, k_NKE: Tensor, v_NKE: Tensor, *bounds: Any) -> Any:
-        groups = q_NHE.shape[1] // k_NKE.shape[1]
-        if groups > 1 and not shares:
-            k_NKE, v_NKE = k_NKE.repeat_interleave(groups, 1), v_NKE.repeat_interleave(groups, 1)
-        return varlen_attn(q_NHE, k_NKE, v_NKE, *bounds, **given)
-
-    return kernel
+    return partial(varlen_attn, window_size=(-1, 0), enable_gqa=True)
 
 
 @cache
@@ -202,10 +184,7 @@ def lowest_capability() -> Capability | None:
 
 def varlen_problem(device: str, dtype: torch.dtype, head_width: int, capability: Capability | None) -> str:
     """Return why the varlen path cannot run here, in words; "" if it can."""
-    found = misfit(device, _NAMES.get(dtype, str(dtype)), head_width, capability)
-    if not found and varlen_kernel(device, dtype) is None:
-        found = f"it needs torch.nn.attention.varlen, which torch {torch.__version__} has not"
-    return found
+    return misfit(device, _NAMES.get(dtype, str(dtype)), head_width, capability)
 
 
 def best_path(device: str, dtype: torch.dtype, head_width: int, capability: Capability | None) -> str:
@@ -255,10 +234,8 @@ def activate_best_flash() -> str:
 
     Only a missing or unsuitable package is ignored; other errors of the package are raised.
     """
-    try:
-        from torch.nn.attention import activate_flash_attention_impl, list_flash_attention_impls
-    except ImportError:  # torch before 2.11
-        return "FA2"
+    from torch.nn.attention import activate_flash_attention_impl, list_flash_attention_impls
+
     if torch.cuda.get_device_capability()[0] == 9 and "FA3" in list_flash_attention_impls():
         try:
             activate_flash_attention_impl("FA3")

@@ -79,7 +79,7 @@ def training_to_finish(
         except Outdated as why:
             _set_aside(store, options, training, OUTDATED, str(why))
             continue
-        if training.state == TRAINED and _gives_up(store, options, run, training):
+        if training.state == TRAINED and _gives_up(store, options, training):
             continue
         _say(found)
         return found, others
@@ -163,11 +163,10 @@ def _say(found: Finishing) -> None:
         log.warning("changed options that are not in it: %s", "; ".join(found.waits))
 
 
-def _gives_up(store: ObjectStore, options: ResolveOptions, run: WholeRun, training: Training) -> bool:
+def _gives_up(store: ObjectStore, options: ResolveOptions, training: Training) -> bool:
     """Return whether a trained model has gone unjudged in too many runs; else note one more."""
-    most = int(getattr(run.options[TRAIN], "stalled_runs", 0))
-    count = training.stalled(training.checkpoint)
-    if most and count >= most:
+    if training.is_stalled:
+        count = training.stalled(training.checkpoint)
         why = f"trained, but {plural(count, 'run')} in a row could not judge it: see how they ended"
         _set_aside(store, options, training, GIVEN_UP, why)
         return True

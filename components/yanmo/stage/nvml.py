@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -87,23 +87,32 @@ class Nvml:
 
 
 @contextmanager
-def power_limit(watts: int, nvml: Nvml | None = None) -> Iterator[None]:
-    """While inside, ask every GPU of this process to draw at most `watts`; 0 asks nothing.
+def power_limit(nvml: Nvml | None = None) -> Iterator[Callable[[int], None]]:
+    """Yield what asks every GPU of this process to draw at most so many watts; 0 for its own limit.
 
     It needs administrator rights, which few pods have: where the driver refuses, a warning says so and the
     training goes on at the present limit. The old limit is restored at the end.
     """
-    nvml = nvml or (Nvml.open() if watts else None)
-    gpus = nvml.gpus() if watts and nvml else []
-    before = [(gpu, old) for gpu in gpus if (old := gpu.ask("GetPowerManagementLimit")) is not None]
-    if watts and not before:
-        log.warning("a power limit of %d W was asked for, and no GPU here has one; no effect", watts)
-    changed = [(gpu, old) for gpu, old in before if _set_power(gpu, 1000 * watts)]
+    before: list[tuple[Gpu, int]] | None = None
+    now = 0
+
+    def limit(watts: int) -> None:
+        nonlocal nvml, before, now
+        if watts == now:
+            return
+        now = watts
+        if before is None:
+            nvml = nvml or Nvml.open()
+            limits = [(gpu, gpu.ask("GetPowerManagementLimit")) for gpu in (nvml.gpus() if nvml else [])]
+            before = [(gpu, old) for gpu, old in limits if old is not None]
+            if not before:
+                log.warning("a power limit of %d W was asked for, and no GPU here has one; no effect", watts)
+        before = [(gpu, old) for gpu, old in before if _set_power(gpu, 1000 * watts or old)]
+
     try:
-        yield
+        yield limit
     finally:
-        for gpu, old in changed:
-            _set_power(gpu, old)
+        limit(0)
 
 
 def _set_power(gpu: Gpu, milliwatts: int) -> bool:

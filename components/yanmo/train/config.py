@@ -5,7 +5,6 @@ Each group of options is in a file of `options/`, or in the file that uses it (s
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 from yanmo.options.fields import flag, input_ref
@@ -21,7 +20,6 @@ from yanmo.train.options.machine_options import (
 from yanmo.train.options.measuring_options import CheckpointOptions, HealthOptions, MeasuringOptions
 from yanmo.train.options.recipe_options import (
     DataOptions,
-    FrequentPlan,
     HeadOptions,
     LoraOptions,
     ModelOptions,
@@ -89,13 +87,12 @@ class TrainConfig(
                 f"--batch-rows {self.batch_rows} does not divide among --ranks {self.ranks}{nodes}; "
                 "give a multiple of the ranks"
             ]
-        found = {name: getattr(self, name) for name in ("micro_batch", "night_micro_batch")}
-        return [
-            f"{flag(name)} {rows} does not divide the {self.rank_rows} rows of a rank "
-            f"(--batch-rows / --ranks{' / --nnodes' * (self.nnodes > 1)}): give a number that does"
-            for name, rows in found.items()
-            if rows > 0 and self.rank_rows % rows
-        ]
+        if self.micro_batch > 0 and self.rank_rows % self.micro_batch:
+            return [
+                f"--micro-batch {self.micro_batch} does not divide the {self.rank_rows} rows of a rank "
+                f"(--batch-rows / --ranks{' / --nnodes' * (self.nnodes > 1)}): give a number that does"
+            ]
+        return []
 
     def _wrong_start(self) -> list[str]:
         problems = []
@@ -127,9 +124,9 @@ class TrainConfig(
             if is_used
         ]
 
-    def by_night(self) -> TrainConfig:
-        """Return these options with those of the night."""
-        return dataclasses.replace(self, **self.by_night_only())
+    def watts(self, *, is_night: bool) -> int:
+        """Return the power limit of each GPU, watts; 0 for its own."""
+        return (is_night and self.night_power_watts) or self.power_watts
 
     def num_parameters(self, vocab_size: int) -> int:
         """Return the number of parameters of a new model with so many tokens."""
@@ -144,11 +141,6 @@ class TrainConfig(
     def rank_rows(self) -> int:
         """Rows of one rank in one optimizer step."""
         return self.batch_rows // self.world_size
-
-    @property
-    def frequent_plan(self) -> FrequentPlan | None:
-        """Return how many logits the head computes; None for all."""
-        return FrequentPlan(self.frequent_tokens, self.frequent_share) if self.frequent_tokens else None
 
     def is_helper(self) -> bool:
         """Return whether another node commits what this one helps to make."""

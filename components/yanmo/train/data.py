@@ -29,7 +29,6 @@ from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_do
 from yanmo.formats.packing_settings import Packing
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.train.frequent_tokens import FrequentTokens
-from yanmo.train.options.recipe_options import FrequentPlan
 from yanmo.train.token_noise import TokenNoise
 
 NO_TARGET = -1
@@ -85,15 +84,15 @@ class Samples:
         tag_share: float,
         pad: int,
         noise_share: float = 0.0,
-        frequent: FrequentPlan | None = None,
+        frequent: int = 0,
         prefetch: int = 0,
     ) -> None:
         """Args:
-        packing: context, stride, and how documents share rows.
+        packing: context, and how documents share rows.
         tag_share: share of the documents read with their genre tag; those with loss spans (chats) never are.
         pad: token id of padding.
         noise_share: share of the input tokens that are replaced (`TokenNoise`).
-        frequent: how many logits the head computes; None for all.
+        frequent: tokens whose logits alone most positions compute; 0 computes all logits.
         prefetch: batches that a thread makes in advance.
 
         Raises:
@@ -108,7 +107,7 @@ class Samples:
         if noise_share:
             self._noise = TokenNoise(cache, self.index, share=noise_share, seed=seed)
         self.frequent: FrequentTokens | None = None
-        if frequent and frequent.count < cache.vocab_size:
+        if 0 < frequent < cache.vocab_size:
             self.frequent = FrequentTokens(cache, self.index, frequent, seed)
         self._spans = LossSpans(self.index)
         self._tag_of = np.array(cache.tag_ids, np.int64)[self.index.genre]
@@ -215,7 +214,7 @@ class Samples:
         ids, targets, segments = (a.reshape(-1) for a in (batch.ids_BT, batch.targets_BT, batch.segments_BT))
         ids[where[fed]] = tokens[fed]
         ids[place[tagged > 0] + 1] = self._tag_of[document[tagged > 0]]
-        counted = k > plan.skip[part][piece]
+        counted = k > 0
         counted &= self._spans.hold(document[piece], start[piece] + k)
         targets[where[counted] - 1] = tokens[counted]
         piece, k = _runs(size)

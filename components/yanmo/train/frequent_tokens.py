@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from yanmo.formats.packing import keyed_random
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
-from yanmo.train.options.recipe_options import FrequentPlan
 
 NEAR, WHOLE, DRAWN = 0, 1, 2
 """A position computes the logits of frequent tokens alone; all of them; all, for others of its kind too."""
+DRAWN_SHARE = 0.05
+"""Share of the positions with frequent targets that compute all logits."""
 _PURPOSE = 4
 """Purpose number for `keyed_random`; packing has 0 to 2, token noise 3."""
 _COUNTED_TOKENS = 50_000_000
@@ -24,11 +25,12 @@ _COUNTED_TOKENS = 50_000_000
 class FrequentTokens:
     """The frequent tokens of a training text, and what each position computes."""
 
-    def __init__(self, cache: TokenCache, index: DocumentIndex, plan: FrequentPlan, seed: int) -> None:
+    def __init__(self, cache: TokenCache, index: DocumentIndex, count: int, seed: int) -> None:
         """Args:
         index: the training documents, in whose shards tokens are counted.
+        count: how many tokens are frequent.
         """
-        self.plan, self._seed = plan, seed
+        self.count, self._seed = count, seed
         counts, left = np.zeros(cache.vocab_size, np.int64), _COUNTED_TOKENS
         for shard in np.unique(index.shard).tolist():
             tokens = np.asarray(cache.tokens[shard][:left])
@@ -36,7 +38,7 @@ class FrequentTokens:
             left -= len(tokens)
         self.order = np.argsort(-counts, kind="stable")
         """Token ids, the most frequent first; of equal frequency the smaller id."""
-        frequent = self.order[: plan.count]
+        frequent = self.order[:count]
         self.covered = float(counts[frequent].sum() / max(1, counts.sum()))
         """Share of the counted tokens that are frequent."""
         self._is_frequent = np.zeros(cache.vocab_size, bool)
@@ -45,6 +47,6 @@ class FrequentTokens:
     def kinds(self, targets_T: NDArray[np.int64], sample: int) -> NDArray[np.uint8]:
         """Return what each position of a row computes: NEAR (also without a target), WHOLE or DRAWN."""
         drawn = keyed_random(len(targets_T), self._seed, sample, _PURPOSE)
-        is_drawn = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53 < self.plan.share
+        is_drawn = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53 < DRAWN_SHARE
         kinds = np.where(self._is_frequent[targets_T], np.where(is_drawn, DRAWN, NEAR), WHOLE)
         return np.where(targets_T >= 0, kinds, NEAR).astype(np.uint8)

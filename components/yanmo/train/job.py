@@ -71,18 +71,16 @@ class Place:
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """What the workers are started with: a training, or a part of it until a time window ends."""
+    """What the workers are started with."""
 
     options: TrainConfig
-    """Options of this time window: the micro batch may be the night's, or a halved one."""
+    """The micro batch may be a halved one."""
     store: str
     token_cache: Reference
     model: Reference | None
     folder: Path
     ends_at: float | None = None
     """Unix seconds after which the workers save and end; None for never."""
-    then: str = "paused"
-    """How they then end: `paused`, or `changed`, to be started again with other settings."""
     reason: str = ""
     """Why they end at that time, for the log."""
     note: str = ""
@@ -112,7 +110,6 @@ class WorkerJob:
             "token_cache": vars(self.token_cache),
             "model": vars(self.model) if self.model else None,
             "ends_at": self.ends_at,
-            "then": self.then,
             "reason": self.reason,
             "note": self.note,
         }
@@ -132,7 +129,7 @@ class WorkerJob:
             model=Reference(**value["model"]) if value["model"] else None,
             folder=Path(value["folder"]),
             place=Place(**value["place"]) if value["place"] else None,
-            **{name: value[name] for name in ("ends_at", "then", "reason", "note")},
+            **{name: value[name] for name in ("ends_at", "reason", "note")},
         )
 
     def open(self, reference: Reference) -> Output:
@@ -155,7 +152,7 @@ class Status:
 
     rank: int
     state: str
-    """done, paused, changed (save, and start again with other settings) or failed."""
+    """done, paused or failed."""
     step: int = 0
     exit_code: int = 0
     message: str = ""

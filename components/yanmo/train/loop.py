@@ -13,7 +13,6 @@ import torch
 
 from yanmo.common.errors import UsageError
 from yanmo.common.words import plural
-from yanmo.train.backends.accelerator import release_cached
 from yanmo.train.backends.engine import WEIGHT
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.resumable import Resumable
@@ -27,8 +26,8 @@ from yanmo.train.time_window import Clock
 from yanmo.train.validate import Curve, Validation, mean_of
 
 log = logging.getLogger(__name__)
-Ending = Literal["done", "paused", "changed"]
-"""How a loop ends: after the last step; saved; saved, to be started again with other settings."""
+Ending = Literal["done", "paused"]
+"""How a loop ends: after the last step; saved."""
 
 
 @dataclass(kw_only=True)
@@ -38,8 +37,7 @@ class Loop(Resumable):
     validation: Validation
     curve: Curve
     ends_at: float | None = None
-    """Unix seconds after which to save and end; `then` and `reason` say how and why: see `WorkerJob`."""
-    then: str = "paused"
+    """Unix seconds after which to save and end; `reason` says why: see `WorkerJob`."""
     reason: str = ""
     clock: Clock = time.time
     stop_file: Path | None = None
@@ -52,9 +50,9 @@ class Loop(Resumable):
         options, engine = self.options, self.engine
         self._at = 0.0
         engine.forwarded = self._forwarded
-        self.schedule = Schedule(options, options.batch_rows * options.context)
+        self.schedule = Schedule(options)
         steps = 0 if engine.rank else options.profile
-        self.trace = Trace(self.folder, steps, engine.device, options.profile_from)
+        self.trace = Trace(self.folder, steps, engine.device)
         self.monitor = Monitor(
             engine, self.collectives, options.monitor, options.monitor_every, options.warmup_steps
         )
@@ -86,7 +84,7 @@ class Loop(Resumable):
                 self.writer.finish()
                 if over and not stop:
                     log.info("%s: saved at step %d", self.reason, self.step)
-                return "changed" if over and not stop and self.then == "changed" else "paused"
+                return "paused"
         self._check_weights()
         if not policy.is_over and self._validated_step != self.step:
             self._validate()
@@ -101,7 +99,7 @@ class Loop(Resumable):
         options, engine = self.options, self.engine
         began, cpu_began = time.monotonic(), time.process_time()
         self.beat(f"{TRAINING} {self.step + 1}")
-        self.trace.begin_step(self.step + 1)
+        self.trace.begin_step()
         engine.set_learning_rate(self.schedule.at(self.step) * self.validation_policy.multiplier)
         first = self._first_sample()
         batch = self.samples.batch(first, options.batch_rows)
@@ -122,8 +120,6 @@ class Loop(Resumable):
         self.interval.seconds += end - began
         self.figures.ended(self.step, end - began, fed - began)
         self.trace.end_step()
-        if options.empty_cache_every and self.step % options.empty_cache_every == 0:
-            release_cached(engine.device)
         if watched:
             self.metrics_log.monitor(self.step, self.monitor.end(self.step, batch))
             self.watch.add("monitor", end)

@@ -24,6 +24,8 @@ from yanmo.train.options.sizes import BUNDLED
 _WARMUP, _WARMUP_SHARE = 30, 15
 ScheduleName = Literal["linear", "cosine", "constant", "wsd", "sgdr", "plateau"]
 SCHEDULES: tuple[str, ...] = get_args(ScheduleName)
+_PLATEAU_FACTOR = 0.5
+"""Factor by which the learning rate falls on a plateau."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,23 +69,10 @@ class ScheduleOptions(Options, group="schedule"):
         0.2, "wsd: share of the steps, at the end, in which the learning rate falls to the floor", most=1
     )
     restart_steps: int = opt(
-        0, "sgdr: steps of the first cosine after the warm-up; 0 takes a quarter of the steps that follow it"
+        0, "sgdr: steps of each cosine after the warm-up; 0 takes a quarter of the steps that follow it"
     )
-    restart_factor: float = opt(1.0, "sgdr: length of each cosine divided by that of the one before", least=1)
     plateau_validations: int = opt(
-        3, "plateau: validations without a gain before the learning rate falls", least=1
-    )
-    plateau_factor: float = opt(0.5, "plateau: factor by which the learning rate falls", most=1)
-    batch_scaling: str = opt(
-        "none",
-        "scale all learning rates with the batch: linear multiplies by (its tokens / "
-        "--reference-batch), sqrt by the square root of that",
-        choices=("none", "sqrt", "linear"),
-    )
-    reference_batch: int = opt(
-        2048,
-        "tokens per batch that the learning rates are meant for; the default is the demo's 32 x 64",
-        least=1,
+        3, "plateau: validations without a gain before the learning rate is halved", least=1
     )
     early_stopping: int = opt(
         0,
@@ -120,11 +109,6 @@ class ContinuedOptions(Options, group="continued"):
     continued_steps: int = opt(
         0, "--steps of a training that goes on from a model; 0 is the same", kind="environment"
     )
-    continued_warmup_steps: int = opt(
-        0,
-        "--warmup-steps of a training that goes on from a model (re-warming); 0 is the same",
-        kind="environment",
-    )
     continued_peak: float = opt(
         1.0,
         "peak learning rates of a training that goes on from a model, as a share of those of a new one",
@@ -142,19 +126,15 @@ class Schedule:
     `Plateau`. The last step approaches the floor (with sgdr, the last step of each cosine).
     """
 
-    def __init__(self, options: ScheduleOptions, batch_tokens: int) -> None:
-        """Args:
-        batch_tokens: of a step of the training.
-        """
+    def __init__(self, options: ScheduleOptions) -> None:
         self._o = options
-        self._scale = batch_scale(options.batch_scaling, batch_tokens, options.reference_batch)
 
     def at(self, step: int) -> float:
         """Return the factor of the peak learning rate at a step."""
         o = self._o
         if step < o.warmup_steps:
-            return self._scale * (step + 1) / (o.warmup_steps + 1)
-        return self._scale * (o.floor + (1 - o.floor) * self._share(step))
+            return (step + 1) / (o.warmup_steps + 1)
+        return o.floor + (1 - o.floor) * self._share(step)
 
     def _share(self, step: int) -> float:
         """Return where the step lies after the warm-up, from 1 (the peak) to 0 (the floor)."""
@@ -170,37 +150,14 @@ class Schedule:
             case "wsd":
                 return min(1.0, (o.steps - step) / max(round(o.decay_share * o.steps), 1))
             case "sgdr":
-                after, length = self._cycle(after, length)
-                return _cosine(after / length)
+                cycle = o.restart_steps or max(length // 4, 1)
+                return _cosine(after % cycle / cycle)
             case _:
                 assert_never(name)
-
-    def _cycle(self, after: int, length: int) -> tuple[int, int]:
-        """Return the steps since the last restart, and the length of this cosine.
-
-        Args:
-            after: steps since the end of the warm-up.
-            length: steps from the end of the warm-up to the end of the training.
-        """
-        cycle = self._o.restart_steps or max(length // 4, 1)
-        while after >= cycle:
-            after -= cycle
-            cycle = max(round(cycle * self._o.restart_factor), 1)
-        return after, cycle
 
 
 def _cosine(done: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * done))
-
-
-def batch_scale(rule: str, batch_tokens: int, reference_tokens: int) -> float:
-    """Return the factor of all learning rates for a batch of another size than the reference.
-
-    Args:
-        rule: none; linear (Goyal et al., 2017, for SGD); sqrt (Malladi et al., 2022, for Adam).
-    """
-    share = batch_tokens / reference_tokens
-    return {"none": 1.0, "linear": share, "sqrt": math.sqrt(share)}[rule]
 
 
 @dataclass
@@ -243,7 +200,6 @@ class Plateau:
     """A factor that falls each time validations stop improving, down to the floor."""
 
     patience: ValidationPatience
-    factor: float
     floor: float
     multiplier: float = 1.0
 
@@ -251,7 +207,7 @@ class Plateau:
         """Note a validation; returns whether the learning rate fell."""
         before = self.multiplier
         if self.patience.update(bits_per_character):
-            self.multiplier = max(self.multiplier * self.factor, self.floor)
+            self.multiplier = max(self.multiplier * _PLATEAU_FACTOR, self.floor)
         return self.multiplier < before
 
     def state_dict(self) -> dict[str, Any]:

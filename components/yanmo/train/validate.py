@@ -165,7 +165,7 @@ class ValidationPolicy:
         plateau = None
         if options.schedule == "plateau":
             patience = ValidationPatience(options.plateau_validations, delta)
-            plateau = Plateau(patience, options.plateau_factor, options.floor)
+            plateau = Plateau(patience, options.floor)
         stopping = ValidationPatience(options.early_stopping, delta) if options.early_stopping else None
         return cls(stopping, plateau)
 

@@ -123,7 +123,6 @@ def train_rank(
         identity=identity_of(options, samples, work.token_cache.content_digest, shape, _frozen_base(work)),
         collectives=Collectives(engine.world_size, engine.device),
         ends_at=work.ends_at,
-        then=work.then,
         reason=work.reason,
         note=work.note,
         beat=beat,
@@ -175,7 +174,7 @@ def _join_nodes(place: Place, options: TrainConfig, device: str, beat: Callable[
 
 def _import_torch(options: TrainConfig, rank: int) -> str:
     """Import torch, and DeepSpeed if it is the backend; returns the device to train on."""
-    before_torch(options)
+    before_torch()
     device = find_device(options.device)
     check_compiler(options, device)
     if options.backend == "deepspeed":
@@ -190,8 +189,6 @@ def _import_torch(options: TrainConfig, rank: int) -> str:
     _limit_memory(device, options.memory_share)
     if device == "cpu":
         keep_freed_memory()
-    if options.empty_cache_every and device == "cpu":
-        log.warning("--empty-cache-every %d has no effect on a CPU", options.empty_cache_every)
     return device
 
 
@@ -210,7 +207,7 @@ def samples_of(options: TrainConfig, cache: Any, is_new: bool = True) -> Any:
         tag_share=options.tag_share,
         pad=cache.special.pad,
         noise_share=options.token_noise,
-        frequent=options.frequent_plan if is_new else None,
+        frequent=options.frequent_tokens if is_new else 0,
         prefetch=options.prefetch_batches,
     )
 
@@ -246,6 +243,7 @@ def _stop_on_sigterm(loop: Any) -> None:
 
 def _describe(engine: Any, samples: Any, parameters: list[int], attention: str) -> None:
     from yanmo.train.data import cut_chats
+    from yanmo.train.frequent_tokens import DRAWN_SHARE
 
     options, plan = engine.options, samples.plan(0)
     if said := cut_chats(samples.index, plan.context):
@@ -274,9 +272,9 @@ def _describe(engine: Any, samples: Any, parameters: list[int], attention: str) 
         log.info(
             "head: positions whose target is among the %d most frequent tokens (%.1f %% of the text) compute "
             "the logits of these alone, except a share of %g",
-            frequent.plan.count,
+            frequent.count,
             100 * frequent.covered,
-            frequent.plan.share,
+            DRAWN_SHARE,
         )
     if epochs > MANY_EPOCHS and not int(os.environ.get("RANK", 0)):  # the other ranks would say it too
         log.warning(

@@ -288,13 +288,6 @@ DOORS = (
         (*_BYTES, *_COMMENTS),
     ),
     Door(
-        "deepspeed",
-        "ds.json",
-        _with("train", "--deepspeed-config=@in/ds.json"),
-        _text('{"zero_optimization": {"stage": 1}}'),
-        _TEXT_KINDS,
-    ),
-    Door(
         "tokenizer.json",
         "model/tokenizer.json",
         COMMANDS["tokenizer-import"].line(),

@@ -44,7 +44,6 @@ SETTINGS = {
         "--size=small --micro-batch=32 --precision=fp16",
         "--size=small --micro-batch=32 --dropout=0.1",
         "--size=small --micro-batch=32 --packing=one --attention=flash --precision=fp32",
-        "--size=small --micro-batch=32 --packing=one --cudnn-attention=false",
         "--size=large --micro-batch=1",
         f"{WIDE} --micro-batch=16",
         f"{NARROW} --micro-batch=16",

@@ -30,11 +30,6 @@ WAYS = (
     {},
     {"mode": "concat"},
     {"mode": "one"},
-    {"split_longer_than": 20},
-    {"split_longer_than": 7, "min_piece": 5},
-    {"mode": "concat", "min_piece": 4},
-    {"min_piece": 9},
-    {"mode": "one", "min_piece": 3},
 )
 documents = st.lists(st.tuples(st.integers(2, 200), st.booleans()), max_size=60)
 
@@ -59,7 +54,7 @@ def test_the_smallest_contexts_lose_no_token_either(documents, context):
 
 
 @settings(deadline=None, max_examples=100)
-@given(documents, st.integers(20, 70), st.sampled_from((*WAYS, {"stride": 6}, {"stride": 20})))
+@given(documents, st.integers(20, 70), st.sampled_from(WAYS))
 def test_no_row_is_empty_or_longer_than_the_context(documents, context, way):
     lengths, tags = np.array([d[0] for d in documents], int), np.array([d[1] for d in documents], bool)
     plan = plan_epoch(lengths, tags, Packing(context=context, **way), 0, 0)
@@ -79,57 +74,6 @@ def test_document_that_fits_is_never_cut():
     assert (pieces == -(-(lengths - 1 + tags) // 128)).all()
 
 
-@settings(deadline=None, max_examples=100)
-@given(documents, st.integers(20, 70), st.integers(1, 70))
-def test_windows_begin_at_every_stride_and_each_token_carries_loss_once(documents, context, stride):
-    lengths, tags = np.array([d[0] for d in documents], int), np.array([d[1] for d in documents], bool)
-    plan = plan_epoch(lengths, tags, Packing(context=context, stride=min(stride, context)), 0, 0)
-    seen: list[list[int]] = [[] for _ in lengths]
-    for d, start, length, skip in zip(plan.document, plan.start, plan.length, plan.skip, strict=True):
-        assert start == 0 or (start + tags[d]) % min(stride, context) == 0
-        assert 0 <= skip < length
-        seen[d].extend(range(start + 1 + skip, start + length + 1))
-    assert [sorted(s) for s in seen] == [list(range(1, n)) for n in lengths]
-    assert plan.num_tokens == int((lengths - 1).sum())
-
-
-def test_a_stride_gives_later_windows_the_context_it_promises():
-    plan = plan_epoch(np.array([301]), np.array([False]), Packing(context=100, stride=40), 0, 0)
-    windows = sorted(zip(plan.start.tolist(), plan.length.tolist(), plan.skip.tolist(), strict=True))
-    assert windows == [(0, 100, 0), *((begin, 100, 60) for begin in (40, 80, 120, 160, 200))]
-    assert plan.num_repeated == 300
-
-
-def test_every_window_may_carry_loss_on_all_it_predicts():
-    how = Packing(context=100, stride=40, overlap_loss="every")
-    plan = plan_epoch(np.array([301]), np.array([False]), how, 0, 0)
-    assert not plan.skip.any() and plan.num_tokens == 600
-
-
-def test_stride_of_the_context_is_no_stride():
-    lengths, tags = np.arange(2, 900), np.arange(2, 900) % 2 == 0
-    plain, stride = (plan_epoch(lengths, tags, Packing(context=64, stride=s), 0, 0) for s in (0, 64))
-    assert (plain.start == stride.start).all() and (plain.document == stride.document).all()
-
-
-@pytest.mark.parametrize("way", [{"split_longer_than": 100, "min_piece": 16}, {"min_piece": 16}])
-def test_short_documents_stay_whole_and_no_piece_is_shorter_than_asked(way):
-    lengths = np.concatenate([poems(3000), np.arange(150, 900)])
-    tags = np.arange(len(lengths)) % 3 == 0
-    plan = plan_epoch(lengths, tags, Packing(context=256, **way), 0, 0)
-    pieces = np.bincount(plan.document, minlength=len(lengths))
-    assert (pieces[lengths - 1 + tags <= way.get("split_longer_than", 256)] == 1).all()
-    assert plan.length[pieces[plan.document] > 1].min() >= 16
-
-
-def test_prose_fills_rows_when_long_documents_may_be_cut():
-    lengths = np.random.default_rng(0).gamma(1.5, 300, 4000).astype(np.int64) + 3
-    none = np.zeros(4000, bool)
-    fixed = plan_epoch(lengths, none, Packing(context=512), 0, 0)
-    poured = plan_epoch(lengths, none, Packing(context=512, split_longer_than=256), 0, 0)
-    assert poured.waste < 0.0005 < fixed.waste
-
-
 def test_concat_wastes_less_than_one_row():
     plan = plan_epoch(poems(20_000), np.zeros(20_000, bool), Packing(context=256, mode="concat"), 0, 0)
     assert plan.waste * len(plan) < 1
@@ -143,15 +87,7 @@ def test_one_document_per_row_is_never_packed():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"stride": 65}, r"--stride 65: expected 1 to 64 \(--context\)"),
         ({"mode": "padded"}, "expected best-fit, concat, one"),
-        ({"split_longer_than": 65}, "what is longer is always cut"),
-        ({"min_piece": 33}, "expected 1 to half"),
-        ({"stride": 32, "mode": "concat"}, "--packing concat cuts where a row ends"),
-        ({"stride": 32, "split_longer_than": 9}, "--split-longer-than cuts where a row ends"),
-        ({"stride": 32, "min_piece": 2}, "windows overlap already"),
-        ({"mode": "one", "split_longer_than": 9}, "belongs to --packing best-fit"),
-        ({"overlap_loss": "every"}, "nothing overlaps"),
     ],
 )
 def test_settings_that_contradict_are_refused(changes, message):

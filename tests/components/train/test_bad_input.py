@@ -88,7 +88,7 @@ def model_like(
         ({"attention": "varlen"}, "--attention varlen needs CUDA", "masked"),
         ({"offload": "optimizer"}, "needs a GPU", "--device cpu"),
         ({"night": "21:00"}, "21:00", "HH:MM-HH:MM"),
-        ({"timezone": "Asia/Shangai", "stop_at": "07:00"}, "Asia/Shangai", "--timezone"),
+        ({"timezone": "Asia/Shangai", "night": "21:00-07:00"}, "Asia/Shangai", "--timezone"),
     ],
     ids=lambda x: "-".join(f"{k}={v}" for k, v in x.items()) if isinstance(x, dict) else "",
 )

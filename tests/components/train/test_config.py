@@ -14,7 +14,6 @@ from yanmo.train.config import TrainConfig
         (["--batch-rows=12", "--ranks=2", "--micro-batch=4"], "--micro-batch 4"),
         (["--zero-stage=4"], "--zero-stage"),
         (["--backend=torch", "--zero-stage=2"], "--zero-stage 2 needs --backend deepspeed"),
-        (["--backend=torch", "--deepspeed-config=x.json"], "--deepspeed-config"),
         (["--device=mps", "--backend=deepspeed"], "--device mps"),
         (["--device=mps", "--ranks=2"], "--device mps"),
         (["--device=cpu", "--offload=optimizer"], "--offload"),
@@ -22,7 +21,6 @@ from yanmo.train.config import TrainConfig
         (["--attention=flash"], "--packing"),
         (["--early-stopping=3"], "--valid-every"),
         (["--schedule=plateau"], "--valid-every"),
-        (["--residual-start=depth"], "--residual-start"),
         (["--micro-batch=some"], "micro-batch"),
         (["--micro-batch=-2"], "--micro-batch"),
         (["--preset=debgu"], "--preset debgu: expected a YAML file or one of .*; did you mean debug"),
@@ -36,17 +34,15 @@ from yanmo.train.config import TrainConfig
         (["--muon-learning-rate=nan"], "--muon-learning-rate"),
         (["--precision=fp8"], "precision"),
         (["--learning-rate=1"], "unknown option --learning-rate; here: --adam-learning-rate"),
-        (["--stop-at=7"], "--stop-at"),
         (["--night=21:00"], "--night"),
         (["--timezone=Nowhere"], "--timezone"),
-        (["--night-micro-batch=4"], "--night, which is not given"),
-        (["--night=21:00-08:00", "--night-micro-batch=5"], "--night-micro-batch 5"),
+        (["--night-power-watts=300"], "--night, which is not given"),
         (["--memory-share=1.5"], "--memory-share"),
         (["--rewinds=-1"], "--rewinds"),
         (["--ranks=0"], "--ranks 0: expected a whole number from 1 to 10000"),
         (["--kv-heads=0"], "--kv-heads 0"),
         (["--clip=inf"], "--clip inf: expected a number from 0 to 1000000000"),
-        (["--embedding-std=-1"], "--embedding-std"),
+        (["--weight-decay=-1"], "--weight-decay"),
         (["--dropout=1"], "--dropout 1: expected a number from 0 to below 1"),
         (["--adam-beta2=1"], "--adam-beta2 1"),
         (["--hang-seconds=1e-300"], "--hang-seconds 1e-300 .*: expected 0, or 10 or more"),
@@ -65,7 +61,8 @@ def test_accumulation_follows_from_rows_ranks_and_micro_batch():
     assert TrainConfig(batch_rows=24, ranks=2).accumulation == 1
 
 
-def test_the_night_has_its_own_settings_and_what_it_does_not_say_stays():
-    config = TrainConfig(night="21:00-08:00", micro_batch=4, night_micro_batch=8, power_watts=300)
-    night = config.by_night()
-    assert (night.micro_rows, night.power_watts, night.memory_share) == (8, 300, 1.0)
+def test_the_night_has_a_power_limit_of_its_own_where_one_is_given():
+    both = TrainConfig(night="21:00-08:00", power_watts=300, night_power_watts=700)
+    assert (both.watts(is_night=True), both.watts(is_night=False)) == (700, 300)
+    day = TrainConfig(night="21:00-08:00", power_watts=300)
+    assert day.watts(is_night=True) == day.watts(is_night=False) == 300

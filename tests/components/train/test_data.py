@@ -114,17 +114,6 @@ def test_loss_in_bits_per_character_counts_only_tokens_with_loss(with_spans, cac
     assert samples(with_spans).tokens_per_character == predicted / int(index.characters.sum())
 
 
-def test_a_stride_feeds_overlaps_without_loss(cache):
-    found = samples(cache, packing=Packing(context=32, stride=16), tag_share=0.0)
-    batch = found.batch(0, len(found.plan(0)))
-    assert batch.num_targets == int((found.index.length - 1).sum()) == found.plan(0).num_tokens
-    assert (batch.segments_BT > 0).sum() == found.plan(0).num_tokens + found.plan(0).num_repeated
-    assert found.plan(0).num_repeated > 0
-    every = samples(cache, packing=Packing(context=32, stride=16, overlap_loss="every"), tag_share=0.0)
-    whole = every.batch(0, len(every.plan(0)))
-    assert whole.num_targets == batch.num_targets + found.plan(0).num_repeated
-
-
 def test_rows_of_one_document_are_as_wide_as_the_longest_of_them(cache):
     found = samples(cache, packing=Packing(context=512, mode="one"))
     batch = found.batch(0, 24)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from yanmo.common.errors import UsageError
 from yanmo.formats.packing_settings import Packing
 from yanmo.formats.token_cache import TokenCache
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
-from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
 from yanmo.train.frequent_tokens import DRAWN, NEAR, WHOLE
-from yanmo.train.options.recipe_options import FrequentPlan
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +20,8 @@ def cache(store_template) -> TokenCache:
     return TokenCache.open(open_reference(store, read_pointer(store, "dev", "tokenize")))
 
 
-def samples(cache: TokenCache, seed: int = 1, **plan) -> Samples:
-    asked = FrequentPlan(**{"count": 40, "share": 0.25, **plan})
-    return Samples(cache, packing=Packing(context=32), seed=seed, tag_share=0.5, pad=2, frequent=asked)
+def samples(cache: TokenCache, seed: int = 1, count: int = 40) -> Samples:
+    return Samples(cache, packing=Packing(context=32), seed=seed, tag_share=0.5, pad=2, frequent=count)
 
 
 def test_frequent_tokens_are_those_that_occur_most_often(cache):
@@ -46,7 +42,7 @@ def test_rare_targets_compute_all_logits_and_a_share_of_the_others_does(cache):
     assert (batch.kinds_BT[~with_target] == NEAR).all()
     of_frequent = batch.kinds_BT[is_frequent]
     assert set(of_frequent.tolist()) == {NEAR, DRAWN}
-    assert abs((of_frequent == DRAWN).mean() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / len(of_frequent))
+    assert abs((of_frequent == DRAWN).mean() - 0.05) < 4 * np.sqrt(0.05 * 0.95 / len(of_frequent))
 
 
 def test_the_draw_depends_on_seed_sample_and_position_alone(cache):
@@ -62,10 +58,3 @@ def test_the_draw_depends_on_seed_sample_and_position_alone(cache):
 
 def test_a_vocabulary_that_is_no_larger_has_no_rare_tokens(cache):
     assert samples(cache, count=cache.vocab_size).batch(0, 4).kinds_BT is None
-
-
-def test_the_plan_of_the_options():
-    assert TrainConfig(frequent_tokens=100).frequent_plan == FrequentPlan(100, 0.05)
-    assert TrainConfig().frequent_plan is None
-    with pytest.raises(UsageError, match="--frequent-share has no effect"):
-        TrainConfig(frequent_share=0.2)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
-from yanmo.train.schedule import Plateau, Schedule, ScheduleOptions, ValidationPatience, batch_scale
+from yanmo.train.schedule import Plateau, Schedule, ScheduleOptions, ValidationPatience
 
 
 def rates(schedule: str, floor: float = 0.0) -> list[float]:
@@ -36,7 +36,7 @@ def test_linear_falls_evenly_and_cosine_as_a_cosine_to_the_floor():
 
 def of(**settings) -> list[float]:
     options = ScheduleOptions(**{"steps": 100, "warmup_steps": 0, **settings})
-    schedule = Schedule(options, options.reference_batch)
+    schedule = Schedule(options)
     return [schedule.at(s) for s in range(options.steps)]
 
 
@@ -47,24 +47,15 @@ def test_wsd_stays_at_the_peak_and_falls_over_the_last_share():
     assert max(steps) == pytest.approx(min(steps)) and found[-1] == pytest.approx(0.1 + 0.9 / 25)
 
 
-def test_sgdr_restarts_in_longer_and_longer_cosines():
-    found = of(schedule="sgdr", restart_steps=10, restart_factor=2.0)
-    assert [s for s in range(100) if found[s] == 1.0] == [0, 10, 30, 70]
-    assert found[20] == pytest.approx(0.5) and found[69] < 0.01
+def test_sgdr_restarts_in_equal_cosines():
+    found = of(schedule="sgdr", restart_steps=20)
+    assert [s for s in range(100) if found[s] == 1.0] == [0, 20, 40, 60, 80]
+    assert found[30] == pytest.approx(0.5) and found[59] < 0.01
 
 
 def test_sgdr_without_a_length_takes_a_quarter():
     found = of(schedule="sgdr", steps=104, warmup_steps=4)
     assert [s for s in range(104) if found[s] == 1.0] == [4, 29, 54, 79]
-
-
-def test_a_batch_of_another_size_scales_the_rates():
-    assert batch_scale("none", 8192, 2048) == 1.0
-    assert batch_scale("sqrt", 8192, 2048) == 2.0
-    assert batch_scale("linear", 8192, 2048) == 4.0
-    options = TrainConfig(batch_rows=128, context=64, batch_scaling="sqrt", warmup_steps=0)
-    assert Schedule(options, options.batch_rows * options.context).at(0) == pytest.approx(2.0)
-    assert Schedule(TrainConfig(warmup_steps=0), 1).at(0) == 1.0
 
 
 def test_patience_ends_after_so_many_validations_without_a_gain():
@@ -75,13 +66,13 @@ def test_patience_ends_after_so_many_validations_without_a_gain():
 
 
 def test_a_plateau_lowers_the_rate_down_to_the_floor_and_goes_on_from_its_state():
-    plateau = Plateau(ValidationPatience(1, 0.0), factor=0.5, floor=0.2)
+    plateau = Plateau(ValidationPatience(1, 0.0), floor=0.2)
     assert [plateau.update(5.0) for _ in range(5)] == [False, True, True, True, False]
     assert plateau.multiplier == 0.2
-    other = Plateau(ValidationPatience(1, 0.0), factor=0.5, floor=0.2)
+    other = Plateau(ValidationPatience(1, 0.0), floor=0.2)
     other.load_state_dict(json.loads(json.dumps(plateau.state_dict())))
     assert other == plateau
-    fresh = Plateau(ValidationPatience(1, 0.0), factor=0.5, floor=0.2)
+    fresh = Plateau(ValidationPatience(1, 0.0), floor=0.2)
     fresh.load_state_dict(json.loads(json.dumps(fresh.state_dict())))
     assert fresh.patience.best == math.inf
 

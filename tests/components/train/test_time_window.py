@@ -37,7 +37,7 @@ def night(**options) -> HoursOptions:
 
 def test_without_hours_a_run_never_has_to_stop():
     window = TimeWindows(HoursOptions(), Clock("UTC", "2026-11-21 12:00")).current()
-    assert window.ends_at == float("inf") and not window.is_night
+    assert (window.ends_at, window.reason) == (float("inf"), "")
 
 
 @pytest.mark.parametrize(
@@ -46,57 +46,50 @@ def test_without_hours_a_run_never_has_to_stop():
 )
 def test_a_run_begun_at_night_pauses_at_its_end(began, ends):
     clock = Clock(SHANGHAI, f"2026-11-21 {began}")
-    window = TimeWindows(night(), clock).current()
-    assert (window.is_night, window.then, clock.shown(window.ends_at)) == (True, "paused", ends)
+    windows = TimeWindows(night(), clock)
+    assert windows.is_night and not windows.is_over
+    assert clock.shown(windows.current().ends_at) == ends and windows.current().reason.endswith("is over")
 
 
 @pytest.mark.parametrize("began", ["08:00", "12:00", "20:59"])
 def test_a_run_begun_by_day_pauses_at_once(began):
     clock = Clock(SHANGHAI, f"2026-11-21 {began}")
-    window = TimeWindows(night(), clock).current()
-    assert window.ends_at <= clock() and window.then == "paused" and "has not begun" in window.reason
+    windows = TimeWindows(night(), clock)
+    assert windows.is_over and windows.current().ends_at <= clock()
+    assert "has not begun" in windows.current().reason
 
 
-def test_a_run_that_trains_by_day_changes_its_settings_at_both_ends_of_the_night():
+def test_a_run_that_trains_by_day_too_knows_when_it_is_night():
     clock = Clock(SHANGHAI, "2026-11-21 12:00")
     windows = TimeWindows(night(by_day="train"), clock)
-    day = windows.current()
-    assert (day.is_night, day.then, clock.shown(day.ends_at)) == (False, "changed", "11-21 21:00")
-    clock.now = day.ends_at
-    dark = windows.current()
-    assert (dark.is_night, dark.then, clock.shown(dark.ends_at)) == (True, "changed", "11-22 08:00")
-    clock.now = dark.ends_at
-    assert not windows.current().is_night
+    assert not windows.is_night and windows.current().ends_at == float("inf")
+    clock.set("2026-11-21 21:00")
+    assert windows.is_night and windows.current().ends_at == float("inf")
+    clock.set("2026-11-22 08:00")
+    assert not windows.is_night and not windows.is_over
 
 
 def test_a_night_within_one_day_needs_no_midnight():
     clock = Clock(SHANGHAI, "2026-11-21 02:00")
-    window = TimeWindows(HoursOptions(night="01:00-05:00", timezone=SHANGHAI), clock).current()
-    assert window.is_night and clock.shown(window.ends_at) == "11-21 05:00"
+    windows = TimeWindows(HoursOptions(night="01:00-05:00", timezone=SHANGHAI), clock)
+    assert windows.is_night and clock.shown(windows.current().ends_at) == "11-21 05:00"
 
 
 def test_the_zone_decides_not_the_machines_clock():
     clock = Clock("UTC", "2026-11-21 14:00")  # 22:00 in Shanghai
-    assert TimeWindows(night(), clock).current().is_night
-    assert not TimeWindows(HoursOptions(night="21:00-08:00", timezone="UTC"), clock).current().is_night
+    assert TimeWindows(night(), clock).is_night
+    assert not TimeWindows(HoursOptions(night="21:00-08:00", timezone="UTC"), clock).is_night
 
 
 def test_the_earliest_end_wins_and_counts_from_the_start_of_the_run():
     clock = Clock(SHANGHAI, "2026-11-21 22:00")
     began = clock()
-    windows = TimeWindows(night(stop_at="07:45", max_seconds=12 * HOUR), clock)
-    first = windows.current()
-    assert clock.shown(first.ends_at) == "11-22 07:45" and "--stop-at" in first.reason
+    first = TimeWindows(night(max_seconds=12 * HOUR), clock).current()
+    assert clock.shown(first.ends_at) == "11-22 08:00" and "--night" in first.reason
     short = TimeWindows(night(max_seconds=HOUR), clock)
     assert short.current().ends_at == began + HOUR
     clock.now += 2 * HOUR  # over, and no later start of workers makes it longer
-    assert short.current().ends_at < clock() and short.current().then == "paused"
-
-
-def test_a_stop_time_that_has_passed_today_is_tomorrows():
-    clock = Clock(SHANGHAI, "2026-11-21 07:45")
-    window = TimeWindows(HoursOptions(stop_at="07:45", timezone=SHANGHAI), clock).current()
-    assert clock.shown(window.ends_at) == "11-22 07:45"
+    assert short.current().ends_at < clock() and short.is_over and "--max-seconds" in short.current().reason
 
 
 def test_a_night_is_an_hour_shorter_or_longer_when_the_clocks_change():
@@ -115,15 +108,15 @@ def test_a_night_is_an_hour_shorter_or_longer_when_the_clocks_change():
 def test_a_night_that_ended_in_the_hour_shown_twice_does_not_begin_again():
     clock = Clock(NEW_YORK, "2026-11-01 01:10")
     windows = TimeWindows(HoursOptions(night="21:00-01:30", timezone=NEW_YORK), clock)
-    assert windows.current().is_night
+    assert windows.is_night
     clock.set("2026-11-01 01:10", fold=1)
-    assert not windows.current().is_night
+    assert not windows.is_night
 
 
 def test_a_time_that_the_clocks_skip_comes_at_the_moment_of_the_change():
     zone = ZoneInfo(NEW_YORK)
     before = datetime(2026, 3, 8, 1, 0, tzinfo=zone).timestamp()
-    at = next_time(wall_time("02:30", "--stop-at"), zone, before)
+    at = next_time(wall_time("02:30", "--night"), zone, before)
     assert datetime.fromtimestamp(at, zone).strftime("%H:%M") == "03:30"
     assert at - before == 1.5 * HOUR
 
@@ -131,8 +124,8 @@ def test_a_time_that_the_clocks_skip_comes_at_the_moment_of_the_change():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"stop_at": "7.45"}, "--stop-at '7.45': expected HH:MM"),
-        ({"stop_at": "25:00"}, "--stop-at"),
+        ({"night": "7.45-08:00"}, "--night '7.45': expected HH:MM"),
+        ({"night": "25:00-08:00"}, "--night"),
         ({"night": "21:00"}, "--night '21:00': expected HH:MM-HH:MM"),
         ({"night": "21:00-24:00"}, "--night"),
         ({"night": "21:00-21:00"}, "begins when it ends"),

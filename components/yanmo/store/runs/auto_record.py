@@ -21,7 +21,7 @@ from yanmo.store.schema import utc_now
 
 Scalar = str | int | float | bool
 _MEND = (
-    "give the options that were `auto` themselves, or run once with --auto-again, which puts what this "
+    "give the options that were `auto` themselves, or delete this record: the next run puts what its "
     "machine finds in its place"
 )
 

@@ -34,6 +34,8 @@ GIVEN_UP, LEFT, OUTDATED = "given up", "left", "outdated"
 _STATES = (OPEN, TRAINED, GIVEN_UP, LEFT, OUTDATED)
 _NAME = re.compile(r"runs/train/unfinished/[^/]+\.json\Z")
 _KEPT_TRIES, _KEPT_ASIDE = 30, 20
+MOST_STALLED = 3
+"""Runs of a pipeline in a row without a newer checkpoint, after which a training is given up."""
 Scalar = str | int | float | bool
 
 
@@ -100,6 +102,11 @@ class Training:
         """
         ended = [one for one in self.tries if one.run_id != but]
         return sum(1 for _ in itertools.takewhile(lambda one: one.checkpoint >= checkpoint, reversed(ended)))
+
+    @property
+    def is_stalled(self) -> bool:
+        """Return whether the channel gives it up."""
+        return self.stalled(self.checkpoint) >= MOST_STALLED
 
     def tried(self, run_id: str, checkpoint: str) -> Training:
         """With the run as its last try, and what that found."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, SPLITS
+from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, SPLITS
 from yanmo.options.fields import opt, word
 from yanmo.options.shared import NamedOptions
 from yanmo.options.values import MOST_EXACT
@@ -34,21 +34,17 @@ class CacheShowOptions(NamedOptions, group="show"):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(NamedOptions, group="plan"):
-    """Compute rows, padding, cut documents and repeated tokens for any packing settings.
+    """Compute rows, padding and cut documents for any packing settings.
 
-    Every packing is combined with every context, and with every stride if it has windows. Nothing
-    is written or tokenized again; give the settings that you choose to `yanmo train`.
+    Every packing is combined with every context. Nothing is written or tokenized again; give the settings
+    that you choose to `yanmo train`.
     """
 
     what: str = word(CACHE)
     context: tuple[int, ...] = opt(
         (512, 1024, 2048), "context lengths, tokens", least=2, most=LONGEST_CONTEXT
     )
-    stride: tuple[int, ...] = opt((0,), "tokens from one window to the next; 0 is the context length")
     packing: tuple[str, ...] = opt(MODES, "ways of packing", choices=MODES)
-    split_longer_than: int = opt(0, "as for `yanmo train`, tokens")
-    min_piece: int = opt(1, "as for `yanmo train`, tokens", least=1)
-    overlap_loss: str = opt("once", "as for `yanmo train`", choices=OVERLAP_LOSS)
     tag_share: float = opt(0.5, "as for `yanmo train`", most=1)
     split: str = opt("train", "split whose documents are used", choices=SPLITS)
     seed: int = opt(0, "seed of the order of the data", most=MOST_EXACT)

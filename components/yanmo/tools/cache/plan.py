@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from yanmo.tools.store.find import find, print_json
 
 
 def run(store: ObjectStore, options: PlanOptions) -> int:
-    ways = list(_ways(options))
+    ways = [Packing(context=c, mode=mode) for c in options.context for mode in options.packing]
     cache = TokenCache.open(find(store, options.what, "tokenize", channel=options.channel))
     index = cache.split(options.split)
     if not len(index):
@@ -37,24 +36,6 @@ def run(store: ObjectStore, options: PlanOptions) -> int:
     return 0
 
 
-def _ways(options: PlanOptions) -> Iterator[Packing]:
-    """Every combination that makes sense; an option is left out where it has no meaning."""
-    for context in options.context:
-        for mode in options.packing:
-            for stride in options.stride:
-                if stride and mode == "concat":
-                    continue
-                overlaps = 0 < stride < context
-                yield Packing(
-                    context=context,
-                    mode=mode,
-                    stride=stride,
-                    overlap_loss=options.overlap_loss if overlaps else "once",
-                    split_longer_than=options.split_longer_than if mode == "best-fit" and not overlaps else 0,
-                    min_piece=1 if overlaps else options.min_piece,
-                )
-
-
 def figures_of(index: DocumentIndex, tagged: Any, how: Packing, seed: int) -> dict[str, Any]:
     """What one way makes of an epoch."""
     began = time.process_time()
@@ -62,17 +43,13 @@ def figures_of(index: DocumentIndex, tagged: Any, how: Packing, seed: int) -> di
     seconds = time.process_time() - began
     cut = np.bincount(plan.document, minlength=len(index)) > 1
     fits = index.length - 1 + tagged <= how.context
-    positions = len(plan) * how.context
     return {
         "context": how.context,
         "packing": how.mode,
-        "stride": how.step,
         "rows": len(plan),
         "padding_share": plan.waste,
         "documents_cut": int(cut.sum()),
         "short_documents_cut": int((cut & fits).sum()),
-        "repeated_tokens": plan.num_repeated,
-        "repeated_share": plan.num_repeated / max(positions, 1),
         "tokens": plan.num_tokens,
         "shortest_piece": _shortest_piece(plan, cut),
         "digest": plan.digest,
@@ -89,19 +66,17 @@ def _shortest_piece(plan: PackingPlan, cut: Any) -> int:
 def _print(index: DocumentIndex, figures: list[dict[str, Any]]) -> None:
     tokens = int(index.length.sum(dtype=np.int64))
     print(f"{len(index):,} documents, {tokens:,} tokens, {tokens / len(index):.1f} per document\n")
-    head = ["context", "packing", "stride", "rows", "padding", "cut", "of them fit a row"]
-    table = [[*head, "read twice", "shortest piece", "ms of CPU"]]
+    head = ["context", "packing", "rows", "padding", "cut", "of them fit a row"]
+    table = [[*head, "shortest piece", "ms of CPU"]]
     for one in figures:
         table.append(
             [
                 str(one["context"]),
                 one["packing"],
-                str(one["stride"]) if one["packing"] != "concat" else "-",
                 f"{one['rows']:,}",
                 f"{100 * one['padding_share']:.2f} %",
                 f"{100 * one['documents_cut'] / len(index):.2f} %",
                 f"{one['short_documents_cut']:,}",
-                f"{100 * one['repeated_share']:.2f} %",
                 str(one["shortest_piece"]),
                 f"{1000 * one['cpu_seconds']:.0f}",
             ]

@@ -13,8 +13,6 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.train.config import TrainConfig
 
 if TYPE_CHECKING:
-    import torch
-
     from yanmo.model.decoder import Decoder
 
 _COMPILERS = ("c++", "g++", "clang++")
@@ -23,10 +21,9 @@ _C_COMPILERS = ("gcc", "clang")
 """C compilers that Triton looks for on CUDA; one named in CC is used instead."""
 
 
-def before_torch(options: TrainConfig) -> None:
-    """Set the environment variables that torch reads when it is imported."""
-    if options.allocator:
-        os.environ.setdefault("PYTORCH_ALLOC_CONF", options.allocator)
+def before_torch() -> None:
+    """Set the environment variables that torch reads when it is imported; a given value wins."""
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 
 def find_device(asked: str) -> str:
@@ -43,16 +40,6 @@ def find_device(asked: str) -> str:
     if asked != "auto" and not found[asked]:
         raise EnvironmentFault(f"--device {asked}: this machine has no such device; use --device cpu")
     return asked if asked != "auto" else "cuda" if found["cuda"] else "cpu"
-
-
-def release_cached(device: torch.device) -> None:
-    """Hand back what torch's allocator holds of a GPU and nothing uses; a CPU's holds nothing."""
-    import torch
-
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-    elif device.type == "mps":
-        torch.mps.empty_cache()
 
 
 def has_compiler() -> bool:
@@ -113,8 +100,7 @@ def prepare(decoder: Decoder, options: TrainConfig, device: str) -> str:
     check_compiler(options, device)
     dtype = DTYPES[options.precision]
     if device == "cuda":
-        torch.set_float32_matmul_precision("high" if options.tf32 else "highest")
-        torch.backends.cuda.enable_cudnn_sdp(options.cudnn_attention)
+        torch.set_float32_matmul_precision("high")  # TF32
     capability = lowest_capability() if device == "cuda" else None
     one_each, head_width = options.packing == "one", decoder.config.head_dim
     path = choose_path(options.attention, device, dtype, one_each, head_width, capability)

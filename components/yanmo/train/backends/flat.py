@@ -29,7 +29,7 @@ from yanmo.train.backends.loss_scale import LossScale
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, cut_places
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
-from yanmo.train.frequent_tokens import DRAWN, NEAR
+from yanmo.train.frequent_tokens import DRAWN, DRAWN_SHARE, NEAR
 from yanmo.train.options.recipe_options import Rule
 
 
@@ -211,13 +211,12 @@ class FlatEngine:
             whole = np.flatnonzero(kinds != NEAR)
             arrays += [rows.frequent.order, np.flatnonzero(kinds == NEAR), whole, kinds[whole] == DRAWN]
         tensors = [torch.from_numpy(np.ascontiguousarray(x)) for x in arrays]
-        if self.device.type == "cuda" and self.options.pin_memory:
+        if self.device.type == "cuda":
             tensors = [x.pin_memory() for x in tensors]
         ids, segments, targets, at, *others = (x.to(self.device, non_blocking=True) for x in tensors)
         apart: tuple[Any, ...] | None = None
         if len(arrays) > count and rows.frequent is not None:
-            plan = rows.frequent.plan
-            apart = (*others[bounds:], plan.count, plan.share)
+            apart = (*others[bounds:], rows.frequent.count, DRAWN_SHARE)
         return module(ids, segments, targets, scale, at, others[0] if bounds else None, apart)
 
 

@@ -43,8 +43,6 @@ class Machine:
     """Name of the GPU with the lowest compute capability."""
     capability: tuple[int, int] | None = None
     """Its compute capability, so that all ranks choose alike."""
-    has_varlen: bool = False
-    """Whether this torch has variable-length flash attention."""
     compiles: bool = False
     """Whether torch.compile finds what it needs on CUDA."""
 
@@ -64,7 +62,7 @@ class Machine:
             and facts["cpus"] > 0
             and (len(of_gpus) == 2 or (capability is None and not facts["gpus"]))
             and isinstance(facts["name"], str)
-            and all(isinstance(facts[name], bool) for name in ("has_varlen", "compiles"))
+            and isinstance(facts["compiles"], bool)
         )
         if not is_whole:
             raise ValueError(f"expected what is known of a machine's CPUs and GPUs; found {dict(facts)}")
@@ -119,18 +117,11 @@ def _look() -> Machine:
         return Machine(cpus=usable_cpus())
     count = torch.cuda.device_count()
     least = min(range(count), key=torch.cuda.get_device_capability)
-    try:
-        from torch.nn.attention import varlen  # noqa: F401
-
-        has_varlen = True
-    except ImportError:
-        has_varlen = False
     return Machine(
         cpus=usable_cpus(),
         gpus=count,
         name=torch.cuda.get_device_name(least),
         capability=torch.cuda.get_device_capability(least),
-        has_varlen=has_varlen,
         compiles=not compile_problem("cuda"),
     )
 
@@ -171,17 +162,10 @@ def gpu_capability() -> Capability | None:
     return min(known, default=None)
 
 
-def smallest_gpu() -> tuple[str, int]:
-    """Return the name and bytes of the smallest GPU; ("", 0) without nvidia-smi."""
-    text = _asked("name,memory.total", os.environ.get("PATH", ""))
-    found = [line.rsplit(",", 1) for line in text.splitlines() if "," in line]
-    sizes = [(int(size) << 20, name.strip()) for name, size in found if size.strip().isdigit()]
-    return (min(sizes)[1], min(sizes)[0]) if sizes else ("", 0)
-
-
-def gpu_name() -> str:
-    """Return the name of the smallest GPU; "" where there is none."""
-    return smallest_gpu()[0]
+def smallest_gpu() -> int:
+    """Return the bytes of the smallest GPU; 0 without nvidia-smi."""
+    found = _asked("memory.total", os.environ.get("PATH", "")).split()
+    return min((int(size) << 20 for size in found if size.isdigit()), default=0)
 
 
 if __name__ == "__main__":

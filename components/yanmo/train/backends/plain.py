@@ -16,7 +16,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from yanmo.common.errors import UsageError
 from yanmo.model.attention import DTYPES
 from yanmo.model.decoder import Decoder
 from yanmo.train.backends import process_group
@@ -194,19 +193,9 @@ def open_engine(decoder: Decoder, options: TrainConfig, device: str) -> Engine:
     Args:
         decoder: holds the first weights on rank 0; the other ranks receive them from rank 0.
         device: cpu, cuda or mps.
-
-    Raises:
-        UsageError: DeepSpeed refuses --deepspeed-config.
     """
     if options.backend == "torch":
         return PlainEngine(decoder, options, device)
     from yanmo.train.backends.zero import ZeroEngine  # DeepSpeed is imported only where it is used
 
-    try:
-        return ZeroEngine(decoder, options, device)
-    except (AssertionError, ValueError, TypeError) as error:
-        if isinstance(error, UsageError) or not options.deepspeed_config:
-            raise
-        raise UsageError(
-            f"--deepspeed-config {options.deepspeed_config}: DeepSpeed refuses it: {error}"
-        ) from error
+    return ZeroEngine(decoder, options, device)

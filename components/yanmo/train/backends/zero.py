@@ -42,9 +42,6 @@ def import_deepspeed(device: str, compiled: bool = False) -> Any:
 
     Args:
         compiled: whether the model will go through torch.compile, which is otherwise off on CPUs.
-
-    Raises:
-        RuntimeError: this deepspeed lacks the private table of compatible ops; use the pinned version.
     """
     os.environ.setdefault("DS_ACCELERATOR", device)
     if device == "cpu" and not compiled:
@@ -59,11 +56,6 @@ def import_deepspeed(device: str, compiled: bool = False) -> Any:
 
     if is_new:  # an engine in bf16 collects garbage ten times: it need not look through all that is imported
         gc.freeze()
-    if not hasattr(deepspeed.ops, "__compatible_ops__"):
-        raise RuntimeError(
-            f"deepspeed {deepspeed.__version__} has no ops.__compatible_ops__: its shared-memory op would be "
-            "compiled at run time; use the pinned version (0.19.8)"
-        )
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     _import_its_muon()
     from deepspeed.utils import logger
@@ -127,7 +119,7 @@ class ZeroEngine(FlatEngine):
         self.optimizer = MatrixAdamW(
             parameter_groups(decoder, options, device), (options.adam_beta1, options.adam_beta2)
         )
-        config = engine_config(options, check_batch=False)
+        config = engine_config(options)
         elements = sum(shape.numel() for shape in self._shapes.values())
         fit_buckets(config, elements, self.world_size, options.updates_in_place)
         self._engine = deepspeed.initialize(

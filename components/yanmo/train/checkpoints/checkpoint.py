@@ -81,12 +81,8 @@ def write_rank(folder: Path, rank: int, tensors: dict[str, Tensor]) -> None:
     path.with_suffix(".json").write_text(json.dumps(_entry(path)), encoding="utf-8")
 
 
-def index_of(engine: Engine, position: Position, *, keep: bool) -> str:
-    """Return the text of index.json for the engine's current state.
-
-    Args:
-        keep: whether the checkpoint is never deleted for being old.
-    """
+def index_of(engine: Engine, position: Position) -> str:
+    """Return the text of index.json for the engine's current state."""
     index = {
         "format": _FORMAT,
         "step": position.step,
@@ -94,7 +90,6 @@ def index_of(engine: Engine, position: Position, *, keep: bool) -> str:
         "progress": position.progress,
         "ranks": engine.world_size,
         "updates": engine.updates,
-        "keep": keep,
     }
     if scale := engine.loss_scale():
         index["loss_scale"] = scale
@@ -167,7 +162,7 @@ def read_pointer(root: Path, pointer: str) -> Path | None:
 
 
 def prune(root: Path) -> None:
-    """Delete checkpoints, except the two newest, those marked to be kept, the best, and one to rewind to.
+    """Delete checkpoints, except the two newest, the best, and one to rewind to.
 
     The one to rewind to is the newest from before any trouble: with a checkpoint every few steps, all newer
     ones may have been made while the training was going wrong.
@@ -175,7 +170,7 @@ def prune(root: Path) -> None:
     folders, best = _folders(root), read_pointer(root, BEST)
     calm = next((folder for folder in folders if is_calm(_index(folder).get("progress", {}))), None)
     for old in folders[_KEPT:]:
-        if old not in (best, calm) and not _index(old).get("keep"):
+        if old not in (best, calm):
             shutil.rmtree(old, ignore_errors=True)
 
 

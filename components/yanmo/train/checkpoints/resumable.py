@@ -62,8 +62,6 @@ class Resumable:
     """Best validation so far, bits per character."""
     _best_checkpoint: str = ""
     """Name of its checkpoint; part of the state, as a kill may come between its commit and its pointer."""
-    saves: int = 0
-    """Checkpoints made so far, for --keep-every."""
     _offset: int = 0
     """Samples that rewinds skipped: how far the data is ahead of the steps."""
     _saved_step: int = -1
@@ -125,9 +123,7 @@ class Resumable:
         self.beat("saving a checkpoint")
         began = time.monotonic()
         self.writer.finish()
-        self.saves += 1
-        keep = bool(self.options.keep_every) and self.saves % self.options.keep_every == 0
-        self.writer.begin(Position(self.step, self.identity, self._progress()), keep=keep)
+        self.writer.begin(Position(self.step, self.identity, self._progress()))
         self._saved_at = self.watch.add("checkpoint", began)
         log.info("saving step %d; training waited %.2f s", self.step, self._saved_at - began)
 
@@ -140,7 +136,6 @@ class Resumable:
             "rewinds": self.rewinds,
             "best": None if math.isinf(self.best) else self.best,
             "best_checkpoint": self._best_checkpoint,
-            "saves": self.saves,
             "judge": self.validation_policy.state(),
             "validated_step": self._validated_step,
             "lines": self.metrics_log.count,
@@ -157,7 +152,7 @@ class Resumable:
         self.ledger.interval = Interval(**progress["interval"])
         self.health.restore(progress["health"])
         self.skipped = [Skipped(**one) for one in progress["skipped"]]
-        self._offset, self.rewinds, self.saves = (progress[n] for n in ("offset", "rewinds", "saves"))
+        self._offset, self.rewinds = progress["offset"], progress["rewinds"]
         self.best = math.inf if progress["best"] is None else progress["best"]
         self.validation_policy.restore(progress["judge"])
         self._validated_step = progress["validated_step"]

@@ -69,16 +69,12 @@ class Writer:
         """Return whether this rank's thread met an error, to be raised by `settle`."""
         return self._error is not None
 
-    def begin(self, position: Position, *, keep: bool) -> None:
-        """Copy the state and begin to write it; no other checkpoint may be in progress.
-
-        Args:
-            keep: whether the checkpoint is never deleted for being old.
-        """
+    def begin(self, position: Position) -> None:
+        """Copy the state and begin to write it; no other checkpoint may be in progress."""
         assert self.is_idle, "one checkpoint at a time"
         self._began = time.monotonic()
         tensors = checkpoint.snapshot(self._engine)
-        self._index = checkpoint.index_of(self._engine, position, keep=keep)
+        self._index = checkpoint.index_of(self._engine, position)
         self._step = position.step
         folder, rank = self._temporary(position.step), self._engine.rank
         name, far = checkpoint.name_of(position.step), self._far_parts

@@ -300,7 +300,7 @@ def device_memory(options: TrainConfig, device: str) -> int:
     if options.memory_gib:
         return int(options.memory_gib * 2**30) // (1 if device == "cuda" else options.ranks)
     if device == "cuda":
-        return smallest_gpu()[1]
+        return smallest_gpu()
     return machine_memory() // options.ranks
 
 

@@ -18,7 +18,6 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.common.plain_json import json_value
 from yanmo.common.words import plural
 from yanmo.train.backends.accelerator import check_compiler
-from yanmo.train.backends.hardware import gpu_name
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import MICRO_BATCH, Status, WorkerJob
 from yanmo.train.memory.estimate import check, largest_that_fits
@@ -37,7 +36,7 @@ def fitted(options: TrainConfig, vocab_size: int) -> TrainConfig:
         EnvironmentFault: what was asked for does not fit, or cannot be compiled; says what would do.
     """
     check_threads(options)
-    device = _device(options)
+    device = options.device  # settled by now
     check_compiler(options, device)
     options = settle(options, vocab_size, device)
     log.info("memory by estimate: %s", check(options, vocab_size, device))
@@ -66,13 +65,6 @@ def check_threads(options: TrainConfig) -> None:
             f"--threads {options.threads} for each of {options.ranks} ranks, and {cpus} CPUs here: give at "
             f"most {most}; more than a CPU each only slows a training"
         )
-
-
-def _device(options: TrainConfig) -> str:
-    """Return where the workers will train, as far as can be seen without torch."""
-    if options.device != "auto":
-        return options.device
-    return "cuda" if gpu_name() else "cpu"
 
 
 def settle(options: TrainConfig, vocab_size: int, device: str) -> TrainConfig:

@@ -10,7 +10,7 @@ DOINGS = (
     "waiting",
 )
 """What a rank can be doing, in few words."""
-RESTARTS = ("smaller micro batch", "time window", "another try")
+RESTARTS = ("smaller micro batch", "another try")
 """Why the workers were started again by this process."""
 _PHASE = Label(
     name="phase", about="part of a training step, or what else time went to", zh="训练步的各部分等"

@@ -99,11 +99,10 @@ class MetricsGauges:
             if options.checkpoint_seconds and not (place and place.node):
                 self._telemetry.set("checkpoint_interval_seconds", options.checkpoint_seconds)
 
-    def restarting(self, reason: str) -> None:
-        """Note that the workers are about to be started again, for one of RESTARTS."""
-        self._telemetry.add("restarts", reason=reason)
-        if reason == "smaller micro batch":
-            self._telemetry.add("out_of_memory")
+    def out_of_memory(self) -> None:
+        """Note that the workers are about to be started again with a smaller micro batch."""
+        self._telemetry.add("restarts", reason="smaller micro batch")
+        self._telemetry.add("out_of_memory")
 
     def ended(self, *, well: bool) -> None:
         """Note that the workers have ended: there is nothing that could still move."""

@@ -1,8 +1,7 @@
 """`--profile N`: a torch profiler trace of N steps, for chrome://tracing or https://ui.perfetto.dev.
 
-Begins at the step of `--profile-from`, else after the first steps, which warm up; the file is stored next to
-the model as a record. Profiling slows its own steps down (the speed in metrics.jsonl shows it) and changes no
-number.
+Begins after the first steps, which warm up; the file is stored next to the model as a record. Profiling slows
+its own steps down (the speed in metrics.jsonl shows it) and changes no number.
 """
 
 from __future__ import annotations
@@ -25,25 +24,14 @@ _WARM_STEPS = 3
 class Trace:
     """The trace of one rank; does nothing when no step is asked for."""
 
-    def __init__(self, folder: Path, steps: int, device: torch.device, first: int = 0) -> None:
-        """Args:
-        first: the first step that is recorded, from 1; 0 for the one after the warm ones.
-        """
-        self._folder, self._steps, self._device, self._first = folder, steps, device, first
+    def __init__(self, folder: Path, steps: int, device: torch.device) -> None:
+        self._folder, self._steps, self._device = folder, steps, device
         self._done = self._recorded = 0
         self._profiler: Any = None
 
-    def begin_step(self, step: int) -> None:
-        """Before each step; `step` counts from 1."""
-        if not self._steps or self._profiler:
-            return
-        if self._first and step > self._first and not self._done:
-            log.warning(
-                "--profile-from %d: this start begins at step %d; nothing is recorded", self._first, step
-            )
-            self._steps = 0
-            return
-        if (step != self._first) if self._first else (self._done != _WARM_STEPS):
+    def begin_step(self) -> None:
+        """Before each step."""
+        if not self._steps or self._profiler or self._done != _WARM_STEPS:
             return
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self._device.type == "cuda":

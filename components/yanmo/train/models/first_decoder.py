@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 _COUNTED_TOKENS = 50_000_000
 """Tokens at the beginning of the cache in which bigrams are counted."""
+_EMBEDDING_STD = 1.0
+"""Standard deviation of the first embedding."""
 
 
 def symbols_of(cache: TokenCache) -> Symbols:
@@ -69,11 +71,11 @@ def new_decoder(options: TrainConfig, cache: TokenCache, samples: Samples, *, dr
     if not draw:
         return decoder
     generator = torch.Generator().manual_seed(options.seed)
-    decoder.initialize(generator, options.embedding_std, options.residual_start)
+    decoder.initialize(generator, _EMBEDDING_STD)
     if options.start == "bigram":
         started = time.process_time()
         bigrams = count_bigrams(_pairs(cache, samples), cache.vocab_size)
-        set_bigram_start(decoder, bigrams, generator, options.embedding_std)
+        set_bigram_start(decoder, bigrams, generator, _EMBEDDING_STD)
         seconds = human_seconds(time.process_time() - started)
         log.info("bigram start from %d kinds of pairs took %s of CPU", len(bigrams.count), seconds)
     return decoder

@@ -82,8 +82,8 @@ def with_shape_of(options: TrainConfig, model: Output) -> TrainConfig:
     other = [f"{name} {shape[name]}, not {asked[name]}" for name in shape if shape[name] != asked[name]]
     if other:
         log.warning("the starting model decides the shape: %s", "; ".join(other))
-    # Its first weights are given, so neither option has an effect; together they may contradict.
-    changes: dict[str, Any] = {**shape, "start": "random", "residual_start": "zero", "size": "tiny"}
+    # Its first weights are given, so the option has no effect; with another it may contradict.
+    changes: dict[str, Any] = {**shape, "start": "random", "size": "tiny"}
     return dataclasses.replace(options, **changes)
 
 

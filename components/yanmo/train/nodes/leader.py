@@ -23,7 +23,7 @@ from yanmo.train.supervision.machine_check import TrainRun
 from yanmo.train.supervision.ranks import LOOPBACK
 
 log = logging.getLogger(__name__)
-OF_THE_WINDOW = ("ends_at", "then", "reason", "note")
+OF_THE_WINDOW = ("ends_at", "reason", "note")
 """Fields of a job that node 0 decides by its clock, and for all."""
 
 

@@ -72,9 +72,9 @@ class NodesRecord:
     execution: Mapping[str, Any]
     """Options of execution: with others, ranks would wait for each other in different collectives."""
     window: int = 0
-    """Number of the time window, from 1: another start of the ranks."""
+    """Number of this start of the ranks, from 1."""
     job: Mapping[str, Any] = field(default_factory=dict)
-    """Of this window; empty before the first."""
+    """Of this start; empty before the first."""
     end: End | None = None
 
     @classmethod

@@ -6,7 +6,7 @@ Names of those of several nodes are torchrun's (docs/how-to/several-nodes.md).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,23 +17,15 @@ AUTO = -1
 PRECISIONS = ("fp32", "bf16", "fp16")
 
 
-def fitting_ranks(batch_rows: int, micro_batches: Iterable[int], most: int) -> int:
+def fitting_ranks(batch_rows: int, micro_batch: int, most: int) -> int:
     """Return the largest number of ranks up to `most` that shares out a batch in whole micro batches; 0 for
     none.
 
     Args:
-        micro_batches: those that are not above 0 are free to be any.
+        micro_batch: one that is not above 0 is free to be any.
     """
-    wanted = [rows for rows in micro_batches if rows > 0]
-
-    def fits(ranks: int) -> bool:
-        return (
-            batch_rows > 0
-            and batch_rows % ranks == 0
-            and all((batch_rows // ranks) % rows == 0 for rows in wanted)
-        )
-
-    return next((ranks for ranks in range(most, 0, -1) if fits(ranks)), 0)
+    rows = max(micro_batch, 1)
+    return next((n for n in range(most, 0, -1) if batch_rows > 0 and batch_rows % (n * rows) == 0), 0)
 
 
 def rows_of_a_node(values: Mapping[str, Any]) -> int:
@@ -54,7 +46,7 @@ def left_threads(values: Mapping[str, Any], cpus: int) -> int:
 def left_backend(values: Mapping[str, Any]) -> dict[str, Scalar]:
     """Return the engine where nobody gives it: torch for one rank, as DeepSpeed has nothing to share out
     there and a step takes longer under it."""
-    asked = values["zero_stage"] > 1 or values["offload"] != "none" or values["deepspeed_config"]
+    asked = values["zero_stage"] > 1 or values["offload"] != "none"
     return {"backend": "torch" if _is_alone(values) and not asked else "deepspeed"}
 
 
@@ -101,18 +93,6 @@ class MemoryOptions(Options, group="memory"):
     gradient_checkpointing: bool = opt(
         False,
         "compute activations again in the backward pass instead of keeping them; less memory, more time",
-        kind="execution",
-    )
-    tf32: bool = opt(True, "use TF32 for fp32 matrix products on CUDA", kind="execution")
-    allocator: str = opt(
-        "expandable_segments:True",
-        "PYTORCH_ALLOC_CONF of the workers on CUDA; a value in the environment wins",
-        kind="execution",
-    )
-    empty_cache_every: int = opt(
-        0,
-        "optimizer steps between two returns of GPU memory that torch holds and does not use; 0 never: it "
-        "helps where memory is in pieces or shared, and each costs a wait for the GPU",
         kind="execution",
     )
     memory_gib: float = opt(
@@ -163,11 +143,10 @@ class MachineOptions(Options, group="machine"):
         "training engine: deepspeed, or torch alone, where every rank holds everything",
         kind="execution",
         choices=("deepspeed", "torch"),
-        auto="torch for one rank, unless --zero-stage, --offload or --deepspeed-config needs DeepSpeed, and "
-        "where it is not installed (a Mac, arm64); else {default}",
+        auto="torch for one rank, unless --zero-stage or --offload needs DeepSpeed, and where it is "
+        "not installed (a Mac, arm64); else {default}",
         by_machine=True,
     )
-    deepspeed_config: str = opt("", "JSON file to merge into DeepSpeed's configuration", kind="execution")
     attention: str = opt(
         "auto",
         "attention kernel, which keeps the documents of a row apart",
@@ -177,9 +156,6 @@ class MachineOptions(Options, group="machine"):
         "varlen does not run, else masked",
         by_machine=True,
     )
-    cudnn_attention: bool = opt(
-        True, "let torch choose cuDNN's attention on CUDA, with --attention flash", kind="execution"
-    )
     compile: bool = opt(
         False,
         "compile the layers with torch.compile; needs a C++ compiler on a CPU, a C compiler on CUDA",
@@ -188,22 +164,11 @@ class MachineOptions(Options, group="machine"):
         "else {default}",
         by_machine=True,
     )
-    auto_again: bool = opt(
-        False,
-        "decide again, on this machine, what is left to auto, instead of what an earlier run of the "
-        "same options recorded; another precision makes another model",
-        kind="environment",
-    )
     prefetch_batches: int = opt(
         1,
         "batches that a thread makes ahead during a step; 0: each step waits for its own",
         kind="execution",
         most=1000,
-    )
-    pin_memory: bool = opt(
-        True,
-        "copy batches to CUDA from page-locked memory, so that no step waits for its copy",
-        kind="execution",
     )
     power_watts: int = opt(
         0,
@@ -221,11 +186,6 @@ class MachineOptions(Options, group="machine"):
         "steps to record in a torch profiler trace, written next to the model; 0 records none",
         kind="environment",
         trial=0,
-    )
-    profile_from: int = opt(
-        0,
-        "first step of that trace; 0 begins after the third step of this start",
-        kind="environment",
     )
 
 
@@ -247,10 +207,6 @@ class EngineOptions(MemoryOptions, MachineOptions):
                 problems.append(
                     f"--zero-stage {self.zero_stage} needs --backend deepspeed: torch alone partitions "
                     "nothing"
-                )
-            if self.deepspeed_config:
-                problems.append(
-                    "--deepspeed-config has no effect with --backend torch: leave one of them out"
                 )
             if self.offload != "none":
                 problems.append(f"--offload {self.offload} needs --backend deepspeed")

@@ -100,18 +100,6 @@ class CheckpointOptions(Options, group="checkpoints"):
     checkpoint_seconds: float = opt(
         120.0, "seconds between checkpoints; 0 makes none by time", kind="execution", trial=0.0
     )
-    keep_every: int = opt(
-        0,
-        "keep one checkpoint in this many to the end, besides the last two and the best; 0 keeps no others",
-        kind="execution",
-    )
-    stalled_runs: int = opt(
-        3,
-        "runs of a pipeline, one after another, that come no further than the checkpoint that they found, "
-        "after which the channel gives the training up; 0 never does",
-        kind="environment",
-        most=100,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, OVERLAP_LOSS, Packing
+from yanmo.formats.packing_settings import LONGEST_CONTEXT, MODES, Packing
 from yanmo.options.fields import Options, Scalar, flag, names_of, opt
 from yanmo.options.values import MOST_EXACT
 from yanmo.train.options.sizes import BUNDLED
@@ -46,19 +46,6 @@ class StartOptions(Options, group="start"):
         choices=("bigram", "random"),
         trial="random",
     )
-    residual_start: str = opt(
-        "zero",
-        "first weights of the matrices that write to the residual stream: zero, or depth (the "
-        "standard deviation of the others / sqrt(2 layers))",
-        choices=("zero", "depth"),
-    )
-    embedding_std: float = opt(1.0, "standard deviation of the first embedding")
-
-    def contradictions(self) -> list[str]:
-        """Return what cannot be together."""
-        if self.start == "bigram" and self.residual_start != "zero":
-            return ["--start bigram needs --residual-start zero: at first the layers must write nothing"]
-        return []
 
 
 def shape_of(options: ModelOptions) -> dict[str, str | int | float | bool]:
@@ -95,22 +82,6 @@ class DataOptions(Options, group="data"):
         "cuts one long stream; one pads each document to a row",
         choices=MODES,
     )
-    stride: int = opt(
-        0,
-        "tokens from one window to the next over a document longer than --context; 0 is --context, so "
-        "that windows do not overlap",
-    )
-    overlap_loss: str = opt(
-        "once",
-        "where windows overlap, each token's loss counts once per epoch, or in every window",
-        choices=OVERLAP_LOSS,
-    )
-    split_longer_than: int = opt(
-        0,
-        "best-fit may cut documents of more tokens than this to fill rows; 0 cuts only those longer "
-        "than --context",
-    )
-    min_piece: int = opt(1, "least number of tokens that a piece of a cut document predicts", least=1)
     tag_share: float = opt(0.5, "share of the documents that are read with their genre tag", most=1)
     token_noise: float = opt(
         0.0,
@@ -135,24 +106,7 @@ class DataOptions(Options, group="data"):
     @property
     def packing_plan(self) -> Packing:
         """Return how documents become rows."""
-        return Packing(
-            context=self.context,
-            mode=self.packing,
-            stride=self.stride,
-            overlap_loss=self.overlap_loss,
-            split_longer_than=self.split_longer_than,
-            min_piece=self.min_piece,
-        )
-
-
-@dataclass(frozen=True)
-class FrequentPlan:
-    """How many logits are computed."""
-
-    count: int
-    """How many tokens are frequent."""
-    share: float
-    """Share of the positions with frequent targets that compute all logits, above 0 to 1."""
+        return Packing(context=self.context, mode=self.packing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,15 +120,6 @@ class HeadOptions(Options, group="head"):
         "logits everywhere, as a training from --model always does",
         later=True,
     )
-    frequent_share: float = opt(
-        0.05, "share of these positions that compute all logits", above=0, most=1, later=True
-    )
-
-    def contradictions(self) -> list[str]:
-        """Return what cannot be together."""
-        if self.is_changed("frequent_share") and not self.frequent_tokens:
-            return ["--frequent-share has no effect where all logits are computed: give --frequent-tokens"]
-        return []
 
 
 EVERY = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")

@@ -25,7 +25,7 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.model.flash_limits import half_precision, prefers_cudnn
 from yanmo.options.fields import AUTO, by_kind, spelled
 from yanmo.store.commit import Recipe
-from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord, keep_first, read_record, record_name
+from yanmo.store.runs.auto_record import AutoRecord, keep_first, read_record, record_name
 from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.machine_options import (
@@ -104,14 +104,12 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
     def check(record: AutoRecord) -> None:
         _check(run, left, record)
 
-    found = None if options.auto_again else read_record(run.store, name, check)
+    found = read_record(run.store, name, check)
     if found is not None:
         values = _as_recorded(run, found)
         log.info("auto: %s, as recorded in %s/%s", _shown(values, left), run.store.uri, name)
         if "device" in left and values["device"] == "cpu" and gpu_files():
-            log.info(
-                "a GPU may be here: --device cuda makes a training of its own, --auto-again decides again"
-            )
+            log.info("a GPU may be here: --device cuda makes a training of its own")
         return _with(run, left, values)
     machine = look()
     values = decide(run, machine)
@@ -128,10 +126,7 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
         machine=dataclasses.asdict(machine),
         run_id=options.run_id,
     )
-    if options.auto_again:
-        first = AUTO_RECORD.write(run.store, name, record)
-    else:
-        first = keep_first(run.store, name, record, check)
+    first = keep_first(run.store, name, record, check)
     who = f"decided here ({machine})" if first == record else "decided by another machine just now"
     values = values if first == record else _as_recorded(run, first)
     log.info("auto: %s, %s, kept in %s/%s", _shown(values, left), who, run.store.uri, name)
@@ -148,7 +143,6 @@ def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, An
         precision: the recorded one; "" decides it too.
     """
     options: TrainConfig = run.options
-    rows = (options.micro_batch, options.night_micro_batch)
     on_gpu = options.device == "cuda" if "device" in run.given else machine.gpus > 0
     most = max(machine.gpus, 1)
     if "precision" in run.given:
@@ -159,7 +153,7 @@ def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, An
     if on_gpu:
         attention = _attention(run, precision, machine)
     is_plain = options.zero_stage < 3 and options.offload == "none" and not options.gradient_checkpointing
-    ranks = (fitting_ranks(rows_of_a_node(vars(options)), rows, most) or most) if on_gpu else 1
+    ranks = (fitting_ranks(rows_of_a_node(vars(options)), options.micro_batch, most) or most) if on_gpu else 1
     device = "cuda" if on_gpu else "cpu"
     those = {"device": device, "ranks": options.ranks if "ranks" in run.given else ranks}
     those = {**vars(options), **those}

@@ -26,10 +26,8 @@ from yanmo.options.yaml_file import dump_yaml
 from yanmo.stage.stage_run import Prepared, Skip
 from yanmo.train import job
 from yanmo.train.backends.accelerator import compile_problem
-from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
-from yanmo.train.options.machine_options import AUTO
 from yanmo.train.supervision.machine_check import TrainRun
 from yanmo.train.supervision.ranks import WorkersLog, start
 
@@ -47,7 +45,7 @@ def prepare(run: TrainRun) -> Prepared[None]:
 
     Raises:
         Skip: the benchmark is done.
-        UsageError: --deepspeed-config contradicts an option; also where the model is committed already.
+        UsageError: torchrun has started it.
     """
     if os.environ.get("TORCHELASTIC_RUN_ID"):
         raise UsageError(
@@ -56,8 +54,6 @@ def prepare(run: TrainRun) -> Prepared[None]:
         )
     if run.options.benchmark:
         raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")
-    if run.options.deepspeed_config:
-        engine_config(run.options, check_batch=run.options.micro_batch != AUTO)
     return Prepared(None)
 
 

@@ -101,9 +101,7 @@ def as_continued(options: TrainConfig, given: Collection[str], *, goes_on: bool)
         log.info("a new model is trained: %s is for one that goes on", shown)
         return dataclasses.replace(options, **defaults)
     changes: dict[str, Any] = {"steps": options.continued_steps or options.steps}
-    if options.continued_warmup_steps:
-        changes["warmup_steps"] = options.continued_warmup_steps
-    elif "warmup_steps" not in given:
+    if "warmup_steps" not in given:
         changes["warmup_steps"] = ScheduleOptions.left_open(changes)["warmup_steps"]
     rates = {name: getattr(options, name) * options.continued_peak for name in RATES}
     changes |= {name: float(f"{rate:.{_DIGITS}g}") for name, rate in rates.items()}

@@ -41,7 +41,7 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
             "or `pip install` Yanmo with its extra train"
         )
     if lacks_deepspeed(options):
-        given = f"--zero-stage {options.zero_stage}, --offload {options.offload} or --deepspeed-config"
+        given = f"--zero-stage {options.zero_stage}, --offload {options.offload}"
         why = "--backend deepspeed" if "backend" in run.given else f"what needs DeepSpeed ({given})"
         raise EnvironmentFault(
             f"{why}: DeepSpeed is not installed; `make install` installs it on Linux x86_64 only. "
@@ -123,8 +123,7 @@ def off_the_gpu(run: TrainRun, precision: str) -> dict[str, Any]:
 
 def _most_ranks(options: TrainConfig, machine: Machine) -> int:
     """Return the largest number of ranks for its GPUs; 1 always works if the options are consistent."""
-    rows = (options.micro_batch, options.night_micro_batch)
-    return fitting_ranks(rows_of_a_node(vars(options)), rows, machine.gpus)
+    return fitting_ranks(rows_of_a_node(vars(options)), options.micro_batch, machine.gpus)
 
 
 def can_compile(machine: Machine) -> bool:
@@ -146,5 +145,4 @@ def head_width(run: TrainRun) -> int:
 
 def unfit_for_varlen(run: TrainRun, precision: str, machine: Machine) -> str:
     """Return why variable-length flash attention cannot run on the machine's GPUs; "" if it can."""
-    found = misfit("cuda", precision, head_width(run), machine.capability)
-    return found or ("" if machine.has_varlen else "this torch has no torch.nn.attention.varlen")
+    return misfit("cuda", precision, head_width(run), machine.capability)

@@ -7,9 +7,9 @@ night that ends early leaves the rest to the next one. An interrupted twin resum
 from the same start, and begins again otherwise. The model never waits for another night and is not lost
 with a twin: whatever keeps twins from being made is a warning.
 
-Cost: twins x share of a training, once; the first night commits its model when they are done or `--stop-at`
-ends them. Alternatives not taken: whole trainings with other seeds (16 nights), and the difference between
-tonight's model and last night's, which also reflects their texts.
+Cost: twins x share of a training, once; the first night commits its model when they are done or the hours of
+`--night` are over. Alternatives not taken: whole trainings with other seeds (16 nights), and the difference
+between tonight's model and last night's, which also reflects their texts.
 """
 
 from __future__ import annotations

@@ -28,7 +28,6 @@ from yanmo.store.pause import Pause
 from yanmo.store.runs.failure_card import Details, attach, details_of
 from yanmo.train import job
 from yanmo.train.backends.hardware import memory_kills, this_machine
-from yanmo.train.backends.zero_config import engine_config
 from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.job import Status, WorkerJob, clear
@@ -107,7 +106,7 @@ def train_in_windows(
     uploader: Uploader,
     others: Leader | None = None,
 ) -> Pause | None:
-    """Run the workers, one time window after another, to the end; where and why they paused, if they did.
+    """Run the workers to the end; return where and why they paused, if they did.
 
     Args:
         others: tells the other nodes of several what to train.
@@ -119,24 +118,22 @@ def train_in_windows(
         while True:
             clear(task.folder)
             window = windows.current()
-            if stopping or (window.ends_at <= time.time() and window.then == "paused"):
+            if stopping or window.ends_at <= time.time():
                 return _pause(task, _saved_step(task.folder), window, stopping)
             try:
-                statuses = _one_window(_for_window(task, window), gauges, uploader, stopping, others)
+                statuses = _one_start(_for_window(task, window), windows, gauges, uploader, stopping, others)
             except Unbegun:
                 return _pause(task, _saved_step(task.folder), window, stopping)
             except Exception as error:
                 _say_what_is_kept(error, uploader)
                 raise
             if statuses is None:
-                gauges.restarting("smaller micro batch")
+                gauges.out_of_memory()
                 continue
             states = {status.state for status in statuses}
             if states == {"done"}:
                 return None
-            if states != {"changed"}:
-                return _pause(task, max(status.step for status in statuses), window, stopping)
-            gauges.restarting("time window")
+            return _pause(task, max(status.step for status in statuses), window, stopping)
 
 
 def _say_what_is_kept(error: Exception, uploader: Uploader) -> None:
@@ -165,24 +162,19 @@ def _saved_step(folder: Path) -> int:
 
 
 def _for_window(task: WorkerJob, window: TimeWindow) -> WorkerJob:
-    """Return the job with the settings of a time window, and no larger a micro batch than has fitted."""
-    options = task.options.by_night() if window.is_night else task.options
-    most, note = largest_micro_batch(task.folder)
+    """Return the job with the end of a time window, and no larger a micro batch than has fitted."""
+    options, note = task.options, ""
+    most, why = largest_micro_batch(task.folder)
     if most and options.micro_rows > most:
         rows = next(n for n in divisors(options) if n <= most)  # it may be from a run with other --ranks
-        options = dataclasses.replace(options, micro_batch=rows)
-    elif window.is_night or task.options.night:
-        note = f"settings of the {'night' if window.is_night else 'day'}"
-    else:
-        note = ""
+        options, note = dataclasses.replace(options, micro_batch=rows), why
     ends_at = None if math.isinf(window.ends_at) else window.ends_at
-    return dataclasses.replace(
-        task, options=options, ends_at=ends_at, then=window.then, reason=window.reason, note=note
-    )
+    return dataclasses.replace(task, options=options, ends_at=ends_at, reason=window.reason, note=note)
 
 
-def _one_window(
+def _one_start(
     task: WorkerJob,
+    windows: TimeWindows,
     gauges: MetricsGauges,
     uploader: Uploader,
     stopping: list[float],
@@ -196,10 +188,11 @@ def _one_window(
     killed_before = memory_kills()
 
     def look() -> None:
+        limit(task.options.watts(is_night=windows.is_night))
         gauges.show(_SHOWN_SECONDS)
         uploader.check()
 
-    with power_limit(task.options.power_watts), uploader:
+    with power_limit() as limit, uploader:
         task = others.begin(task, uploader.work_name) if others else task
         ending = run_ranks(task, gauges, stopping, look)
     full = full_ranks(ending, was_killed=memory_kills() > killed_before)
@@ -250,8 +243,6 @@ def _task(run: TrainRun, cache: TokenCache, folder: Path) -> WorkerJob:
     """Return the job of the workers, checked."""
     model = run.inputs["model"]
     options = _checked(run.options, cache, model, folder)
-    if options.backend == "deepspeed":
-        engine_config(options)  # refuses a file that contradicts, before torch is imported
     return WorkerJob(
         options=options,
         store=run.store.uri,

@@ -20,6 +20,7 @@ from yanmo.store.pause import Pause
 from yanmo.store.runs.failure_card import Card, keep_card
 from yanmo.store.runs.unfinished import (
     GIVEN_UP,
+    MOST_STALLED,
     OPEN,
     TRAINED,
     GivenUp,
@@ -58,7 +59,7 @@ def begins(run: TrainRun, checkpoint: str) -> None:
         if not training.is_open:  # the same again by this run's form, which may have got its texts otherwise
             training = dataclasses.replace(training, run_id=options.run_id, begun_at=utc_now())
         tries = training.stalled(checkpoint, but=options.run_id)
-        if options.stalled_runs and tries >= options.stalled_runs:
+        if tries >= MOST_STALLED:
             return record.with_(training.aside(GIVEN_UP, _no_progress(training, tries)))
         tried = training.tried(options.run_id, checkpoint)
         return record.with_(dataclasses.replace(tried, state=OPEN, why=""))
@@ -83,7 +84,7 @@ def pauses(run: TrainRun, checkpoint: str, pause: Pause) -> None:
         GivenUp: it is the last of too many that came no further: a window that is too short, say.
     """
     training = _came_to(run, checkpoint)
-    if training is not None and _is_stalled(training, run.options):
+    if training is not None and training.is_stalled:
         raise GivenUp(_give_up(run.options, training, f"{pause.why}, at {pause.where}"))
 
 
@@ -99,7 +100,7 @@ def failed(options: TrainConfig, error: Exception) -> GivenUp | None:
     try:
         record = read_unfinished(store_of(options), options.channel)
         mine = [one for one in record.open if one.tries and one.tries[-1].run_id == options.run_id]
-        for training in (one for one in mine if one.state == OPEN and _is_stalled(one, options)):
+        for training in (one for one in mine if one.state == OPEN and one.is_stalled):
             given_up = GivenUp(_give_up(options, training, advice(error)))
             log.error("%s", given_up)
             card = Card.of(STAGE.name, given_up, run_id=options.run_id)
@@ -156,10 +157,6 @@ def _came_to(run: TrainRun, checkpoint: str) -> Training | None:
         return record.with_(dataclasses.replace(training, checkpoint=checkpoint))
 
     return change_unfinished(run.store, run.options.channel, noted).of(run.key)
-
-
-def _is_stalled(training: Training, options: TrainConfig) -> bool:
-    return bool(options.stalled_runs) and training.stalled(training.checkpoint) >= options.stalled_runs
 
 
 def _no_progress(training: Training, tries: int) -> str:

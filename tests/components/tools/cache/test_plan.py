@@ -81,17 +81,6 @@ def test_metrics_are_those_of_the_trainers_plan(root, capsys):
     assert found["digest"] == plan.digest and found["rows"] == len(plan)
 
 
-def test_stride_shows_what_is_read_twice_and_has_no_meaning_for_concat(root, capsys):
-    found = plans(root, capsys, "--context", "128", "--stride", "0,64", "--packing", "best-fit,concat")
-    assert [(p["packing"], p["stride"]) for p in found] == [
-        ("best-fit", 128),
-        ("best-fit", 64),
-        ("concat", 128),
-    ]
-    assert found[0]["repeated_tokens"] == 0 < found[1]["repeated_tokens"]
-    assert found[0]["tokens"] == found[1]["tokens"]
-
-
 def test_table_names_what_it_counts(root, capsys):
     assert main(["plan", "dev/tokenize", "--store", str(root), "--context", "64"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -105,7 +94,6 @@ def test_table_names_what_it_counts(root, capsys):
         (["--context", "many"], "--context many: expected a whole number from 2 to"),
         (["--context", "1"], "--context 1: expected a whole number from 2 to"),
         (["--packing", "padded"], "expected some of best-fit"),
-        (["--stride", "999", "--context", "64"], "--stride 999"),
         (["--split", "valid"], "no documents in split valid"),
     ],
 )

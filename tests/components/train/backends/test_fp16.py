@@ -92,7 +92,7 @@ def test_a_checkpoint_holds_the_scale_and_the_training_goes_on_to_the_last_bit(t
     assert 1 < scale["scale"] < 2.0**30 and scale["good_steps"] > 0
     temporary, final = tmp_path / ".tmp-step", tmp_path / checkpoint.name_of(25)
     checkpoint.write_rank(temporary, 0, checkpoint.snapshot(engine))
-    checkpoint.commit(temporary, final, checkpoint.index_of(engine, Position(25, IDENTITY, {}), keep=False))
+    checkpoint.commit(temporary, final, checkpoint.index_of(engine, Position(25, IDENTITY, {})))
     other = engine_of()
     checkpoint.load(other, final, IDENTITY)
     assert other.loss_scale() == scale
@@ -104,7 +104,7 @@ def test_a_checkpoint_holds_the_scale_and_the_training_goes_on_to_the_last_bit(t
 def test_other_precisions_have_no_scale_and_write_none(tmp_path: Path):
     engine = engine_of("bf16")
     assert engine.loss_scale() == {}
-    assert "loss_scale" not in checkpoint.index_of(engine, Position(0, IDENTITY, {}), keep=False)
+    assert "loss_scale" not in checkpoint.index_of(engine, Position(0, IDENTITY, {}))
     engine.set_loss_scale({"scale": 2.0, "good_steps": 1})  # of a checkpoint from before another precision
     assert step(engine, 0)[1]
 

@@ -35,7 +35,7 @@ def lines(folder: Path) -> list[dict]:
         {"optimizer": "muon", "precision": "bf16", "zero_stage": 2, "micro_batch": 2},
         {"optimizer": "muon", "precision": "fp32", "token_noise": 0.3},
         {"optimizer": "muon", "precision": "bf16", "zero_stage": 3, "micro_batch": 4},
-        {"frequent_tokens": 60, "frequent_share": 0.3, "backend": "torch", "precision": "fp32"},
+        {"frequent_tokens": 60, "backend": "torch", "precision": "fp32"},
         {"frequent_tokens": 60, "zero_stage": 3, "precision": "bf16"},
         {
             "optimizer": "adamw",

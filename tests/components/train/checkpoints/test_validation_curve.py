@@ -98,7 +98,7 @@ def test_validations_that_decide_nothing_change_nothing_either(train, tmp_path):
     options = {"zero_stage": 3, "precision": "bf16", "dropout": 0.1, "checkpoint_seconds": 0}
     train("none", **options)
     train("every", valid_every=8, **options)
-    train("often", valid_points=0, valid_every=3, keep_every=1, **options)
+    train("often", valid_points=0, valid_every=3, **options)
     weights = [
         (tmp_path / f / job.EXPORT / "model.safetensors").read_bytes() for f in ("none", "every", "often")
     ]

@@ -103,7 +103,7 @@ class Training:
         may_write, write = threading.Event(), checkpoint.write_rank
         writer.checkpoint.write_rank = lambda *a: may_write.wait() and write(*a)
         writing = writer.Writer(self.engine, self.folder, Collectives(1, self.engine.device))
-        writing.begin(Position(2, {}, {}), keep=False)
+        writing.begin(Position(2, {}, {}))
         self.backward()
         may_write.set()
         writing.finish()

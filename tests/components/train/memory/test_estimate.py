@@ -18,7 +18,7 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
 from yanmo.model.lora import adapt
 from yanmo.options.command_line import load
-from yanmo.train.backends.hardware import gpu_capability
+from yanmo.train.backends.hardware import gpu_capability, smallest_gpu
 from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory import fitting
@@ -253,7 +253,15 @@ def test_the_capability_of_the_least_gpu_is_read_from_nvidia_smi(monkeypatch, tm
     monkeypatch.setenv("PATH", str(tmp_path))
     assert gpu_capability() == (8, 6)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    assert gpu_capability() is None
+    assert gpu_capability() is None and smallest_gpu() == 0
+
+
+def test_the_memory_of_the_smallest_gpu_is_read_from_nvidia_smi(monkeypatch, tmp_path):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 81559\necho 24564\necho '[N/A]'\n", encoding="utf-8")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert smallest_gpu() == 24564 << 20
 
 
 @pytest.mark.parametrize("targets", ["all", "q_proj,v_proj", "k_proj,o_proj,down_proj"])

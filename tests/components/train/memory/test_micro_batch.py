@@ -1,4 +1,4 @@
-"""The micro batch that a training goes on with after one did not fit, and with the hours of the day."""
+"""The micro batch that a training goes on with after one did not fit."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.job import Status, WorkerJob, is_out_of_memory
 from yanmo.train.memory.fitting import halve_micro_batch, largest_micro_batch
 from yanmo.train.supervision.supervisor import _for_window
-from yanmo.train.time_window import TimeWindow
+from yanmo.train.time_window import TimeWindow, TimeWindows
 
 
 @pytest.fixture
 def task(tmp_path):
-    """A job of 12 rows a rank, with a night of larger micro batches."""
-    options = TrainConfig(batch_rows=24, ranks=2, micro_batch=3, night="21:00-08:00", night_micro_batch=12)
+    """A job of 12 rows a rank."""
+    options = TrainConfig(batch_rows=24, ranks=2, micro_batch=3)
     names = ("schema", "stage", "key", "manifest_uri", "manifest_sha256", "content_digest")
     return WorkerJob(options, str(tmp_path), Reference(**dict.fromkeys(names, "x")), None, tmp_path)
 
@@ -38,18 +38,15 @@ def test_half_of_an_odd_micro_batch_divides_the_rows_of_a_rank(task):
     assert rows == 1 and "3 rows on rank 1" in note
 
 
-def test_each_time_window_has_its_settings_but_none_that_did_not_fit(task):
-    day = TimeWindow(False, math.inf, "paused", "")
-    night = TimeWindow(True, 1000.0, "changed", "--night is over")
-    assert _for_window(task, day).options.micro_rows == 3
-    by_night = _for_window(task, night)
-    assert (by_night.options.micro_rows, by_night.ends_at, by_night.then) == (12, 1000.0, "changed")
-    assert by_night.note == "settings of the night"
-    halve_micro_batch(by_night, Status(0, "failed", out_of_memory=True))
-    assert _for_window(task, night).options.micro_rows == 6
-    assert "out of memory" in _for_window(task, night).note
-    assert _for_window(task, day).options.micro_rows == 3
-    assert WorkerJob.read(by_night.write()) == by_night
+def test_a_start_has_its_own_end_and_no_micro_batch_that_did_not_fit(task):
+    night = TimeWindow(1000.0, "--night is over")
+    first = _for_window(task, night)
+    assert (first.options.micro_rows, first.ends_at, first.reason) == (3, 1000.0, "--night is over")
+    assert first.note == "" and _for_window(task, TimeWindow(math.inf, "")).ends_at is None
+    halve_micro_batch(first, Status(0, "failed", out_of_memory=True))
+    second = _for_window(task, night)
+    assert second.options.micro_rows == 1 and "out of memory" in second.note
+    assert WorkerJob.read(second.write()) == second
 
 
 def test_one_row_cannot_be_halved(task):
@@ -71,11 +68,12 @@ def test_what_counts_as_out_of_memory():
 
 
 def test_rows_that_fitted_on_other_ranks_are_cut_to_a_divisor(task):
-    night = TimeWindow(True, 1000.0, "changed", "--night is over")
-    halve_micro_batch(_for_window(task, night), Status(0, "failed", out_of_memory=True))
+    large = dataclasses.replace(task, options=dataclasses.replace(task.options, micro_batch=12))
+    halve_micro_batch(large, Status(0, "failed", out_of_memory=True))
     assert largest_micro_batch(task.folder)[0] == 6
-    on_three = dataclasses.replace(task.options, ranks=3, micro_batch=8, night_micro_batch=8)
-    assert _for_window(dataclasses.replace(task, options=on_three), night).options.micro_rows == 4
+    on_three = dataclasses.replace(task.options, ranks=3, micro_batch=8)
+    window = TimeWindow(math.inf, "")
+    assert _for_window(dataclasses.replace(task, options=on_three), window).options.micro_rows == 4
 
 
 def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
@@ -87,7 +85,7 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     from yanmo.train.metrics.declared import METRICS
     from yanmo.train.metrics.gauges import MetricsGauges
     from yanmo.train.supervision import ranks
-    from yanmo.train.supervision.supervisor import _one_window
+    from yanmo.train.supervision.supervisor import _one_start
 
     code = "from yanmo.train.job import failure; failure(1, MemoryError()).send()"
     full = ranks.Ranks([sys.executable, "-c", code], [os.environ])
@@ -97,7 +95,7 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     assert lease.acquire()
     uploader = Uploader(WorkFolder(store, "runs/train/key"), lease)
     gauges = MetricsGauges(Telemetry("train", METRICS), tmp_path)
-    assert _one_window(task, gauges, uploader, [time.monotonic()]) is None
+    assert _one_start(task, TimeWindows(task.options), gauges, uploader, [time.monotonic()]) is None
     assert largest_micro_batch(tmp_path)[0] == 1
     lease.release()
 

@@ -185,7 +185,7 @@ def test_every_rank_shows_its_counters_and_restarts_are_counted(tmp_path):
         gauges.ended(well=True)
         assert telemetry.value("memory_bytes", rank="0") is None
         assert telemetry.value("last_step_age_seconds") is None, "an age that stands still says nothing"
-        gauges.restarting("smaller micro batch")
+        gauges.out_of_memory()
     assert telemetry.value("restarts", reason="smaller micro batch") == 2
     assert telemetry.value("out_of_memory") == 2
 

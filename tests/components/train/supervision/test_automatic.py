@@ -37,9 +37,9 @@ from yanmo.train.options.sizes import SIZES
 from yanmo.train.supervision.automatic import decide, settle
 from yanmo.train.supervision.machine_check import LEFT, check_machine
 
-H200 = {"name": "NVIDIA H200", "capability": (9, 0), "has_varlen": True, "compiles": True}
+H200 = {"name": "NVIDIA H200", "capability": (9, 0), "compiles": True}
 NONE, ONE, EIGHT = Machine(cpus=3), Machine(cpus=12, gpus=1, **H200), Machine(cpus=64, gpus=8, **H200)
-V100 = Machine(gpus=1, name="V100", capability=(7, 0), has_varlen=True, compiles=True)
+V100 = Machine(gpus=1, name="V100", capability=(7, 0), compiles=True)
 MACHINES = [NONE, ONE, EIGHT, V100]
 ON_A_CPU = {
     "device": "cpu",
@@ -147,7 +147,6 @@ CAPABILITY = st.sampled_from([(6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (1
         gpus=st.integers(1, 16),
         name=st.just("a GPU"),
         capability=CAPABILITY,
-        has_varlen=st.booleans(),
         compiles=st.booleans(),
     ),
     rows=st.integers(1, 64),
@@ -174,7 +173,7 @@ def test_a_gpu_gets_what_a_person_with_one_wants(
     ]
     assert found["ranks"] == max(fits)
     assert found["compile"] == (machine.compiles and machine.capability >= (7, 0) and not frugal)
-    fits_varlen = machine.has_varlen and machine.capability >= (8, 0) and head % 8 == 0
+    fits_varlen = machine.capability >= (8, 0) and head % 8 == 0
     fits_varlen &= head <= 192 or machine.capability not in ((8, 6), (12, 0))
     has_cudnn = machine.capability[0] in (9, 10) and head % 8 == 0 and head <= 128
     plain = "flash" if one else "masked"
@@ -224,8 +223,6 @@ def test_the_threads_of_the_first_start_are_kept_on_any_pod_and_are_in_no_key(
     alone = str(tmp_path_factory.mktemp("alone"))
     other, _ = tried(str(store_template), alone, Machine(cpus=257), flags)
     assert found == [(cpus[0], made_of(other))] * len(cpus) and other.options.threads == 257
-    again, _ = tried(str(store_template), here, Machine(cpus=cpus[-1]), flags | {"auto_again": "true"})
-    assert again.options.threads == cpus[-1]
     mine, _ = tried(str(store_template), here, Machine(cpus=cpus[-1]), flags | {"threads": "7"})
     assert mine.options.threads == 7 and made_of(mine) == made_of(other)
 
@@ -237,7 +234,6 @@ def test_the_threads_of_the_first_start_are_kept_on_any_pod_and_are_in_no_key(
         (("--ranks=2",), 1, "deepspeed"),
         (("--nnodes=2", "--rendezvous=node-0:29500"), 1, "deepspeed"),
         (("--zero-stage=2",), 3, "deepspeed"),
-        (("--deepspeed-config=mine.json",), 3, "deepspeed"),
         (("--ranks=2", "--backend=torch"), 1, "torch"),
         (("--ranks=2", "--threads=5"), 5, "deepspeed"),
         (("--threads=4",), 4, "torch"),
@@ -304,7 +300,7 @@ def test_a_machine_with_fewer_gpus_says_which_flags_go_on_there(place, capsys) -
     assert train(place, NONE) == 78
     stderr = capsys.readouterr().err
     assert "go on here with --device cpu --precision bf16" in stderr
-    assert train(place, Machine(gpus=8, name="T4", capability=(7, 5), has_varlen=True, compiles=True)) == 78
+    assert train(place, Machine(gpus=8, name="T4", capability=(7, 5), compiles=True)) == 78
     stderr = capsys.readouterr().err
     assert "--attention varlen: it needs a GPU of compute capability 8.0" in stderr
     assert "go on here with --attention masked" in stderr
@@ -370,22 +366,11 @@ def test_a_copied_channel_finds_the_key_of_the_machine_where_it_was_made(place, 
     assert train(target, look) == 0 and look.times == 0
 
 
-def test_auto_again_decides_on_this_machine_and_for_all_later_ones(place) -> None:
-    assert train(place, ONE) == 0
-    first = made(place)[0]
-    assert train(place, NONE, "--auto-again") == 0
-    second = made(place)[0]
-    assert second != first and len(records(place)) == 1
-    assert train(place, EIGHT) == 0
-    assert made(place)[0] == second
-
-
 TWO, NO_COMPILER = Machine(gpus=2, **H200), Machine(gpus=1, **H200 | {"compiles": False})
-T4 = Machine(gpus=3, name="T4", capability=(7, 5), has_varlen=True, compiles=True)
-OLD_TORCH = Machine(gpus=4, **H200 | {"has_varlen": False})
+T4 = Machine(gpus=3, name="T4", capability=(7, 5), compiles=True)
 RUNS = st.lists(
     st.tuples(
-        st.sampled_from([*MACHINES, TWO, T4, NO_COMPILER, OLD_TORCH]),
+        st.sampled_from([*MACHINES, TWO, T4, NO_COMPILER]),
         st.fixed_dictionaries(
             {},
             optional={
@@ -396,7 +381,6 @@ RUNS = st.lists(
                 "gradient_checkpointing": st.just("true"),
                 "attention": st.sampled_from(["varlen", "masked"]),
                 "compile": st.sampled_from(["true", "false"]),
-                "night_micro_batch": st.sampled_from(["1", "3"]),
                 "night": st.just("21:00-08:00"),
             },
         ),
@@ -486,7 +470,7 @@ def test_a_record_in_the_place_of_another_is_refused(place, capsys) -> None:
     store.replace(one, json.dumps(records(place)[one] | {"key": "1" * 64}).encode(), version)
     assert train(place, NONE) == 65 and train(place, NONE, "--seed=1") == 65
     stderr = capsys.readouterr().err
-    assert "what it says makes" in stderr and "--auto-again" in stderr
+    assert "what it says makes" in stderr and "delete this record" in stderr
 
 
 def test_a_contradiction_is_reported_with_what_auto_became(store, capsys) -> None:
@@ -553,7 +537,7 @@ from yanmo.train.supervision.committed import forget
 
 gpus = int(sys.argv.pop(1))
 gpu = {"gpus": gpus, "name": "fake"}
-look = lambda: Machine(cpus=3 + gpus, **gpu, capability=(9, 0), has_varlen=True, compiles=False)
+look = lambda: Machine(cpus=3 + gpus, **gpu, capability=(9, 0), compiles=False)
 seen = [functools.partial(one, look=look) for one in (work, settle)]
 run(STAGE, Steps(*seen, prepare=prepare, finish=forget))
 """
@@ -662,14 +646,14 @@ from yanmo.train.backends.hardware import Machine
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.supervision.automatic import settle
 
-uri, gpus, *flags = sys.argv[1:]
+uri, gpus = sys.argv[1:]
 
 def look():
     print("looking", flush=True)
     sys.stdin.readline()  # until all have found no record
-    return Machine(gpus=int(gpus), name="fake", capability=(9, 0), has_varlen=True, compiles=True)
+    return Machine(gpus=int(gpus), name="fake", capability=(9, 0), compiles=True)
 
-options, given = load_given(TrainConfig, [f"--store={uri}", *flags], "yanmo train")
+options, given = load_given(TrainConfig, [f"--store={uri}"], "yanmo train")
 store = open_store(uri)
 cache = open_reference(store, read_pointer(store, "dev", "tokenize"))
 run = StageRun(stage=STAGE, options=options, store=store, inputs={"token_cache": cache, "model": None},
@@ -679,13 +663,12 @@ print(json.dumps(by_kind(settle(run, look), "semantic", "execution")))
 
 
 @pytest.mark.process(few=1)
-@pytest.mark.parametrize("flags", [(), ("--auto-again",)], ids=["first", "again"])
-def test_of_machines_that_race_one_record_counts_for_all(place, flags) -> None:
+def test_of_machines_that_race_one_record_counts_for_all(place) -> None:
     """Processes, as two pods are: nothing but the store stands between them."""
     gpus = (0, 8, 1, 4, 2)
     racers = [
         subprocess.Popen(
-            [sys.executable, "-c", RACER, place, str(count), *flags],
+            [sys.executable, "-c", RACER, place, str(count)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -706,8 +689,7 @@ def test_of_machines_that_race_one_record_counts_for_all(place, flags) -> None:
             racer.kill()
             racer.wait()
     (record,) = records(place).values()
-    if not flags:
-        assert all(one == found[0] for one in found)
+    assert all(one == found[0] for one in found)
     last = Asked(NONE)
     settled = by_kind(settle(run_of(place), last), "semantic", "execution")
     assert last.times == 0 and settled in found

@@ -167,36 +167,6 @@ def test_a_missing_cache_is_a_data_error_and_a_contradiction_a_usage_error(store
     assert wrong.returncode == 64 and "--micro-batch 3" in wrong.stderr
 
 
-def test_a_deepspeed_file_that_contradicts_is_refused_before_a_worker_starts(store, tiny, tmp_path):
-    path = tmp_path / "ds.json"
-    path.write_text('{"zero_optimization": {"stage": 2}}', encoding="utf-8")
-    wrong = stage(store, {**tiny, "deepspeed_config": path})
-    assert wrong.returncode == 64 and "sets zero_optimization.stage to 2" in wrong.stderr, wrong.stderr
-    missing = stage(store, {**tiny, "deepspeed_config": tmp_path / "none.json"})
-    assert missing.returncode == 64 and "no such file" in missing.stderr, missing.stderr
-    assert not list(store.glob("runs/train/*/job.json"))
-
-
-@pytest.mark.process
-def test_a_deepspeed_file_that_contradicts_is_refused_also_where_the_model_is_committed(
-    store, tiny, tmp_path
-):
-    assert stage(store, tiny).returncode == 0
-    path = tmp_path / "ds.json"
-    for text, code in (
-        ('{"zero_optimization": {"stage": 2}}', 64),
-        ('{"train_batch_size": 7}', 64),
-        ("[]", 64),
-        ('{"wall_clock_breakdown": false}', 0),
-    ):
-        path.write_text(text, encoding="utf-8")
-        done = stage(store, {**tiny, "deepspeed_config": path})
-        assert done.returncode == code, done.stderr
-        assert ("--deepspeed-config" in done.stderr) == bool(code), done.stderr
-        assert "same command" not in done.stderr
-    assert "is committed already" in done.stderr
-
-
 def test_a_damaged_cache_is_refused_before_a_worker_starts(store, tiny):
     path = next(store.glob("cas/tokenize/*/*/tokens-00000*"))
     path.write_bytes(path.read_bytes()[:-10])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -73,7 +75,7 @@ def test_a_pause_always_says_why_and_only_its_own_hours_are_planned(reason, stop
         content_digest="3" * 64,
     )
     job = WorkerJob(TrainConfig(), "store", reference, None, Path("work"))
-    window = TimeWindow(False, float("inf"), "paused", reason)
+    window = TimeWindow(float("inf"), reason)
     assert _pause(job, 68, window, stopping) == Pause(where="step 68 of 450", why=why, is_planned=is_planned)
 
 
@@ -89,8 +91,12 @@ def driver(monkeypatch):
     return Driver()
 
 
-def limited(driver: Driver, watts: int):
-    return power_limit(watts, Nvml(bindings_of(driver)))
+@contextmanager
+def limited(driver: Driver, *watts: int) -> Iterator[None]:
+    with power_limit(Nvml(bindings_of(driver))) as limit:
+        for each in watts:
+            limit(each)
+        yield
 
 
 def test_the_limit_holds_inside_and_the_old_one_comes_back(driver):
@@ -99,6 +105,14 @@ def test_the_limit_holds_inside_and_the_old_one_comes_back(driver):
         assert driver.limits == {1: 450_000, 2: 450_000}
         raise KeyError
     assert driver.limits == {1: 700_000, 2: 650_000}
+
+
+def test_another_limit_at_another_hour_is_asked_for_once(driver):
+    with limited(driver, 450, 450, 300):
+        assert driver.limits == {1: 300_000, 2: 300_000}
+        assert driver.calls.count("nvmlDeviceSetPowerManagementLimit") == 2 * driver.cards
+    with limited(driver, 300, 0):
+        assert driver.limits == {1: 700_000, 2: 700_000}, "by day each has its own"
 
 
 def test_a_refusal_is_a_warning_and_training_goes_on(driver, caplog):
