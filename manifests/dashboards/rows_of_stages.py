@@ -1,8 +1,8 @@
-"""What the dashboard of a run shows of every stage: GPUs, data, store, cost."""
+"""What the dashboard of a run shows of every stage: GPUs, store, cost."""
 
 from __future__ import annotations
 
-from panels import ALERTS, GPU, RUN_INFO, WITHIN, Panel, Query, Row, joined, last, of_run, one, rate
+from panels import ALERTS, GPU, RUN_INFO, WITHIN, Panel, Query, Row, joined, of_run, one, rate
 
 _BY_GPU = "GPU {{gpu}} · {{run_id}}"
 _WAITING = "yanmo:stage_waiting_seconds:max"
@@ -56,129 +56,11 @@ GPUS = Row(
             about="YanmoGpuHot watches it.",
         ),
         one(
-            "Clocks",
-            of_run("yanmo_gpu_clock_hertz"),
-            "{{clock}}, GPU {{gpu}} · {{run_id}}",
-            unit="hertz",
-            needs=GPU,
-        ),
-        one(
             "Held back",
             of_run("(yanmo_gpu_throttled > 0)"),
             "{{reason}}, GPU {{gpu}} · {{run_id}}",
             needs=GPU,
             most=1.0,
-        ),
-        one(
-            "PCIe",
-            of_run("yanmo_gpu_pcie_bytes_per_second"),
-            "{{direction}}, GPU {{gpu}} · {{run_id}}",
-            unit="Bps",
-            needs=GPU,
-        ),
-        one(
-            "NVLink",
-            rate("yanmo_gpu_nvlink_bytes_total"),
-            "{{direction}}, GPU {{gpu}} · {{run_id}}",
-            unit="Bps",
-            needs="needs GPUs with NVLink",
-        ),
-        one(
-            "Errors of the driver",
-            of_run("yanmo_gpu_xid_errors_total"),
-            "XID {{xid}}, GPU {{gpu}} · {{run_id}}",
-            needs="needs a GPU with a fault",
-        ),
-    ),
-)
-DATA = Row(
-    title="Data",
-    is_open=False,
-    panels=(
-        Panel(
-            title="Documents of curate",
-            queries=(
-                Query(last("yanmo_curate_documents_read_total"), "read, {{genre}} · {{run_id}}"),
-                Query(last("yanmo_curate_documents_kept_total"), "kept, {{genre}} · {{run_id}}"),
-            ),
-            kind="bars",
-            height=9,
-        ),
-        Panel(
-            title="Dropped by curate",
-            queries=(
-                Query(last("yanmo_curate_documents_dropped_total"), "{{reason}} · {{run_id}}"),
-                Query(last("yanmo_curate_lines_malformed_total"), "lines that are no document · {{run_id}}"),
-            ),
-            kind="bars",
-            height=9,
-        ),
-        Panel(
-            title="Characters",
-            queries=(
-                Query(last("yanmo_curate_characters_kept_total"), "curate, {{genre}} · {{run_id}}"),
-                Query(last("yanmo_balance_characters_kept_total"), "balance, {{genre}} · {{run_id}}"),
-            ),
-            kind="bars",
-            height=9,
-        ),
-        Panel(
-            title="Documents of balance",
-            queries=(
-                Query(last("yanmo_balance_documents_read_total"), "read, {{genre}} · {{run_id}}"),
-                Query(last("yanmo_balance_documents_kept_total"), "written, {{genre}} · {{run_id}}"),
-            ),
-            kind="bars",
-            height=8,
-        ),
-        one(
-            "Times read per epoch",
-            last("yanmo_balance_epochs"),
-            "{{genre}} · {{run_id}}",
-            kind="bars",
-            height=8,
-        ),
-        Panel(
-            title="Token cache",
-            queries=(
-                Query(last("yanmo_tokenize_tokens"), "tokens · {{run_id}}"),
-                Query(last("yanmo_tokenize_characters"), "characters · {{run_id}}"),
-                Query(last("yanmo_tokenize_documents"), "documents · {{run_id}}"),
-            ),
-            kind="bars",
-            height=8,
-        ),
-        Panel(
-            title="Sizes",
-            queries=(
-                Query(last("yanmo_curate_source_bytes"), "raw files · {{run_id}}"),
-                Query(last("yanmo_tokenize_text_bytes"), "text in the cache · {{run_id}}"),
-            ),
-            unit="bytes",
-            kind="bars",
-            height=7,
-        ),
-        Panel(
-            title="How well it segments",
-            queries=(
-                Query(last("yanmo_tokenize_byte_tokens_ratio"), "tokens that are bytes · {{run_id}}"),
-                Query(last("yanmo_tokenize_jieba_boundary_recall_ratio"), "jieba's boundaries · {{run_id}}"),
-            ),
-            unit="percentunit",
-            most=1.0,
-            kind="bars",
-            height=7,
-        ),
-        Panel(
-            title="Evaluation",
-            queries=(
-                Query(last("yanmo_evaluate_bits_per_character"), "{{genre}} · {{run_id}}"),
-                Query(last("yanmo_evaluate_mean_bits_per_character"), "mean · {{run_id}}"),
-            ),
-            least=None,
-            about="Bits per character of the finished model.",
-            kind="bars",
-            height=7,
         ),
     ),
 )

@@ -43,8 +43,13 @@ LEFT_OUT = {
     "yanmo_stage_exit_code": "the state says whether it failed, the card why",
     "yanmo_stage_end_timestamp_seconds": "for a Pushgateway: a pod that has ended is not asked again",
     "yanmo_gpu_info": "to join DCGM's figures by the GPU's id",
-    "yanmo_evaluate_documents_total": "the page has it",
+    "yanmo_gpu_clock_hertz": "DCGM's own dashboard has it",
+    "yanmo_gpu_pcie_bytes_per_second": "DCGM's own dashboard has it",
+    "yanmo_gpu_nvlink_bytes_total": "DCGM's own dashboard has it",
+    "yanmo_gpu_xid_errors_total": "YanmoGpuXid says it",
 }
+OF_REPORTS = ("yanmo_curate_", "yanmo_balance_", "yanmo_tokenize_", "yanmo_evaluate_")
+"""What these say of texts and tokens is in their reports, and of a model on its page."""
 """Metrics that no panel shows, and why."""
 
 
@@ -174,7 +179,8 @@ def test_queries_are_of_metrics_and_labels_that_are_declared(name: str) -> None:
 def test_every_metric_is_in_a_panel_or_left_out_for_a_reason() -> None:
     read = {family for _, _, expression, _ in ALL for family in families_in(expression)}
     read |= {f for f in FAMILIES if f.endswith(("_start_time_seconds", "_waiting_seconds"))}
-    assert FAMILIES.keys() - read == LEFT_OUT.keys()
+    unread = {family for family in FAMILIES.keys() - read if not family.startswith(OF_REPORTS)}
+    assert unread == LEFT_OUT.keys()
 
 
 @pytest.mark.parametrize("name", sorted(DASHBOARDS))
