@@ -15,7 +15,6 @@ NEEDED = (
     ("list", "jobs", "batch", "status"),
     ("list", "events", "", "status"),
     ("list", "workflows", "argoproj.io", "submit"),
-    ("get", "configmaps", "", "doctor"),
 )
 """Verb, resource, group, and the commands that need it."""
 
