@@ -68,26 +68,6 @@ STORE = Row(
     title="Store and disk",
     panels=(
         one(
-            "Requests",
-            f"sum by (kind, run_id) ({rate('yanmo_store_requests_total')}) > 0",
-            "{{kind}} · {{run_id}}",
-            unit="reqps",
-            about="Of a stage's own process, its workers' not counted.",
-        ),
-        one(
-            "Bytes",
-            f"sum by (kind, run_id) ({rate('yanmo_store_bytes_total')}) > 0",
-            "{{kind}} · {{run_id}}",
-            unit="Bps",
-        ),
-        one(
-            "Time of a request",
-            f"sum by (kind, run_id) ({rate('yanmo_store_request_seconds_total')}) "
-            f"/ (sum by (kind, run_id) ({rate('yanmo_store_requests_total')}) > 0)",
-            "{{kind}} · {{run_id}}",
-            unit="s",
-        ),
-        one(
             "Requests made again",
             f"sum by (kind, run_id) ({of_run('yanmo_store_retries_total')}) > 0",
             "{{kind}} · {{run_id}}",
