@@ -1,8 +1,8 @@
-"""What the dashboard of a run shows of every stage: GPUs, data, store, cost."""
+"""What the dashboard of a run shows of every stage: GPUs, store, cost."""
 
 from __future__ import annotations
 
-from panels import ALERTS, GPU, RUN_INFO, WITHIN, Panel, Query, Row, joined, last, of_run, one, rate
+from panels import ALERTS, GPU, RUN_INFO, WITHIN, Panel, Query, Row, joined, of_run, one, rate
 
 _BY_GPU = "GPU {{gpu}} · {{run_id}}"
 _WAITING = "yanmo:stage_waiting_seconds:max"
@@ -64,107 +64,9 @@ GPUS = Row(
         ),
     ),
 )
-DATA = Row(
-    title="Data",
-    is_open=False,
-    panels=(
-        Panel(
-            title="Documents of curate",
-            queries=(
-                Query(last("yanmo_curate_documents_read_total"), "read, {{genre}} · {{run_id}}"),
-                Query(last("yanmo_curate_documents_kept_total"), "kept, {{genre}} · {{run_id}}"),
-            ),
-            kind="bars",
-            height=9,
-        ),
-        Panel(
-            title="Dropped by curate",
-            queries=(
-                Query(last("yanmo_curate_documents_dropped_total"), "{{reason}} · {{run_id}}"),
-                Query(last("yanmo_curate_lines_malformed_total"), "lines that are no document · {{run_id}}"),
-            ),
-            kind="bars",
-            height=9,
-        ),
-        Panel(
-            title="Characters",
-            queries=(
-                Query(last("yanmo_curate_characters_kept_total"), "curate, {{genre}} · {{run_id}}"),
-                Query(last("yanmo_balance_characters_kept_total"), "balance, {{genre}} · {{run_id}}"),
-            ),
-            kind="bars",
-            height=9,
-        ),
-        Panel(
-            title="Documents of balance",
-            queries=(
-                Query(last("yanmo_balance_documents_read_total"), "read, {{genre}} · {{run_id}}"),
-                Query(last("yanmo_balance_documents_kept_total"), "written, {{genre}} · {{run_id}}"),
-            ),
-            kind="bars",
-            height=8,
-        ),
-        one(
-            "Times read per epoch",
-            last("yanmo_balance_epochs"),
-            "{{genre}} · {{run_id}}",
-            kind="bars",
-            height=8,
-        ),
-        Panel(
-            title="Token cache",
-            queries=(
-                Query(last("yanmo_tokenize_tokens"), "tokens · {{run_id}}"),
-                Query(last("yanmo_tokenize_characters"), "characters · {{run_id}}"),
-                Query(last("yanmo_tokenize_documents"), "documents · {{run_id}}"),
-            ),
-            kind="bars",
-            height=8,
-        ),
-        Panel(
-            title="Sizes",
-            queries=(
-                Query(last("yanmo_curate_source_bytes"), "raw files · {{run_id}}"),
-                Query(last("yanmo_tokenize_text_bytes"), "text in the cache · {{run_id}}"),
-            ),
-            unit="bytes",
-            kind="bars",
-            height=7,
-        ),
-        Panel(
-            title="How well it segments",
-            queries=(
-                Query(last("yanmo_tokenize_byte_tokens_ratio"), "tokens that are bytes · {{run_id}}"),
-                Query(last("yanmo_tokenize_jieba_boundary_recall_ratio"), "jieba's boundaries · {{run_id}}"),
-            ),
-            unit="percentunit",
-            most=1.0,
-            kind="bars",
-            height=7,
-        ),
-        Panel(
-            title="Evaluation",
-            queries=(
-                Query(last("yanmo_evaluate_bits_per_character"), "{{genre}} · {{run_id}}"),
-                Query(last("yanmo_evaluate_mean_bits_per_character"), "mean · {{run_id}}"),
-            ),
-            least=None,
-            about="Bits per character of the finished model.",
-            kind="bars",
-            height=7,
-        ),
-    ),
-)
 STORE = Row(
     title="Store and disk",
     panels=(
-        one(
-            "Requests",
-            f"sum by (kind, run_id) ({rate('yanmo_store_requests_total')}) > 0",
-            "{{kind}} · {{run_id}}",
-            unit="reqps",
-            about="Of a stage's own process, its workers' not counted.",
-        ),
         one(
             "Requests made again",
             f"sum by (kind, run_id) ({of_run('yanmo_store_retries_total')}) > 0",

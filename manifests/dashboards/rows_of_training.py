@@ -80,13 +80,6 @@ PROGRESS = Row(
             height=7,
         ),
         Panel(
-            title="Work processes",
-            queries=(
-                Query(of_run("yanmo_stage_workers", "stage"), _BY_STAGE),
-                Query(of_run("yanmo_train_ranks"), "ranks · {{run_id}}"),
-            ),
-        ),
-        Panel(
             title="Tries and restarts",
             queries=(
                 Query(of_run("yanmo_stage_tries_total", "stage"), "tries of {{stage}} · {{run_id}}"),
@@ -222,13 +215,6 @@ CHECKPOINTS = Row(
             unit="s",
             about="Age of the newest whole checkpoint. YanmoCheckpointTooOld watches it.",
         ),
-        one(
-            "Longest time between two",
-            of_run("yanmo_train_checkpoint_interval_seconds"),
-            unit="s",
-            about="--checkpoint-seconds; nothing where only steps count.",
-        ),
-        one("Step of the newest", of_run("yanmo_train_checkpoint_step")),
         one(
             "Time to write one",
             of_run("yanmo_train_checkpoint_write_seconds"),

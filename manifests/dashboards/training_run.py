@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from panels import CHANNEL, NAMESPACE, RANK, RUN, Dashboard
-from rows_of_stages import COST, DATA, GPUS, STORE
+from rows_of_stages import COST, GPUS, STORE
 from rows_of_training import CHECKPOINTS, HEALTH, LEARNING, MEMORY, PROGRESS, SPEED
 
 TRAINING_RUN = Dashboard(
     name="run",
     title="Yanmo: a run",
-    about="One run of the pipeline, live: progress and time left, loss and bits, speed, memory, GPU, data, "
-    "store, alerts. Docs: docs/how-to/watch.md.",
+    about="One run of the pipeline, live: progress and time left, loss and bits, speed, memory, GPU, store, "
+    "alerts. Docs: docs/how-to/watch.md.",
     variables=(NAMESPACE, CHANNEL, RUN, RANK),
-    rows=(PROGRESS, LEARNING, SPEED, MEMORY, CHECKPOINTS, HEALTH, GPUS, DATA, STORE, COST),
+    rows=(PROGRESS, LEARNING, SPEED, MEMORY, CHECKPOINTS, HEALTH, GPUS, STORE, COST),
     since="now-3h",
     refresh="15s",
 )

@@ -1,4 +1,4 @@
-"""Writes components/night*/cron-job.yaml: a compiled pipeline as one pod, task by task.
+"""Writes components/night/cron-job.yaml: a compiled pipeline as one pod, task by task.
 
     python manifests/night/write.py [--column small]
 
@@ -18,37 +18,33 @@ from typing import Any
 
 import yaml
 
-from yanmo.options.one_line import as_line, read_line
 from yanmo_pipelines import resources
 
 HERE = Path(__file__).resolve().parent
 BASE, COMPILED = HERE.parent / "base", HERE.parents[1] / "pipelines/compiled"
-NIGHTS = {"night": "language_model", "night-chat": "chat"}
-"""Component, and name of its CronJob behind `yanmo-` -> its pipeline."""
-_OF_CLUSTER = ("resolve.channel", "resolve.training_pod_")
-"""Defaults of a form that mean nothing here: the channel is a variable, and this is the pod."""
+FILE = HERE.parent / "components/night/cron-job.yaml"
 FILES = "/run/yanmo"
 """Where a task leaves what the next ones read."""
 _INPUT = re.compile(r"\{\{\$\.inputs\.(artifacts|parameters)\['([^']+)'\](?:\.path)?\}\}")
 _GIVEN = {"store": "", "run_id": "$(YANMO_RUN_ID)", "given_options": "$(YANMO_OPTIONS)"}
 _HEAD = """\
 # One night in one pod, for clusters without KFP: written by manifests/night/write.py, as the pipeline of
-# pipelines/compiled/PIPELINE.yaml is. Overlays say when (schedule, timeZone) and with which options.
+# pipelines/compiled/language_model.yaml is. Overlays say when (schedule, timeZone) and with which options.
 #
 #   apply:  kubectl apply -k manifests/overlays/...
-#   now:    kubectl -n NAMESPACE create job night-1 --from=cronjob/yanmo-NIGHT
-#   check:  kubectl -n NAMESPACE get cronjob yanmo-NIGHT
+#   now:    kubectl -n NAMESPACE create job night-1 --from=cronjob/yanmo-night
+#   check:  kubectl -n NAMESPACE get cronjob yanmo-night
 #   logs:   kubectl -n NAMESPACE logs job/night-1 --all-containers
-#   clean:  kubectl -n NAMESPACE delete cronjob yanmo-NIGHT
+#   clean:  kubectl -n NAMESPACE delete cronjob yanmo-night
 """
 
 
-def cron_job(column: resources.Column, night: str = "night") -> dict[str, Any]:
-    """The CronJob of one of NIGHTS, with pods of a column of the table of resources."""
+def cron_job(column: resources.Column) -> dict[str, Any]:
+    """The CronJob, with pods of a column of the table of resources."""
     found, pods, training = (
         _read(BASE / name) for name in ("every-pod.yaml", "stage-pods.yaml", "training-pods.yaml")
     )
-    labels = {**_labels(), "app.kubernetes.io/component": night}
+    labels = {**_labels(), "app.kubernetes.io/component": "night"}
     template = found["spec"]["jobTemplate"]
     pod = template["spec"]["template"]["spec"]
     container = _merged(_container_of(found), _container_of(pods))
@@ -57,8 +53,7 @@ def cron_job(column: resources.Column, night: str = "night") -> dict[str, Any]:
     ]
     memory = _container_of(training)["volumeMounts"]
     ports = container.pop("ports")  # Kubernetes warns of a port that two containers declare
-    spec = next(yaml.safe_load_all((COMPILED / f"{NIGHTS[night]}.yaml").read_text(encoding="utf-8")))
-    container["env"] = [*_own_settings(spec), *container["env"]]
+    spec = next(yaml.safe_load_all((COMPILED / "language_model.yaml").read_text(encoding="utf-8")))
     *first, last = [_container(task, container, column, memory) for task in _tasks(spec)]
     pod["initContainers"], pod["containers"] = first, [{**last, "name": "stage", "ports": ports}]
     pod["volumes"] += [
@@ -67,7 +62,7 @@ def cron_job(column: resources.Column, night: str = "night") -> dict[str, Any]:
     ]
     template["metadata"] = {"labels": labels}
     template["spec"]["template"]["metadata"]["labels"] |= labels
-    found["metadata"] = {"name": f"yanmo-{night}", "labels": labels}
+    found["metadata"] = {"name": "yanmo-night", "labels": labels}
     found["spec"] |= {"schedule": "0 21 * * *", "suspend": False, "startingDeadlineSeconds": 3600}
     return found
 
@@ -89,21 +84,6 @@ def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         name: [*one[name], *other[name]] for name in one if isinstance(one[name], list) and name in other
     }
     return {**one, **other, **lists}
-
-
-def _own_settings(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """Channel and defaults of a pipeline that has a channel of its own, in place of the ConfigMap's."""
-    channel = spec["root"]["inputDefinitions"]["parameters"]["channel"]["defaultValue"]
-    if channel == "main":
-        return []
-    args = map(str, spec["deploymentSpec"]["executors"]["exec-resolve"]["container"]["args"])
-    line = next(arg.removeprefix("--defaults=") for arg in args if arg.startswith("--defaults="))
-    read = {f"{of}.{name}": value for of, all_of in read_line(line).items() for name, value in all_of.items()}
-    defaults = {name: value for name, value in read.items() if not name.startswith(_OF_CLUSTER)}
-    return [
-        {"name": "YANMO_CHANNEL", "value": channel},
-        {"name": "YANMO_DEFAULTS", "value": as_line(defaults)},
-    ]
 
 
 def _tasks(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -181,16 +161,13 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def text(column: resources.Column, night: str = "night") -> str:
-    """The file of one of NIGHTS."""
-    head = _HEAD.replace("PIPELINE", NIGHTS[night]).replace("NIGHT", night)
-    return head + yaml.dump(cron_job(column, night), Dumper=_Plain, sort_keys=False, width=10**6)
+def text(column: resources.Column) -> str:
+    """The file with the CronJob."""
+    return _HEAD + yaml.dump(cron_job(column), Dumper=_Plain, sort_keys=False, width=10**6)
 
 
 if __name__ == "__main__":
     if "--column" in sys.argv:
         sys.stdout.write(text(sys.argv[sys.argv.index("--column") + 1]))
     else:
-        for each in NIGHTS:
-            path = HERE.parent / "components" / each / "cron-job.yaml"
-            path.write_text(text("standard", each), encoding="utf-8")
+        FILE.write_text(text("standard"), encoding="utf-8")

@@ -17,7 +17,6 @@ from pathlib import Path
 from types import FrameType
 
 from chaos import collect, disk, kills, network, races
-from chaos.drill import faults
 from chaos.ground import Ground, open_ground
 from chaos.hostile import folders, formats, options, store_files
 from chaos.hostile.cases import part
@@ -37,9 +36,8 @@ PARTS: dict[str, Callable[[Ground], Iterator[Case]]] = {
     "store": part("store", store_files.situations),
     "folders": part("folders", folders.situations),
     "nights": sitting.cases,
-    "drill": faults.cases,
 }
-STORES = {"both": ("file", "s3"), "file": ("file",), "s3": ("s3",), "cluster": ("cluster",)}
+STORES = {"both": ("file", "s3"), "file": ("file",), "s3": ("s3",)}
 
 
 def main() -> int:
@@ -74,7 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS)
     )
-    parser.add_argument("--store", choices=STORES, default="both", help="kind; cluster: of nights alone")
+    parser.add_argument("--store", choices=STORES, default="both", help="kind of store")
     parser.add_argument("--case", default="", metavar="NAME", help="only cases whose name begins so")
     parser.add_argument(
         "--count", type=int, default=0, metavar="N", help="how many: kills, nights, hostile cases"
@@ -93,8 +91,6 @@ def _on(kind: str, record: Record, given: argparse.Namespace) -> None:
     try:
         with open_ground(kind, folder, given.seed, **how) as ground:
             for part in given.only:
-                if kind == "cluster" and part != "nights":
-                    continue
                 found = PARTS[part](ground)
                 record.try_all(case for case in found if case.name.startswith(given.case))
     except Skip as reason:

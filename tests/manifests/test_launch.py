@@ -13,7 +13,7 @@ from rendered import MANIFESTS
 
 from yanmo.common.errors import ExitCode
 from yanmo.options.command_line import load
-from yanmo_pipelines.cluster.launch.made_by import IndexedJobs, TrainJobs
+from yanmo_pipelines.cluster.launch.made_by import IndexedJobs, TrainJobs, resources_of
 from yanmo_pipelines.cluster.launch.reap import ReapOptions
 from yanmo_pipelines.cluster.launch.training import Training
 from yanmo_pipelines.launch_options import DAY, LAUNCHED, NIGHT, LaunchOptions
@@ -83,6 +83,23 @@ def test_trainers_2_2_and_later_take_a_number_of_ranks_alone() -> None:
     made["spec"]["trainer"]["numProcPerNode"] = "auto"
     refused = [v for v in TRAINERS if list(faults_by(of_trainer(v)["TrainJob"], made))]
     assert refused == ["2.2", "2.3"]
+
+
+@pytest.mark.parametrize("version", TRAINERS)
+def test_a_launch_says_cpu_memory_and_gpus_and_keeps_the_runtimes_other_resources(version: str) -> None:
+    """Trainer puts a TrainJob's resources in the place of all that the runtime says of them."""
+    patched = runtime()
+    (container,) = patched["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"][
+        "spec"
+    ]["containers"]
+    for kind in ("requests", "limits"):
+        container["resources"][kind] |= {"nvidia.com/gpu": "4", "rdma/hca": 2}
+    without_gpus = Training(**{**vars(TRAINING), "resources": {"cpu": "1", "memory": "3Gi"}})
+    for training in (TRAINING, without_gpus):
+        (made,) = TrainJobs("/p", resources=resources_of(patched)).objects(training)
+        given = made["spec"]["trainer"]["resourcesPerNode"]
+        assert given["requests"] == given["limits"] == {**training.resources, "rdma/hca": "2"}
+        assert not list(faults_by(of_trainer(version)["TrainJob"], made))
 
 
 def test_every_object_of_kubernetes_and_kueue_is_known_field_by_field() -> None:

@@ -14,8 +14,8 @@ from yanmo_pipelines.launch_options import LAUNCHED
 from yanmo_pipelines.resources import METRICS_PORT, labels_of
 
 RECORDED = json.loads((Path(__file__).parent / "connections.json").read_text(encoding="utf-8"))
-"""Written by tests/cluster/connections.py on a cluster that stored these policies and did not enforce them,
-while a pipeline of KFP 2.17.0 and Jobs of manifests/ ran."""
+"""Written by `git show 96a81c2f:tests/cluster/connections.py` on a cluster that stored these policies and did
+not enforce them, while a pipeline of KFP 2.17.0 and Jobs of manifests/ ran."""
 SEAWEEDFS = Peer(labels={"app": "seaweedfs"}, namespace="kubeflow"), 8333
 API_SERVER = Peer(address="203.0.113.6")
 """Of Kubernetes; a documentation's address (RFC 5737), as policies can only know its port."""

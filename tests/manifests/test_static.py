@@ -186,13 +186,12 @@ def test_no_service_account_may_more_than_it_needs() -> None:
 
 
 OF_CHOICE = {
-    *("prometheus", "dashboards", "pushgateway", "night", "night-window", "launch", "queue"),
-    *("topology", "rdma", "rdma-as-root", "night-chat", "serve", "serve-champion", "ray"),
+    *("prometheus", "dashboards", "pushgateway", "night", "launch", "queue"),
+    *("serve", "serve-champion", "ray"),
 }
 """Components that no overlay has: eight need another project (test_rules.py, test_dashboards.py,
-test_pushgateway.py, test_launch.py, test_serve.py and test_ray.py look at them), three are ways of
-running nights that a team chooses (test_nights.py looks at them), three belong to clusters of many machines
-(test_topology_and_rdma.py looks at them)."""
+test_pushgateway.py, test_launch.py, test_serve.py and test_ray.py look at them), one is a night without KFP
+(test_nights.py looks at it)."""
 NOT_APPLIED = {f"components/prometheus/{name}.yaml" for name in ("rules", "scrape", "alertmanager")}
 """Files for a Prometheus without its operator, and an example for Alertmanager."""
 

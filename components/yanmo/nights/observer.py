@@ -8,16 +8,19 @@ gave a value that it cannot have: they see that at once, and no training was los
 from __future__ import annotations
 
 import logging
+import os
 import time
+from datetime import UTC, tzinfo
+from zoneinfo import ZoneInfo
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
 from yanmo.nights.index import report_begin, report_end, report_verdict
 from yanmo.nights.night import DONE, TERMINATED, Words, night_date
 from yanmo.nights.record import FAILED, GIVEN_UP, PAUSED, WORKING, Run, StageEnd, Verdict
-from yanmo.nights.settings import team_zone
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
 from yanmo.options.time_zone import zone_of
+from yanmo.store.mounted import mounted
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output
@@ -26,6 +29,8 @@ from yanmo.store.runs.failure_card import Card
 from yanmo.store.runs.unfinished import GivenUp
 
 log = logging.getLogger(__name__)
+TIMEZONE, _FILE = "YANMO_TIMEZONE", "timezone"
+"""Variable with the team's zone for dates, and its file in the mounted Secret that names the store."""
 
 
 def is_of_a_night(options: StageOptions) -> bool:
@@ -153,3 +158,13 @@ class NightObserver:
             timezone=name,
             last=self._last,
         )
+
+
+def team_zone() -> tuple[str, tzinfo]:
+    """The team's zone and its name; UTC where nobody has said it, or this machine does not know it."""
+    name = os.environ.get(TIMEZONE, "").strip() or mounted(_FILE) or "UTC"
+    try:
+        return name, UTC if name == "UTC" else ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        log.warning("%s: this machine knows no zone %.40r; dates are of UTC", TIMEZONE, name)
+        return "UTC", UTC

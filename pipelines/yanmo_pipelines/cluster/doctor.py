@@ -13,7 +13,7 @@ from yanmo.common.logs import setup
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo.options.shared import StoreOptions
-from yanmo_pipelines.cluster.checks import pod, room, servers, settings, storage
+from yanmo_pipelines.cluster.checks import pod, room, servers, storage
 from yanmo_pipelines.cluster.checks.finding import EXIT_CODES, RANK, Asked, Check, Finding, State
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi, NoCluster
@@ -30,8 +30,6 @@ CHECKS: dict[str, Check] = {
     "store": storage.store,
     "gpu": room.gpu,
     "images": room.images,
-    "retries": settings.retries,
-    "timezone": settings.timezone,
     "pod": pod.in_pod,
 }
 _MARK: dict[State, str] = {
@@ -46,7 +44,7 @@ _MARK: dict[State, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorOptions(PlaceOptions, PodOptions, StoreOptions, group="doctor"):
-    """Check an installation: KFP, Kubernetes, store, room and settings; say what to do about each finding.
+    """Check an installation: KFP, Kubernetes, store and room; say what to do about each finding.
 
     Exit code, by the worst finding: 0 nothing to mend, 77 something may not be asked, 75 somebody does not
     answer now, 78 something is to be mended.
@@ -65,7 +63,6 @@ class DoctorOptions(PlaceOptions, PodOptions, StoreOptions, group="doctor"):
         metavar="CHECK",
         often=True,
     )
-    kfp_namespace: str = opt("", "namespace of KFP itself; default: kubeflow")
     in_pod: bool = opt(False, "start a pod that tries the store and its image from within", often=True)
     json: bool = opt(False, "print one JSON object a line for each finding", often=True)
 

@@ -41,8 +41,7 @@ def follow(api: KfpApi, run_id: str, kubernetes: KubernetesApi | None, look_seco
         tasks = tasks_of(run, names)
         for name, task in tasks.items():
             if task != shown.get(name):
-                beside = any(t.began == task.began for t in tasks.values() if t.name != name)
-                _show(task, shown.get(name), "" if beside else _result(api, run, task))
+                _show(task, shown.get(name))
         shown = tasks
         if has_ended:
             return _ended(api, run, tasks, kubernetes)
@@ -51,17 +50,11 @@ def follow(api: KfpApi, run_id: str, kubernetes: KubernetesApi | None, look_seco
         run = patiently(lambda: api.run(run_id), "the run", look_seconds)
 
 
-def _result(api: KfpApi, run: Mapping[str, Any], task: Task) -> str:
-    """What a task that ended well made or found; of two that began together nobody knows whose log it is."""
-    said = said_by(api, run, task) if task.state == "SUCCEEDED" else None
-    return f", {said.result}" if said and said.result else ""
-
-
-def _show(task: Task, before: Task | None, result: str) -> None:
+def _show(task: Task, before: Task | None) -> None:
     if not task.state or task.state == (before.state if before else ""):
         return
     if task.state == "SUCCEEDED":
-        log.info("%s: done in %s%s", task.name, human_seconds(task.seconds or 0), result)
+        log.info("%s: done in %s", task.name, human_seconds(task.seconds or 0))
     elif task.has_ended:
         log.info("%s: %s after %s", task.name, task.state.lower(), human_seconds(task.seconds or 0))
     else:

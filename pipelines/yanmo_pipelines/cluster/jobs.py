@@ -1,4 +1,4 @@
-"""Jobs of the namespace and their pods, as rerun and doctor look at them."""
+"""Jobs of the namespace and their pods, as status and doctor look at them."""
 
 from __future__ import annotations
 

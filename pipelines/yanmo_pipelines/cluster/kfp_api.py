@@ -213,7 +213,7 @@ class KfpApi:
         except NotThatServer:
             if not self._is_ui:
                 log.warning(
-                    "%s hands on no logs, as KFP's UI does: what tasks made, and why one failed, cannot be "
+                    "%s hands on no logs, as KFP's UI does: the verdict, and why a task failed, cannot be "
                     "said; give the address of KFP's API, such as that of svc/ml-pipeline, port 8888",
                     self.address,
                 )

@@ -18,9 +18,7 @@ from yanmo.options.command_line import load
 from yanmo.options.fields import Contradiction, default_argv, opt, word
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.one_line import as_line
-from yanmo_pipelines.cluster.job_log import follow_job
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
-from yanmo_pipelines.cluster.left_running import left_running
 from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.cluster.rerun_job import by_kubectl, job_of
@@ -35,9 +33,9 @@ _JOB = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class RerunOptions(PlaceOptions, group="rerun"):
-    """Run one stage again as a Job, from the CronJob stage-STAGE of manifests/, and follow its log.
+    """Run one stage again as a Job, from the CronJob stage-STAGE of manifests/.
 
-    Exit code: the stage's own; 75 where the Job's time was over or nobody answers.
+    `kubectl logs -f` shows what it says, `yanmo status` how it ended. Exit code: 0 where the Job was made.
     """
 
     stage: str = word("a stage: " + ", ".join(STAGES))
@@ -62,8 +60,6 @@ class RerunOptions(PlaceOptions, group="rerun"):
     )
     name: str = opt("", "the Job's name; default: rerun-STAGE- and six digits")
     dry_run: bool = opt(False, "print the Job as YAML, and the same by kubectl; start nothing", often=True)
-    detach: bool = opt(False, "do not follow the Job: end as soon as it is made")
-    follow: str = opt("", "follow a Job that was made before, by its name, and make none", metavar="JOB")
 
     def contradictions(self) -> tuple[str, ...]:
         found = []
@@ -72,38 +68,32 @@ class RerunOptions(PlaceOptions, group="rerun"):
             found.append(f"STAGE {self.stage}: expected one of {', '.join(STAGES)}{hint}")
         if self.inputs not in ("", "latest") and not _RUN.match(self.inputs):
             found.append(f"--inputs {self.inputs}: expected latest or run:ID")
-        for flag, name in (("--name", self.name), ("--follow", self.follow)):
-            if name and not _JOB.match(name):
-                found.append(f"{flag} {name[:80]}: expected at most 63 of a to z, 0 to 9 and -")
+        if self.name and not _JOB.match(self.name):
+            found.append(f"--name {self.name[:80]}: expected at most 63 of a to z, 0 to 9 and -")
         found += name_problems("--channel", self.channel) if self.channel else []
         return tuple(found)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make and follow the Job that the command line describes; returns the exit code."""
+    """Make the Job that the command line describes; returns the exit code."""
 
     def serve() -> int:
         options = load(RerunOptions, default_argv(argv), "yanmo rerun")
         setup(options.log_level, "rerun", options.log_format)
         variables = _variables(options)
         api = KubernetesApi.of(options)
-        name = options.follow or options.name or f"rerun-{options.stage}-{uuid.uuid4().hex[:6]}"
-        if not options.follow:
-            job = job_of(_cron_job(api, options.stage), name, variables)
-            if options.dry_run:
-                import yaml
+        name = options.name or f"rerun-{options.stage}-{uuid.uuid4().hex[:6]}"
+        job = job_of(_cron_job(api, options.stage), name, variables)
+        if options.dry_run:
+            import yaml
 
-                shown = by_kubectl(options.stage, api.namespace, name, variables)
-                commented = "".join(f"# {line}\n" for line in shown.splitlines())
-                answer(commented + yaml.safe_dump(job, sort_keys=False, allow_unicode=True))
-                return ExitCode.DONE
-            path = api.in_namespace("jobs", group="apis/batch/v1")
-            api.create(path, f"create Job {name}", job)
-        answer(f"job   {name}\nlog   kubectl -n {api.namespace} logs -f job/{name}")
-        if options.detach:
+            shown = by_kubectl(options.stage, api.namespace, name, variables)
+            commented = "".join(f"# {line}\n" for line in shown.splitlines())
+            answer(commented + yaml.safe_dump(job, sort_keys=False, allow_unicode=True))
             return ExitCode.DONE
-        again = f"yanmo rerun {options.stage} --follow {name}"
-        return left_running(lambda: follow_job(api, name, options.look_seconds), "the Job", again)
+        api.create(api.in_namespace("jobs", group="apis/batch/v1"), f"create Job {name}", job)
+        answer(f"job   {name}\nlog   kubectl -n {api.namespace} logs -f job/{name}")
+        return ExitCode.DONE
 
     return ended("rerun", serve, "no Job was made")
 

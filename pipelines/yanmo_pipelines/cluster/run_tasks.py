@@ -8,7 +8,6 @@ pod says is taken for a task's only where its log names the stage.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,10 +18,6 @@ from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.refusals import NotFound
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
-_RESULT = re.compile(
-    r"(?:(\S+/[0-9a-f]{12}) (is committed already)|(committed|adopted) (\S+/[0-9a-f]{12})\b)"
-)
-"""How a stage says what its output is: see yanmo.stage.making."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +115,6 @@ class Said:
     cause: str
     lines: list[str]
     """The last lines of its log."""
-    result: str = ""
-    """`train/2a66774f3f08 made`, `found` or `adopted`; empty where the log tells of no output."""
 
 
 def said_by(api: KfpApi, run: Mapping[str, Any], task: Task) -> Said | None:
@@ -134,14 +127,5 @@ def said_by(api: KfpApi, run: Mapping[str, Any], task: Task) -> Said | None:
         lines = own_lines(log)
         if lines and task.name.startswith(lines[-1][0]):
             ended = last_words_in([text for _, text in lines])
-            result = "" if ended.code else _result(ended.before)
-            return Said(ended.code, ended.cause, ended.before[-6:], result)
+            return Said(ended.code, ended.cause, ended.before[-6:])
     return None
-
-
-def _result(lines: list[str]) -> str:
-    for line in lines:
-        if found := _RESULT.match(line):
-            how = {"committed": "made", "adopted": "adopted"}.get(found[3], "found")
-            return f"{found[1] or found[4]} {how}"
-    return ""

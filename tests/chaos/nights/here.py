@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from servers.outage import Outage
 from chaos.disk import small_disk
 from chaos.ground import Ground
 from chaos.nights.checks import CHANNEL
-from chaos.nights.plan import HERE, Night
+from chaos.nights.plan import Night
 from chaos.nights.texts import write_files
 from chaos.place import Place
 from chaos.plan import Skip
@@ -57,8 +57,6 @@ class RunEnd:
 
 class Here:
     """Runs as processes of this machine."""
-
-    deck: Sequence[str] = HERE
 
     def __init__(self, place: Place, folder: Path, outage: Outage | None = None) -> None:
         self.place, self.folder, self.outage = place, folder, outage

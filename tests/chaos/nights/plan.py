@@ -1,6 +1,6 @@
 """What happens in each night: data and a fault, as a pure function of the seed.
 
-Nights come in blocks of ten. In each block every fault of the deck comes once, two nights are quiet, and the
+Nights come in blocks of ten. In each block every fault of FAULTS comes once, two nights are quiet, and the
 data grow in eight nights, in three of them with a poisoned file among the new ones; they shrink in one and
 stay as they were in one. So ten nights have met everything, and a plan of thirty begins with the plan of ten.
 """
@@ -8,14 +8,12 @@ stay as they were in one. So ten nights have met everything, and a plan of thirt
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 BLOCK = 10
 QUIET = "quiet"
-HERE = ("pod", "pod", "store", "store", "clock", "clock", "disk", "disk", QUIET, QUIET)
-"""`pod`: the run, or a pod of it, is killed."""
-ON_A_CLUSTER = ("pod", "pod", "pod", "store", "store", "store", "disk", "disk", QUIET, QUIET)
+FAULTS = ("pod", "pod", "store", "store", "clock", "clock", "disk", "disk", QUIET, QUIET)
+"""`pod`: the run is killed."""
 GROW, SHRINK, SAME, COPY, MOJIBAKE, EMPTY = "grow", "shrink", "same", "copy", "mojibake", "empty"
 EVENTS = (GROW, GROW, GROW, GROW, GROW, SHRINK, SAME, COPY, MOJIBAKE, EMPTY)
 POISONS = (COPY, MOJIBAKE, EMPTY)
@@ -65,15 +63,14 @@ class Night:
         )
 
 
-def nights(seed: int, count: int, deck: Sequence[str] = HERE) -> list[Night]:
+def nights(seed: int, count: int) -> list[Night]:
     """The first `count` nights of a seed."""
-    assert len(deck) == BLOCK and deck.count(QUIET) >= 2, deck
     draw = random.Random(f"nights/{seed}")
     planned: list[Night] = []
     shards: dict[str, Shard] = {}
     begin = 0
     while len(planned) < count:
-        for data, fault in _block(draw, deck, first=not planned):
+        for data, fault in _block(draw, first=not planned):
             number = len(planned) + 1
             stage, wait, clock = draw.choice(STAGES), round(draw.uniform(0, 2), 2), draw.choice(CLOCKS)
             begin = _change(draw, shards, number, data, begin)
@@ -90,13 +87,13 @@ def nights(seed: int, count: int, deck: Sequence[str] = HERE) -> list[Night]:
     return planned[:count]
 
 
-def _block(draw: random.Random, deck: Sequence[str], *, first: bool) -> list[tuple[str, str]]:
+def _block(draw: random.Random, *, first: bool) -> list[tuple[str, str]]:
     """Data and fault of ten nights.
 
     The very first night grows from nothing, and is quiet. A night without new data is quiet too: nothing is
     made in which a fault could come.
     """
-    faults, events = list(deck), list(EVENTS)
+    faults, events = list(FAULTS), list(EVENTS)
     draw.shuffle(faults)
     draw.shuffle(events)
     if first:

@@ -6,12 +6,11 @@ import functools
 import json
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 from chaos.ground import Ground
 from chaos.nights import checks
-from chaos.nights.here import here
+from chaos.nights.here import Here, here
 from chaos.nights.plan import COPY, MOJIBAKE, Night, nights
 from chaos.nights.texts import bytes_of, stored_texts, texts_in
 from chaos.place import Survey, leftovers, lost, survey
@@ -26,33 +25,17 @@ _OF_LOCAL_RUNS = ("kfp/", "report.html")
 
 def cases(ground: Ground) -> Iterator[Case]:
     """Ten nights, in a brief run three; then gc."""
-    try:
-        with _road(ground) as road:
-            sitting = Sitting(road)
-            for night in nights(ground.seed, ground.times(10, 3), road.deck):
-                yield Case("nights", night.name, functools.partial(sitting.night, night))
-            yield Case("nights", "gc after them", sitting.leave_clean)
-    except Skip as reason:
-        yield Case("nights", "all", functools.partial(_left_out, str(reason)))
-
-
-def _road(ground: Ground) -> AbstractContextManager[Any]:
-    """Where the nights run: `Here`, or the same on a cluster."""
-    if ground.kind != "cluster":
-        return here(ground)
-    from chaos.nights.on_a_cluster import on_a_cluster
-
-    return on_a_cluster(ground.folder)
-
-
-def _left_out(reason: str) -> tuple[str, list[str]]:
-    raise Skip(reason)
+    with here(ground) as road:
+        sitting = Sitting(road)
+        for night in nights(ground.seed, ground.times(10, 3)):
+            yield Case("nights", night.name, functools.partial(sitting.night, night))
+        yield Case("nights", "gc after them", sitting.leave_clean)
 
 
 class Sitting:
     """Nights on one road, in one store."""
 
-    def __init__(self, road: Any) -> None:
+    def __init__(self, road: Here) -> None:
         self.road, self.place = road, road.place
         self._survey: Survey | None = None
         self._pinned = ""

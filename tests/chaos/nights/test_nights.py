@@ -6,42 +6,34 @@ import itertools
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.ground import open_ground
 from chaos.nights import checks, sitting, texts
 from chaos.nights.checks import CHANNEL
-from chaos.nights.on_a_cluster import compiled
-from chaos.nights.plan import BLOCK, EVENTS, GROW, HERE, MOJIBAKE, ON_A_CLUSTER, POISONS, QUIET, SAME, nights
+from chaos.nights.plan import BLOCK, EVENTS, FAULTS, GROW, MOJIBAKE, POISONS, QUIET, SAME, nights
 from chaos.place import FilePlace
 from chaos.plan import tried
 
 seeds = st.integers(0, 2**32)
-decks = st.sampled_from([ON_A_CLUSTER, HERE])
 
 
-@given(seeds, decks, st.integers(1, 30), st.integers(0, 30))
-def test_a_plan_is_the_beginning_of_every_longer_plan_of_its_seed(
-    seed: int, deck: tuple[str, ...], count: int, more: int
-) -> None:
-    assert nights(seed, count, deck) == nights(seed, count + more, deck)[:count]
+@given(seeds, st.integers(1, 30), st.integers(0, 30))
+def test_a_plan_is_the_beginning_of_every_longer_plan_of_its_seed(seed: int, count: int, more: int) -> None:
+    assert nights(seed, count) == nights(seed, count + more)[:count]
 
 
-@given(seeds, decks)
-def test_every_ten_nights_meet_every_fault_and_every_kind_of_data_once(
-    seed: int, deck: tuple[str, ...]
-) -> None:
-    planned = nights(seed, 30, deck)
+@given(seeds)
+def test_every_ten_nights_meet_every_fault_and_every_kind_of_data_once(seed: int) -> None:
+    planned = nights(seed, 30)
     for begin in range(0, 30, BLOCK):
         block = planned[begin : begin + BLOCK]
-        assert sorted(night.fault for night in block) == sorted(deck)
+        assert sorted(night.fault for night in block) == sorted(FAULTS)
         assert sorted(night.data for night in block) == sorted(EVENTS)
     assert (planned[0].data, planned[0].fault) == (GROW, QUIET)
     assert all(night.fault == QUIET for night in planned if night.data == SAME)
@@ -104,29 +96,6 @@ def test_a_held_lease_is_found(tmp_path: Path) -> None:
     assert checks.held_leases(FilePlace(tmp_path)) == ["runs/train/k/LEASE.json"]
     lease.write_text(json.dumps({"expires_at": 0.0}))
     assert checks.held_leases(FilePlace(tmp_path)) == []
-
-
-def test_the_pipeline_of_a_cluster_waits_briefly_and_its_variant_has_a_disk_of_a_megabyte(
-    tmp_path: Path,
-) -> None:
-    def mounts(path: Path) -> list[dict[str, Any]]:
-        spec, platform = yaml.safe_load_all(path.read_text(encoding="utf-8"))
-        for executor in spec["deploymentSpec"]["executors"].values():
-            assert {"name": "YANMO_WAIT_SECONDS", "value": "120"} in executor["container"]["env"]
-        executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-        return list(executors["exec-train"]["emptyDirMounts"])
-
-    little = {"mountPath": "/scratch", "volumeName": "scratch", "medium": "Memory", "sizeLimit": "1Mi"}
-    assert little not in mounts(compiled(tmp_path / "nights.yaml", ""))
-    assert little in mounts(compiled(tmp_path / "little.yaml", "", little_disk=True))
-
-
-def test_without_a_cluster_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("KUBECONFIG", "KFP_ENDPOINT"):
-        monkeypatch.delenv(name, raising=False)
-    with open_ground("cluster", tmp_path, 1) as ground:
-        (one,) = map(tried, sitting.cases(ground))
-    assert one.skipped and "KUBECONFIG and KFP_ENDPOINT not set" in one.outcome
 
 
 @pytest.mark.road

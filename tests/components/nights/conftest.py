@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from yanmo.nights.night import DONE, Words
+from yanmo.nights.observer import TIMEZONE
 from yanmo.nights.record import Run, StageEnd, Verdict
-from yanmo.nights.settings import VARIABLES
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import open_store
 
@@ -24,8 +24,7 @@ VERDICT = Verdict(
 
 @pytest.fixture(autouse=True)
 def nobody_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for variable, _ in VARIABLES.values():
-        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.delenv(TIMEZONE, raising=False)
     monkeypatch.setenv("YANMO_S3_SECRET_DIR", str(tmp_path / "no-secret"))
 
 

@@ -17,7 +17,6 @@ from yanmo.common.errors import DataError
 from yanmo.nights import index
 from yanmo.nights.index import report_begin, report_end, report_verdict, rows_shown
 from yanmo.nights.night import Words
-from yanmo.nights.settings import index_address
 from yanmo.store.objects import ObjectStore
 
 PAGE = f"cas/promote/{'ab' * 32}/attempt-1/report.html"
@@ -105,13 +104,3 @@ def test_a_damaged_index_is_named_and_fails_no_run(
     with pytest.raises(DataError):
         rows_shown(store, "nightly")
     assert json.loads(text_of(store, "nights/nightly/runs/run-1.json"))["state"] == "promoted"
-
-
-def test_the_address_of_the_index_is_the_teams_where_it_has_one(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert index_address(store, "nightly") == f"{store.uri}/nights/nightly/index.html"
-    monkeypatch.setenv("YANMO_PAGES_URL", "https://pages.example/yanmo/")
-    assert index_address(store, "nightly") == "https://pages.example/yanmo/nights/nightly/index.html"
-    monkeypatch.setenv("YANMO_PAGES_URL", "https://li:secret@pages.example")
-    assert index_address(store, "nightly").startswith(store.uri)

@@ -50,19 +50,12 @@ def replaced(recorded: list[Any], *others: dict[str, Any]) -> list[Any]:
     return [*others, *(a for a in recorded if a["request"] not in requests)]
 
 
-def config_map(data: dict[str, str]) -> dict[str, Any]:
-    path = "/api/v1/namespaces/kubeflow/configmaps/workflow-controller-configmap"
-    return one(f"GET {path}", 200, {"data": data})
-
-
 def test_a_sound_installation_is_green_and_what_is_worth_knowing_is_said(examined: Doctor) -> None:
     code, found = examined(answers("doctor"), answers("doctor-kubernetes"))
     assert code == 0
     assert found.keys() == doctor.CHECKS.keys()
     assert {f["state"] for each in found.values() for f in each} == {"ok", "note", "left"}
     assert found["kfp"][0]["state"] == found["auth"][0]["state"] == "ok"
-    assert found["retries"][0]["said"].startswith("OnError (workflowDefaults)")
-    assert found["retries"][0]["remedy"].endswith('limit: "0"\n  retryPolicy: Always')
 
 
 def test_without_a_cluster_what_could_not_be_asked_is_not_green(examined: Doctor) -> None:
@@ -78,7 +71,7 @@ def test_what_may_not_be_asked_is_not_green(examined: Doctor) -> None:
     assert code == 78
     assert found["rights"][0]["state"] == "bad"
     assert "create jobs (rerun)" in found["rights"][0]["said"]
-    for check in ("secrets", "gpu", "images", "retries"):
+    for check in ("secrets", "gpu", "images"):
         assert [f["state"] for f in found[check]] == ["unasked"], check
         assert "no right to that; ask for the role of yanmo-operator" in found[check][0]["said"]
 
@@ -99,58 +92,6 @@ def test_kfp_that_says_no(examined: Doctor, status: int, code: int, state: str) 
     got, found = examined(replaced(answers("doctor"), refused), None, "--only=auth")
     assert (got, found["auth"][0]["state"]) == (code, state)
     assert f"answered {status} (no)" in found["auth"][0]["said"]
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (
-            {},
-            "OnFailure (Argo's own default): a failed pod comes back; one that was deleted without notice",
-        ),
-        (
-            {"workflowDefaults": "spec: {templateDefaults: {retryStrategy: {retryPolicy: OnError}}}"},
-            "OnError (workflowDefaults): a pod that was deleted without notice comes back; one that was "
-            "evicted or drained not always",
-        ),
-        ({"workflowDefaults": "spec: {templateDefaults: {retryStrategy: {retryPolicy: Always}}}"}, "Always"),
-        (
-            {"workflowDefaults": "spec:\n  templateDefaults:\n   retryStrategy: {limit: 0}"},
-            "OnFailure (Argo's",
-        ),
-        ({"workflowDefaults": "{no: ["}, "OnFailure (Argo's own default)"),
-    ],
-)
-def test_what_is_retried_is_read_as_argo_reads_it(examined: Doctor, data: Any, said: str) -> None:
-    cluster = replaced(answers("doctor-kubernetes"), config_map(data))
-    code, found = examined(answers("doctor"), cluster, "--only=retries")
-    assert code == 0 and found["retries"][0]["said"].startswith(said)
-
-
-@pytest.mark.parametrize("policy", ["{limit: 2}", '{limit: "2", retryPolicy: Always}'])
-def test_a_limit_that_tries_each_layer_of_the_graph_again_is_to_be_mended(
-    examined: Doctor, policy: str
-) -> None:
-    defaults = {"workflowDefaults": f"spec: {{templateDefaults: {{retryStrategy: {policy}}}}}"}
-    code, found = examined(
-        answers("doctor"), replaced(answers("doctor-kubernetes"), config_map(defaults)), "--only=retries"
-    )
-    assert code == 78 and "a failure is tried many times" in found["retries"][0]["said"]
-    assert 'limit: "0"\n  retryPolicy: Always' in found["retries"][0]["remedy"]
-
-
-def test_the_zone_of_recurring_runs_is_read_where_it_is_set(examined: Doctor) -> None:
-    def deployment(name: str, variable: str, value: str) -> dict[str, Any]:
-        env = [{"name": variable, "value": value}]
-        spec = {"spec": {"template": {"spec": {"containers": [{"env": env}]}}}}
-        return one(f"GET /apis/apps/v1/namespaces/kubeflow/deployments/{name}", 200, spec)
-
-    cluster = replaced(
-        answers("doctor-kubernetes"),
-        deployment("ml-pipeline-scheduledworkflow", "CRON_SCHEDULE_TIMEZONE", "Asia/Shanghai"),
-    )
-    _, found = examined(answers("doctor"), cluster, "--only=timezone")
-    assert found["timezone"][0]["said"] == "recurring runs start by the clock of Asia/Shanghai"
 
 
 def test_a_column_of_which_no_node_has_the_gpus(examined: Doctor) -> None:

@@ -10,12 +10,11 @@ from yanmo_pipelines.cluster.refusals import Forbidden, NotFound
 NEEDED = (
     ("create", "jobs", "batch", "rerun"),
     ("get", "cronjobs", "batch", "rerun"),
-    ("list", "pods", "", "rerun, status"),
-    ("get", "pods/log", "", "rerun"),
+    ("list", "pods", "", "status"),
+    ("get", "pods/log", "", "doctor"),
     ("list", "jobs", "batch", "status"),
-    ("list", "events", "", "rerun, status"),
+    ("list", "events", "", "status"),
     ("list", "workflows", "argoproj.io", "submit"),
-    ("get", "configmaps", "", "doctor"),
 )
 """Verb, resource, group, and the commands that need it."""
 

@@ -17,7 +17,6 @@ from yanmo.common.words import plural
 from yanmo.store.manifest import Reference
 from yanmo.store.pause import PausedOutput
 from yanmo.store.runs.failure_card import Details, attach
-from yanmo_pipelines.cluster.job_log import show_new_lines
 from yanmo_pipelines.cluster.jobs import started
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.launch.made_by import Maker
@@ -116,7 +115,7 @@ class Follower:
         self._once(f"node {pod.node} is pod {pod.name} on {pod.place or '?'}")
         end = pod.end()
         if pod.node == 0 and pod.name not in self._ended:
-            self._shown[pod.name] = show_new_lines(self._api, pod.name, self._shown.get(pod.name, ""))
+            self._shown[pod.name] = _show_new_lines(self._api, pod.name, self._shown.get(pod.name, ""))
         if end and pod.name not in self._ended:
             self._ended[pod.name] = end
             log.log(logging.INFO if end.code == ExitCode.DONE else logging.WARNING, "%s", _short(end))
@@ -166,6 +165,21 @@ class Follower:
         for line in text.splitlines()[-_LAST_LINES:]:
             sys.stderr.write(f"node {pod.node}: {visible(line.partition(' ')[2])}\n")
         sys.stderr.flush()
+
+
+def _show_new_lines(api: KubernetesApi, pod: str, last: str) -> str:
+    """Print the lines of a pod's log after the time `last`; return the time of the last one."""
+    try:
+        text = api.log(pod, since=last).decode("utf-8", "replace")
+    except NotFound:  # its node is away, or it was deleted this moment
+        return last
+    for line in text.splitlines():
+        stamp, _, said = line.partition(" ")
+        if stamp > last:
+            sys.stderr.write(visible(said) + "\n")
+            last = stamp
+    sys.stderr.flush()
+    return last
 
 
 def _short(end: End) -> str:

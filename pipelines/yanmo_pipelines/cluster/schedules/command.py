@@ -1,4 +1,4 @@
-"""`yanmo schedule apply | diff | delete | hold | release`: when which pipeline runs, from a file."""
+"""`yanmo schedule apply | diff | delete`: when which pipeline runs, from a file."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from dataclasses import dataclass
 
 from yanmo.common.answers import answer
 from yanmo.common.command_end import as_process, ended
-from yanmo.common.errors import EnvironmentFault, ExitCode, UsageError
+from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.common.words import plural
 from yanmo.options.command_line import load_command
 from yanmo.options.fields import default_argv, opt, word
 from yanmo.options.nearest import did_you_mean
 from yanmo_pipelines.cluster.kfp_api import KfpApi
-from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace
 from yanmo_pipelines.cluster.plan import Plan, planned
-from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.cluster.schedules.file import Schedule, read_schedules, shown_time
 from yanmo_pipelines.cluster.schedules.recurring import RecurringRuns
 from yanmo_pipelines.cluster.schedules.zones import kfp_zone, written_in
@@ -30,10 +28,6 @@ DIFFERS = 1
 """Exit code of `diff` where an apply would change something, as kubectl's."""
 _ABOUT = "Schedules from a file: recurring runs of KFP."
 _FIELDS = ("second", "minute", "hour", "day", "month", "weekday")
-_KUEUE = "apis/kueue.x-k8s.io"
-_HELD, _OPEN = "HoldAndDrain", "None"
-"""Stop policies of a LocalQueue: what was admitted gets SIGTERM and its grace to save; admitted again it goes
-on. KFP's own pods are in no queue: they keep to `--night`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,29 +73,10 @@ class DeleteOptions(FileOptions, group="schedule"):
     """
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueueOptions(PlaceOptions, group="schedule"):
-    """A queue of Kueue's."""
-
-    queue: str = opt("yanmo-night", "name of the LocalQueue in the namespace", often=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class HoldOptions(QueueOptions, group="schedule"):
-    """Stop what runs from a queue of Kueue's, each with the time to save, and let nothing begin."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseOptions(QueueOptions, group="schedule"):
-    """Let a queue of Kueue's go on: what was stopped comes back."""
-
-
-COMMANDS: dict[str, type[PlaceOptions]] = {
+COMMANDS: dict[str, type[FileOptions]] = {
     "apply": ApplyOptions,
     "diff": DiffOptions,
     "delete": DeleteOptions,
-    "hold": HoldOptions,
-    "release": ReleaseOptions,
 }
 
 
@@ -111,10 +86,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     def serve() -> int:
         name, options = load_command(COMMANDS, default_argv(argv), "yanmo schedule", _ABOUT)
         setup(options.log_level, "schedule", options.log_format)
-        if isinstance(options, QueueOptions):
-            answer(_set_queue(options, _HELD if name == "hold" else _OPEN))
-            return ExitCode.DONE
-        assert isinstance(options, FileOptions)
         schedules = read_schedules(options.file)
         runs, zone = _recurring(options)
         if name == "delete":
@@ -192,28 +163,6 @@ def _delete(runs: RecurringRuns, names: Sequence[str]) -> int:
         what = f"deleted: {plural(count, 'recurring run')} of KFP" if count else "nothing to delete"
         answer(f"{name}: {what}")
     return ExitCode.DONE
-
-
-def _set_queue(options: QueueOptions, policy: str) -> str:
-    """Set the stop policy of a LocalQueue of Kueue's; return what was done.
-
-    Raises:
-        EnvironmentFault: there is no such queue.
-    """
-    api, name = KubernetesApi.of(options), options.queue
-    try:
-        served = api.get(f"/{_KUEUE}", "ask for Kueue's versions")["preferredVersion"]["version"]
-        path = api.in_namespace("localqueues", name, group=f"{_KUEUE}/{served}")
-        queue = api.get(path, f"read LocalQueue {name}")
-        if (queue.get("spec") or {}).get("stopPolicy", _OPEN) == policy:
-            return f"unchanged: LocalQueue {name} has stop policy {policy}"
-        api.merge(path, f"set the stop policy of LocalQueue {name}", {"spec": {"stopPolicy": policy}})
-    except NotFound:
-        raise EnvironmentFault(
-            f"there is no LocalQueue {name} in namespace {api.namespace}, or no Kueue: apply the component "
-            "night-window of manifests/, or give --queue or --namespace"
-        ) from None
-    return f"changed: LocalQueue {name} has stop policy {policy}"
 
 
 if __name__ == "__main__":

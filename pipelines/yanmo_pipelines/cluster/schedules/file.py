@@ -51,7 +51,6 @@ class ScheduleOptions(PodOptions, group="schedule"):
     cron: str = opt("", "when it fires")
     timezone: str = opt("UTC", "time zone of the cron line and of the night")
     suspend: bool = opt(False, "do not fire until this is false again")
-    catch_up: bool = opt(False, "fire for each time that was missed")
     night: str = opt("", "hours of the night, HH:MM-HH:MM: --night of the training")
     channel: str = opt("main", "series of runs; default: that of the pipeline's form")
     pipeline: str = opt("language_model", "as for yanmo submit")

@@ -131,7 +131,6 @@ class RecurringRuns:
         return {
             "cron": self._line(schedule),
             "suspend": options.suspend,
-            "catch_up": options.catch_up,
             "runs at once": 1,
             "pipeline": f"{plan.name} {_contents(plan.version)}",
             "experiment": options.experiment,
@@ -146,7 +145,6 @@ class RecurringRuns:
         return {
             "cron": (run.get("trigger") or {}).get("cron_schedule", {}).get("cron", ""),
             "suspend": not _is_enabled(run),
-            "catch_up": not run.get("no_catchup", False),
             "runs at once": int(run.get("max_concurrency") or 0),
             "pipeline": self._pipeline(run),
             "experiment": self._experiment(str(run.get("experiment_id", ""))),
@@ -190,7 +188,7 @@ class RecurringRuns:
             "max_concurrency": "1",
             "trigger": {"cron_schedule": {"cron": self._line(schedule)}},
             "mode": "DISABLE",
-            "no_catchup": not options.catch_up,
+            "no_catchup": True,  # a night that was missed would train on the texts of today
         }
 
 

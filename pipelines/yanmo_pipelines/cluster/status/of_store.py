@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.nights.index import index_name, rows_shown
+from yanmo.nights.index import index_name, index_page, rows_shown
 from yanmo.nights.night import Row
-from yanmo.nights.settings import index_address
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.failure_card import FILE as _FAILURE
 from yanmo.store.runs.failure_card import read_cards
@@ -128,7 +127,7 @@ def _nights(store: ObjectStore, channel: str, damaged: dict[str, str]) -> dict[s
     except DataError as error:
         damaged[index_name(channel)] = str(error)
         return {}
-    return {"night": night, "page": index_address(store, channel) if night else ""}
+    return {"night": night, "page": f"{store.uri}/{index_page(channel)}" if night else ""}
 
 
 def _work(store: ObjectStore, now: float) -> Iterator[Work]:

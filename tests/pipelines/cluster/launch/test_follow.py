@@ -168,6 +168,25 @@ def test_the_last_lines_of_a_failed_node_other_than_0_are_shown(followed: Any, c
     assert shown.count("the last line of node 0") == 1 and "node 1: why: shard 3 is damaged" in said
 
 
+def test_lines_of_a_log_are_shown_once_however_often_it_is_read(followed: Any, capfd: Any) -> None:
+    logs = "/api/v1/namespaces/kubeflow/pods/t1-node-0-0-x/log"
+    running = {**pod(0, 0), "status": {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}}
+    first = "2026-11-23T20:00:00.1Z step 1\n2026-11-23T20:00:00.2Z step 2\n"
+    again = first.splitlines()[1] + "\n2026-11-23T20:00:01Z step 3\n"
+    since = "sinceTime=2026-11-23T20%3A00%3A00.2Z&timestamps=true"
+    told = [
+        one(f"GET {TRAINJOBS}/t1", 200, trainjob("")),
+        one(f"GET {TRAINJOBS}/t1", 200, trainjob("Complete")),
+        one(f"GET {PODS}", 200, {"items": [running]}),
+        one(f"GET {EVENTS}", 200, {"items": []}),
+        one(f"GET {logs}?timestamps=true", 200, first, "text/plain"),
+        one(f"GET {logs}?{since}", 200, again, "text/plain"),
+    ]
+    followed(told, "t1")
+    shown = [line for line in capfd.readouterr().err.splitlines() if line.startswith("step")]
+    assert shown == ["step 1", "step 2", "step 3"]
+
+
 def test_what_node_0_says_of_a_pause_is_passed_on(followed: Any) -> None:
     paused = PausedOutput.of("train", "ab" * 32, Pause(where="step 9 of 20", why="--night 21:00-08:00"))
     told = cluster_with(pod(0, 0, message=paused.to_json()), pod(1, 0), state="Complete")

@@ -97,7 +97,6 @@ def test_apply_makes_it_once_and_diff_says_what_differs(kfp: RecurringKfp, sched
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ("catch_up: true", "+ catch_up: True"),
         ("experiment: nights", "+ experiment: nights"),
         ("service_account: trainer", "+ service_account: trainer"),
         ("channel: other", "+ parameter channel: other"),

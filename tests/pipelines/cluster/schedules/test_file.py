@@ -39,7 +39,6 @@ def test_a_schedule_says_when_it_fires_in_the_teams_zone() -> None:
         "train_steps": "400",
         "train.layers": "4",
     }
-    assert not nightly.options.catch_up
 
 
 def test_a_schedule_that_names_no_channel_has_that_of_the_pipelines_form() -> None:

@@ -260,10 +260,7 @@ def test_runs_that_never_said_so_stand_as_kfp_and_kubernetes_say(
     }  # fmt: skip
 
 
-def test_the_last_night_is_named_with_its_page(
-    store: FileStore, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("YANMO_PAGES_URL", "https://pages.example/yanmo")
+def test_the_last_night_is_named_with_its_page(store: FileStore, capfd: pytest.CaptureFixture[str]) -> None:
     for date, words in (("2026-11-22", "The night before."), ("2026-11-23", "train failed: no space left.")):
         run = run_of(store, f"run-{date}", date)
         end = StageEnd(task="train", state="failed", sentence=Words(words, "失败"), seconds=5400.0)
@@ -275,7 +272,7 @@ def test_the_last_night_is_named_with_its_page(
         "  champion   none yet",
         "  night      2026-11-23  failed, 1 h 30 min",
         "             train failed: no space left.",
-        "             https://pages.example/yanmo/nights/new/index.html",
+        f"             {store.uri}/nights/new/index.html",
     ]
     assert command.main([f"--store={store.root}", "--json", "--channel", "new"]) == 0
     (channel,) = json.loads(capfd.readouterr().out)["store"]["channels"]

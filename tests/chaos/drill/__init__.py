@@ -1,1 +1,0 @@
-"""Trainings that break beside a real Prometheus and Alertmanager."""
