@@ -47,6 +47,8 @@ _GARBLED_SHARE = 0.2
 _FEW_HAN = 10
 _LATIN_SHARE = 0.3
 _FEW_OTHERS = 4
+_FOR_A_REMARK = 1000
+"""Characters of modern text that outweigh one remark such as (table omitted)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +154,9 @@ def clean(text: str, how: Cleaning = Cleaning(), *, is_suspect: bool = True) -> 
         if how.squares:
             result.text, result.lost = _LOST.sub("□", result.text), 0
     if "略" in result.text:
-        result.is_stub = _STUB.search(result.text) is not None
+        remarks = len(_STUB.findall(result.text))
+        # A long page is more than the table that one remark leaves out; a poem with one is not whole.
+        result.is_stub = remarks * _FOR_A_REMARK > len(result.text) if how.code else remarks > 0
     return result
 
 

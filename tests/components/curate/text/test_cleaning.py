@@ -108,3 +108,12 @@ def test_lost_characters_become_squares_on_request() -> None:
 )
 def test_garbled_text_is_told_from_rare_words(text: str, garbled: bool) -> None:
     assert clean(text).is_garbled == garbled
+
+
+def test_a_long_modern_page_is_no_stub_for_one_remark() -> None:
+    """A page of documentation says (table omitted) once; a poem or a short answer that does is not whole."""
+    page = "第一节说明用法。" * 125
+    assert not clean(page + "（表略）", CODE).is_stub
+    assert clean(page[:900] + "（表略）", CODE).is_stub
+    assert clean(page + "（表略）" * 2, CODE).is_stub
+    assert clean(page + "（表略）").is_stub
