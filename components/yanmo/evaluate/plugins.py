@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,6 @@ from yanmo.store.manifest import digest
 
 if TYPE_CHECKING:  # a run that finds its key committed must not wait for torch
     from yanmo.evaluate.bits.of_documents import LoadedModel, Scores
-    from yanmo.evaluate.bits.pieces import Pieces
     from yanmo.evaluate.documents.reading import Document
 
 log = logging.getLogger(__name__)
@@ -103,7 +101,6 @@ def plugin_answers(
     loaded: LoadedModel,
     documents: Sequence[Document],
     scores: Scores,
-    pieces: Pieces,
 ) -> dict[str, Any]:
     """The contents of plugins.json; {} where no plugin is named.
 
@@ -114,20 +111,12 @@ def plugin_answers(
     texts = _texts(documents, scores)
     for plugin in named_plugins(options):
         given = [texts] if plugin.group == METRICS else [texts, AskedModel(loaded, options.workers)]
-        values = _kept(plugin, given, pieces)
+        values = _values(plugin, given)
         log.info("%s: %s", plugin, ", ".join(f"{name}={value:g}" for name, value in values.items()))
         kind = plugin.group.rpartition(".")[2]
         entry = {"package": plugin.distribution, "version": plugin.version, "values": values}
         found.setdefault(kind, {})[plugin.name] = entry
     return {"schema": "yanmo.plugins/1", **found} if found else {}
-
-
-def _kept(plugin: Plugin, given: Sequence[Any], pieces: Pieces) -> dict[str, float]:
-    from yanmo.evaluate.bits.pieces import PieceTask
-
-    job = PieceTask(digest(plugin.identity), functools.partial(_values, plugin, given))
-    (values,) = pieces.all(f"{plugin.group.replace('.', '-')}-{plugin.name.replace('_', '-')}", [job])
-    return dict(values)
 
 
 def _values(plugin: Plugin, given: Sequence[Any]) -> dict[str, float]:

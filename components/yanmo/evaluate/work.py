@@ -14,7 +14,7 @@ from yanmo.common.errors import DataError, UsageError, advice
 from yanmo.common.made_by import made_by
 from yanmo.common.words import plural
 from yanmo.evaluate.config import EvaluateConfig
-from yanmo.evaluate.hand_over import EvaluateRun, Handed
+from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.plugins import plugins_input
 from yanmo.formats.documents import text_form
 from yanmo.formats.kfp_metrics import bits_metrics
@@ -25,7 +25,6 @@ from yanmo.stage.stage_run import Finish, Prepared, Steps
 from yanmo.store.commit import Result
 from yanmo.store.output import Output, read_json
 from yanmo.store.pointers import read_pointer
-from yanmo.store.runs.in_use import work_name
 
 if TYPE_CHECKING:
     from yanmo.evaluate.measuring import EvaluationResult
@@ -41,25 +40,23 @@ def settle(run: EvaluateRun) -> EvaluateConfig:
     return dataclasses.replace(run.options, workers=workers_for(run.options.workers))
 
 
-def prepare(run: EvaluateRun) -> Prepared[Handed]:
+def prepare(run: EvaluateRun) -> Prepared[None]:
     """Add plugins to the key."""
-    return Prepared(Handed(), dict(plugins_input(run.options)))
+    return Prepared(None, dict(plugins_input(run.options)))
 
 
 def work(run: EvaluateRun) -> Result:
     """Measure the model and commit the results."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
     from yanmo.evaluate.bits.of_documents import ran_on
-    from yanmo.evaluate.bits.pieces import KeptPieces
     from yanmo.evaluate.documents.table import evaluation_table, write_documents
     from yanmo.evaluate.measures import Bootstrap, summarize
     from yanmo.evaluate.measuring import measure
     from yanmo.evaluate.writing.contamination import NAME, committed_contamination
 
     options, evaluation_set = run.options, run.input("evaluation_set")
-    pieces = KeptPieces(run.store, work_name(run.stage.name, run.key), again=options.force)
     contaminated = committed_contamination(run)
-    measured = measure(run, pieces)
+    measured = measure(run)
     documents, scores = measured.documents, measured.scores
     bootstrap = Bootstrap(options.bootstrap_draws, options.seed)
     results = summarize(documents, scores.bits, bootstrap, scores.bits_with_tag, scores.tokens)
@@ -84,7 +81,6 @@ def work(run: EvaluateRun) -> Result:
     for name, value in {"summary": summary, **measured.answers}.items():
         run.attempt.write(f"{name}.json", _json(value))
     _show(run, results)
-    run.prepared.pieces = pieces
     return Result(
         counts={
             "documents": len(documents),
@@ -140,8 +136,6 @@ def conditions(
 
 def finish(run: EvaluateRun, output: Output) -> Finish:
     """Baselines, how the model writes, the table in the log, and the bits for KFP's UI."""
-    if run.prepared.pieces:
-        run.prepared.pieces.clear()
     from yanmo.evaluate.writing.contamination import report_contamination
 
     report_contamination(output)

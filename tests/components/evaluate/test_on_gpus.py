@@ -57,9 +57,7 @@ def test_scores_samples_and_choices_come_from_the_copies(ground, spoil, gpus):
 
 def test_answers_in_words_come_from_the_copies(ground, chat_model, spoil):
     asked = [[Turn("user", text)] for text in ("明月几时有", "青天", "把酒问青天明", "明月几时无")]
-    answers = [
-        answer_all(m, "all", asked, 6, workers=2) for m in (spoil(chat_model, 2), load_model(chat_model))
-    ]
+    answers = [answer_all(m, asked, 6, workers=2) for m in (spoil(chat_model, 2), load_model(chat_model))]
     assert answers[0] == answers[1] and any(answers[0])
 
 

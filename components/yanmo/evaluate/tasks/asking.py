@@ -14,7 +14,6 @@ import torch
 
 from yanmo.common.errors import DataError
 from yanmo.evaluate.bits.of_documents import LoadedModel
-from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
 from yanmo.evaluate.documents.reading import Document
 from yanmo.evaluate.tasks.tasks import LETTERS, Task, choice_metrics, chrf, make_tasks, punctuation_metrics
 from yanmo.evaluate.writing.generate import generate
@@ -27,8 +26,8 @@ _AT_A_TIME = 64
 _SHOWN = 10
 """Answers to chats that are kept with their score."""
 T = TypeVar("T")
-Ask = Callable[[str, Sequence[Sequence[Turn]], int], list[str]]
-"""(name of the pieces, conversations, most tokens of an answer) -> answers."""
+Ask = Callable[[Sequence[Sequence[Turn]], int], list[str]]
+"""(conversations, most tokens of an answer) -> answers."""
 
 
 def measure_tasks(
@@ -39,7 +38,6 @@ def measure_tasks(
     per_genre: int,
     seed: int,
     workers: int,
-    pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """The metrics of a model's answers.
 
@@ -47,38 +45,31 @@ def measure_tasks(
         how: `chat` asks in words, through the chat template; `likelihood` lets it choose.
         per_genre: documents of each genre that tasks are made from, and chats that are answered.
         workers: questions by likelihood, or batches of answers, at a time, one core each.
-        pieces: where answers are kept.
 
     Raises:
         DataError: a chat is wanted, and the tokenizer has no marks.
     """
-    tasks, pieces = make_tasks(documents, per_genre, seed), pieces or Pieces()
+    tasks = make_tasks(documents, per_genre, seed)
     log.info("tasks: %d, answered by %s", len(tasks), how)
     if how == "likelihood":
-        return {"how": how, **_by_likelihood(loaded, tasks, workers, pieces)}
+        return {"how": how, **_by_likelihood(loaded, tasks, workers)}
     if not has_marks(loaded.tokenizer):
         raise DataError(
             f"{loaded.output}: its tokenizer has no {END}, so it is no chat model; use --tasks likelihood"
         )
     torch.set_num_threads(1)  # threads of each operation: equal sums whatever the number of workers
-    ask = functools.partial(answer_all, loaded, workers=workers, pieces=pieces)
+    ask = functools.partial(answer_all, loaded, workers=workers)
     return {"how": how, **_in_words(ask, tasks), **_chats(ask, documents, per_genre)}
 
 
-def _by_likelihood(
-    loaded: LoadedModel, tasks: Sequence[Task], workers: int, pieces: Pieces
-) -> dict[str, Any]:
+def _by_likelihood(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> dict[str, Any]:
     found = {}
     for kind in ("genre", "next_line"):
         chosen = [t for t in tasks if t.kind == kind]
         if kind == "genre":  # a genre without a tag is no choice
             chosen = [t for t in chosen if all(loaded.symbols.tag(g) is not None for g in t.choices)]
         if chosen:
-            jobs = [
-                PieceTask(plan_of([vars(t) for t in part]), functools.partial(_costs, loaded, part, workers))
-                for part in _cut(chosen, _AT_A_TIME)
-            ]
-            bits = (bit for part in pieces.all(f"tasks-{kind.replace('_', '-')}", jobs) for bit in part)
+            bits = (bit for part in _cut(chosen, _AT_A_TIME) for bit in _costs(loaded, part, workers))
             likeliest = [min((next(bits), i) for i in range(len(t.choices)))[1] for t in chosen]
             found[kind] = choice_metrics(
                 chosen, [t.choices[i] for t, i in zip(chosen, likeliest, strict=True)]
@@ -148,7 +139,7 @@ def _in_words(ask: Ask, tasks: Sequence[Task]) -> dict[str, Any]:
         if not chosen:
             continue
         asked = [[Turn("user", question(t))] for t in chosen]
-        answers = ask(f"answers-{kind.replace('_', '-')}", asked, _MOST_TOKENS[kind])
+        answers = ask(asked, _MOST_TOKENS[kind])
         if kind == "punctuation":
             found[kind] = punctuation_metrics(chosen, answers)
         else:
@@ -165,7 +156,7 @@ def _chats(ask: Ask, documents: Sequence[Document], number: int) -> dict[str, An
     chats = [d.turns for d in documents if d.turns and d.turns[-1].is_answer and len(d.turns) > 1][:number]
     if not chats:
         return {}
-    answers = ask("answers-chat", [turns[:-1] for turns in chats], _MOST_TOKENS["chat"])
+    answers = ask([turns[:-1] for turns in chats], _MOST_TOKENS["chat"])
     pairs = [(answer, turns[-1].text) for answer, turns in zip(answers, chats, strict=True)]
     shown = [
         {"asked": turns[-2].text, "answer": answer, "reference": reference}
@@ -175,13 +166,7 @@ def _chats(ask: Ask, documents: Sequence[Document], number: int) -> dict[str, An
 
 
 def answer_all(
-    loaded: LoadedModel,
-    name: str,
-    asked: Sequence[Sequence[Turn]],
-    most_tokens: int,
-    *,
-    workers: int = 1,
-    pieces: Pieces | None = None,
+    loaded: LoadedModel, asked: Sequence[Sequence[Turn]], most_tokens: int, *, workers: int = 1
 ) -> list[str]:
     """The likeliest answer to each conversation, up to its end mark; prompts of one length go together."""
     prompts = [prompt_ids(loaded.tokenizer, turns, loaded.symbols.bos) for turns in asked]
@@ -190,14 +175,9 @@ def answer_all(
         by_length[len(prompt)].append(i)
     together = [chosen for rows in by_length.values() for chosen in _cut(rows, _AT_A_TIME)]
     parts = [[prompts[i] for i in chosen] for chosen in together]
-    jobs = [
-        PieceTask(plan_of(part, most_tokens), functools.partial(_answers, loaded, i, part, most_tokens))
-        for i, part in enumerate(parts)
-    ]
+    found = loaded.map(lambda i: _answers(loaded, i, parts[i], most_tokens), range(len(parts)), workers)
     answers = [""] * len(asked)
-    for chosen, answered in zip(
-        together, (pieces or Pieces()).all(name, jobs, loaded.at_once(workers)), strict=True
-    ):
+    for chosen, answered in zip(together, found, strict=True):
         for i, text in zip(chosen, answered, strict=True):
             answers[i] = text
     return answers

@@ -133,8 +133,8 @@ def test_a_model_that_knows_its_tags_names_the_genre_by_likelihood(ground, docum
 def test_answers_do_not_depend_on_what_is_asked_beside(ground, chat_model):
     loaded = load_model(chat_model)
     asked = [[Turn("user", text)] for text in ("明月几时有", "青天", "把酒问青天明", "明月几时无")]
-    answers = answer_all(loaded, "all", asked, 6, workers=2)
-    assert answers == [answer_all(loaded, "one", [turns], 6)[0] for turns in asked]
+    answers = answer_all(loaded, asked, 6, workers=2)
+    assert answers == [answer_all(loaded, [turns], 6)[0] for turns in asked]
     assert len(prompt_ids(loaded.tokenizer, asked[0], 0)) > 5
 
 
@@ -151,7 +151,7 @@ def test_the_stage_writes_the_figures_of_a_chat_model(ground, chat_model, monkey
 def test_a_chat_has_the_figure_of_its_last_answer(ground, chat_model, monkeypatch):
     loaded, turns = load_model(chat_model), turns_of(chat_row(CHAT))
     monkeypatch.setattr(
-        asking, "answer_all", lambda loaded, name, asked, most, **_: [turns[-1].text for _ in asked]
+        asking, "answer_all", lambda loaded, asked, most, **_: [turns[-1].text for _ in asked]
     )
     found = measure_tasks(
         loaded, [Document("1", "chat", "s", "x", turns=turns)], "chat", per_genre=2, seed=0, workers=1
