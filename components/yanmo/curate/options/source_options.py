@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from yanmo.formats.genre_names import genre_problem
@@ -25,7 +24,7 @@ class SourceOptions(Options, group="sources"):
 
     sources: str = opt(
         "",
-        "files, folders, globs, a sources .yaml, bundled or bundled-chats, separated by commas or spaces; "
+        "files, folders, globs, bundled or bundled-chats, separated by commas or spaces; "
         "formats: .jsonl .json .parquet .csv .tsv .txt .md, plain or .gz .zst .xz .bz2; settings follow a "
         "place after a semicolon, such as poems/;genre=shi (docs/how-to/prepare-text.md)",
         kind="environment",
@@ -55,13 +54,6 @@ class SourceOptions(Options, group="sources"):
     max_malformed_share: float = opt(
         0.01, "largest share of lines that may be malformed; above it the run fails", most=1, phase="checks"
     )
-    shard: str = opt(
-        "",
-        "process only this part of the source files, such as 2/7, and stop; a later run without it "
-        "takes over what is done",
-        kind="environment",
-    )
-
     dry_run: bool = opt(
         False,
         "show what would be kept, by folder or file, and what would be dropped, by reason; commits nothing "
@@ -74,9 +66,6 @@ class SourceOptions(Options, group="sources"):
         """Return the options that contradict each other, or have a wrong form."""
         if not self.sources.strip():
             return ["--sources is empty: expected files, folders or globs, such as texts/ or notes.jsonl"]
-        part = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", self.shard or "1/1")
-        if not part or not 1 <= int(part[1]) <= int(part[2]):
-            return [f"--shard {brief(self.shard)}: expected a part of a whole, 1/7 to 7/7"]
         return []
 
 

@@ -113,8 +113,8 @@ def _rules(options: CurateOptions) -> FilterRules:
         "garbled": 0.0,
         "too_short": options.min_han_characters,
         "not_han": options.min_han_share,
-        "private_use": options.max_private_use_share,
-        "lacuna": options.max_lacuna_share,
+        "private_use": 0.01,
+        "lacuna": 0.03,
         "too_long": options.max_characters,
     }
     try:
