@@ -76,9 +76,6 @@ class EvaluateConfig(StageOptions, group="evaluate"):
     )
     sample_tokens: int = opt(80, "longest generated text in tokens", least=1, often=True)
     temperature: float = opt(0.8, "softmax temperature of samples; 0 takes the likeliest token", often=True)
-    top_p: float = opt(
-        0.95, "probability mass of the likeliest tokens that samples draw from", above=0, most=1
-    )
     baseline_characters: int = opt(
         20_000_000,
         "training characters that baselines learn from, at most; they take about 300 bytes of memory each",

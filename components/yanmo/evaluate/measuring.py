@@ -21,6 +21,8 @@ from yanmo.evaluate.tasks.asking import measure_tasks
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
 
 log = logging.getLogger(__name__)
+_TOP_P = 0.95
+"""Probability mass of the likeliest tokens that samples draw from."""
 
 
 class EvaluationResult(NamedTuple):
@@ -95,7 +97,7 @@ def _samples(run: EvaluateRun, loaded: LoadedModel, genres: list[str]) -> dict[s
         number=options.samples,
         most_tokens=options.sample_tokens,
         temperature=options.temperature,
-        top_p=options.top_p,
+        top_p=_TOP_P,
         seed=options.seed,
     )
     return write_samples(loaded, genres, sampling, options.workers)

@@ -62,27 +62,12 @@ class PromoteConfig(StageOptions, group="promote"):
     )
     month_error: float = opt(
         0.05,
-        "chance (0 to 1) that the champion changes in a month without progress; the margin follows from it",
+        "chance (0 to 1) that the champion changes in 30 nights without progress; the margin follows from it",
         least=0.0001,
         most=0.5,
         often=True,
     )
-    nights_per_month: int = opt(30, "challengers that share --month-error", least=1, most=10_000)
-    assumed_noise: float = opt(
-        0.0025,
-        "seed's standard deviation as a share of the bits where `yanmo train --twins` measured none",
-        below=1,
-    )
-    least_noise: float = opt(
-        0.002,
-        "least standard deviation of the seed, used where twins measured less: short twins may scatter "
-        "less than whole trainings (0.076 % against 0.180 % in one recipe, docs/reference/promote.md)",
-        below=1,
-    )
     max_genre_loss: float = opt(0.05, "bits per character by which a genre may get worse at most", often=True)
-    level: float = opt(
-        0.95, "level of the bootstrap interval whose lower end must be above 0", least=0.5, below=1
-    )
     without_confirmation: str = opt(
         "promote",
         "where the evaluation set has no confirmation split: promote, saying so first, or refuse",

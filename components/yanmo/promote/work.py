@@ -31,7 +31,16 @@ from yanmo.promote.gate.limits import MEASURED, parse_limits, parse_unmeasured
 from yanmo.promote.gate.nights import recipe_of, with_tonight
 from yanmo.promote.gate.noise import goes_on, noise_of
 from yanmo.promote.gate.rules import ABOUT_ONE, first_champion, judge
-from yanmo.promote.gate.verdict import VERDICT_SCHEMA, Evidence, Rules, Verdict, Words
+from yanmo.promote.gate.verdict import (
+    ASSUMED_NOISE,
+    LEAST_NOISE,
+    LEVEL,
+    VERDICT_SCHEMA,
+    Evidence,
+    Rules,
+    Verdict,
+    Words,
+)
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion import (
     CHAMPION,
@@ -149,14 +158,13 @@ def rules_of(options: PromoteConfig) -> Rules:
     return Rules(
         min_gain=options.min_gain,
         max_genre_loss=options.max_genre_loss,
-        level=options.level,
+        level=LEVEL,
         draws=options.draws,
         seed=options.seed,
         max_contamination=options.max_contamination,
         month_error=options.month_error,
-        nights_per_month=options.nights_per_month,
-        assumed_noise=options.assumed_noise,
-        least_noise=options.least_noise,
+        assumed_noise=ASSUMED_NOISE,
+        least_noise=LEAST_NOISE,
         limits=parse_limits(options.limits),
         must_measure=tuple(sorted({*MEASURED} - {*parse_unmeasured(options.accept_unmeasured)})),
     )

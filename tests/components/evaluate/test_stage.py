@@ -304,7 +304,6 @@ def test_truncated_weights_are_refused_by_name(ground, caplog):
 
 
 def test_wrong_options_are_refused_before_anything_is_read(ground, caplog):
-    assert evaluate(ground, "--top-p", "0") == 64
     assert evaluate(ground, "--temperature", "-1") == 64
     assert evaluate(ground, "--workers", "-1") == 64
     assert evaluate(ground, "--split", "train") == 64
