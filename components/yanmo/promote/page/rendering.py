@@ -11,7 +11,7 @@ from yanmo.options.fields import shown
 from yanmo.promote.gate.headline import conditions, headline
 from yanmo.promote.gate.verdict import Words
 from yanmo.promote.page import names
-from yanmo.promote.page.charts import dot_chart, line_chart
+from yanmo.promote.page.charts import LineChart, dot_chart, line_chart
 from yanmo.promote.page.report import baseline_wins
 from yanmo.promote.page.summary import chosen_verses
 
@@ -52,7 +52,7 @@ def render(report: Mapping[str, Any]) -> str:
         documents=documents,
         columns=columns,
         dots=dot_chart(drawn),
-        charts=training_charts(report["training"]),
+        loss=loss_chart(report["training"]),
         tag_words=_tag_words(columns),
         informed=_INFORMED,
         trained=next((s["options"] for s in report["stages"] if s["stage"] == "train"), {}),
@@ -118,19 +118,12 @@ def _strongest(wins: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(known, key=lambda win: float(win["mean_gain"]))[:1]
 
 
-def training_charts(training: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Name -> chart of the training's series; empty without a record, None for a series that it lacks."""
+def loss_chart(training: Mapping[str, Any] | None) -> LineChart | None:
+    """Return the bits per character of training and validation over its steps; None without a record."""
     if training is None:
-        return {}
-    series = training["series"]
-    stalls = [(s["from_step"], s["to_step"]) for s in training["stalls"]]
-    loss = {"train": series["bits_per_character"], "valid": training["curve"] or training["valid"]}
-    return {
-        "loss": line_chart(loss, dotted="valid"),
-        "gradient": line_chart({"train": series["grad_norm"]}, from_zero=True),
-        "speed": line_chart({"train": series["tokens_per_second"]}, bands=stalls, from_zero=True),
-        "rate": line_chart({"train": series["learning_rate"]}, from_zero=True),
-    }
+        return None
+    valid = training["curve"] or training["valid"]
+    return line_chart({"train": training["bits_per_character"], "valid": valid}, dotted="valid")
 
 
 def memorization_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:

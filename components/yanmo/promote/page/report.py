@@ -21,7 +21,7 @@ from yanmo.promote.page.training import training_report
 from yanmo.store.output import Output
 from yanmo.store.schema import utc_now
 
-_SCHEMA = "yanmo.report/8"
+_SCHEMA = "yanmo.report/9"
 _MOST_SAMPLES = 4
 """Samples of each genre; evaluate looks for the nearest training text of as many."""
 _MOST_SAMPLE_CHARACTERS = 2000

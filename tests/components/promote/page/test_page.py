@@ -150,7 +150,7 @@ def test_the_report_obeys_its_schema_and_holds_the_numbers(report):
     jsonschema.validate(report, SCHEMA)
     assert report["verdict"]["gain"]["bits"] == pytest.approx(0.2, abs=0.01)
     assert [c["id"] for c in report["bits_per_character"]["columns"]] == ["challenger", "champion"]
-    assert report["training"]["series"]["bits_per_character"][0] == [0, 9.0]
+    assert report["training"]["bits_per_character"][0] == [0, 9.0]
     broken = copy.deepcopy(report)
     broken["verdict"]["outcome"] = "perhaps"
     with pytest.raises(jsonschema.ValidationError):
@@ -185,10 +185,10 @@ def test_a_baseline_that_knows_the_genre_is_marked_where_it_is_shown(report):
 
 
 def test_the_curve_of_validations_is_drawn_and_named(report):
-    assert len(page.training_charts(report["training"])["loss"].lines[1].dots) == 1
+    assert len(page.loss_chart(report["training"]).lines[1].dots) == 1
     report["training"]["curve"] = [[30, 9.0], [60, 8.6], [90, 8.5]]
     jsonschema.validate(report, SCHEMA)
-    (_, drawn) = page.training_charts(report["training"])["loss"].lines
+    (_, drawn) = page.loss_chart(report["training"]).lines
     assert drawn.style == "valid" and len(drawn.dots) == 3 and drawn.points
     text = Page(render(report)).text
     assert "The curve of validations is on a part" in text and "验证，最后 8.500" in text
@@ -328,7 +328,6 @@ GROWING = (
     "licenses",
     "options",
     "classes",
-    "phases",
     "conditions",
 )
 
@@ -340,10 +339,9 @@ def test_no_list_of_the_report_makes_the_page_too_large(report):
     report["data"]["curate"]["licenses"] = {"CC0-1.0": 1}
     report["data"]["curate"]["dropped"] = {"stub": 1}
     report["training"]["events"] = [{"step": 1, "event": "stop"}]
-    report["training"]["phases"] = {"forward": 1.0}
     plain, places = len(render(report).encode()), []
     for place, document in grown(report, GROWING):
-        if "interval" not in place and "series" not in place:
+        if "interval" not in place:
             places.append(place)
             assert len(render(document).encode()) < plain + 400_000 < MOST_BYTES, place
     assert len(places) > 25
