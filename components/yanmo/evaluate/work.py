@@ -145,13 +145,15 @@ def finish(run: EvaluateRun, output: Output) -> Finish:
     if run.inputs.get("documents") is None:
         log.info("no training documents given: no baselines, and no search for copies")
     else:
+        from yanmo.evaluate.writing.writing import committed_writing
+
         if counts["documents"] == counts.get("chats"):
             log.info("the evaluation set holds only chats: no baselines")
         else:
             from yanmo.evaluate.baselines.baselines import committed_baselines
 
             parts["baselines"] = committed_baselines(run, number)
-        parts |= _writing(run, output)
+        parts["writing"] = committed_writing(run, output)
     _log_results(summary, parts.get("baselines"))
     return Finish(references=parts, carried=_beside(run), metadata={"metrics": _shown(summary)})
 
@@ -167,20 +169,21 @@ def _beside(run: EvaluateRun) -> dict[str, Output]:
         model = run.inputs[name]
         if model is None:
             continue
-        changes = {"model": json.dumps(vars(model.reference)), "champion": NONE, "base": NONE}
+        changes = {
+            "model": json.dumps(vars(model.reference)),
+            "champion": NONE,
+            "base": NONE,
+            "documents": NONE,
+        }
         pointer = f"{name}_evaluation"
         is_less = run.options.budget_documents and read_pointer(run.store, run.options.channel, pointer)
         # a trial's small budget takes the place of no whole evaluation
         changes |= {"pointer": NONE if run.options.pointer == NONE or is_less else pointer}
-        changes |= {"documents": NONE} if name == "base" else {}
         log.info("measuring the %s %s", name, model)
         try:
-            found[name], parts = beside(run, STEPS, **changes)
+            found[name], _ = beside(run, STEPS, **changes)
         except (DataError, UsageError) as error:
             log.error("the %s %s cannot be measured: %s", name, model, advice(error))
-            continue
-        if "writing" in parts:
-            found[f"{name}_writing"] = parts["writing"]
     return found
 
 
@@ -197,23 +200,6 @@ def _log_results(summary: dict[str, Any], baselines: Output | None) -> None:
         )
         return
     log_table(summary, read_json(baselines, "summary.json") if baselines else None)
-
-
-def _writing(run: EvaluateRun, output: Output) -> dict[str, Output]:
-    """The part `writing`.
-
-    For an evaluation of another model than the channel's newest (the champion) it is only shown, and decides
-    nothing: a damaged text that an old champion was trained on must not stop the night.
-    """
-    from yanmo.evaluate.writing.writing import committed_writing
-
-    try:
-        return {"writing": committed_writing(run, output)}
-    except DataError as error:
-        if run.options.pointer in ("", NONE):
-            raise
-        log.warning("how %s writes is not measured: %s", run.input("model"), error)
-        return {}
 
 
 def _shown(summary: dict[str, Any]) -> dict[str, float]:

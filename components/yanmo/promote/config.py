@@ -39,13 +39,6 @@ class PromoteConfig(StageOptions, group="promote"):
         optional=True,
         inside="challenger",
     )
-    champion_writing: str = input_ref(
-        "how the champion writes, for the page",
-        stages=("champion_evaluation_writing",),
-        optional=True,
-        inside="challenger",
-        keyed=False,
-    )
     base: str = input_ref(
         "evaluation of the model that the challenger was tuned from: what it gained and forgot",
         stages=("base_evaluation",),

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from yanmo.common.errors import DataError, EnvironmentFault
+from yanmo.common.errors import EnvironmentFault
 from yanmo.formats.stage_cost import Span
 from yanmo.nights.night import Words as NightWords
 from yanmo.nights.record import Verdict as NightVerdict
@@ -19,7 +19,6 @@ from yanmo.promote.gate.base import BASE, with_base
 from yanmo.promote.gate.confirmation import confirmed
 from yanmo.promote.gate.evaluation import (
     Evaluation,
-    is_of,
     open_evaluation,
     paired_scores,
     with_contamination,
@@ -44,10 +43,8 @@ from yanmo.promote.gate.verdict import (
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion import (
     CHAMPION,
-    CHAMPION_WRITING,
     Promotion,
     make_champion,
-    name_beside_champion,
     named,
     settle,
 )
@@ -57,7 +54,6 @@ from yanmo.promote.run_metrics import run_metrics, show_metrics
 from yanmo.stage.cost import cpu_seconds
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
-from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, read_json
 from yanmo.store.pause import PausedOutput
@@ -77,7 +73,7 @@ def work(run: PromoteRun) -> Result:
     challenger = with_contamination(
         with_writing(open_evaluation(run.input("challenger")), run.inputs["writing"])
     )
-    champion = _opened_champion(run.inputs["champion"], run.inputs["champion_writing"])
+    champion = open_evaluation(found) if (found := run.inputs["champion"]) else None
     base = open_evaluation(given) if (given := run.inputs[BASE]) else None
     challenger = with_base(challenger, base, run.options.draws, run.options.seed)
     verdict = _judged(run, challenger, champion)
@@ -121,18 +117,6 @@ def _judging(run: PromoteRun) -> Judging:
         span=Span(time.time() - seconds, seconds),
         cpu_seconds=cpu_seconds(),
     )
-
-
-def _opened_champion(evaluation: Output | None, writing: Output | None) -> Evaluation | None:
-    """The champion's evaluation, with how it writes where that was measured; nothing is decided by it."""
-    if evaluation is None:
-        return None
-    champion = open_evaluation(evaluation)
-    try:
-        return with_writing(champion, writing if writing and is_of(writing, evaluation) else None)
-    except DataError as error:
-        log.warning("how the champion writes is not shown: %s", error)
-        return champion
 
 
 def _judged(run: PromoteRun, challenger: Evaluation, champion: Evaluation | None) -> Verdict:
@@ -315,7 +299,6 @@ def _became(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> Became:
     now = read_pointer(store, channel, CHAMPION)
     if now is not None and now.content_digest == promotion.model.content_digest:
         record = settle(store, channel, promotion)
-        _keep_writing(run, promotion.model.reference)
         log.info("%s is already champion of channel %r since %s", promotion.model, channel, record.since)
         return "champion already"
     if not verdict["promote"] or run.options.hold:
@@ -328,15 +311,7 @@ def _became(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> Became:
             f"person who may write pointers/{channel}/ and runs yanmo promote set (docs/reference/promote.md)"
         ) from error
     log.info("%s is champion of channel %r (number %d)", promotion.model, channel, record.number)
-    _keep_writing(run, promotion.model.reference)
     return "champion"
-
-
-def _keep_writing(run: PromoteRun, model: Reference) -> None:
-    """Let the next page show how this champion writes."""
-    writing = run.inputs["writing"]
-    if writing is not None:
-        name_beside_champion(run.store, run.options.channel, CHAMPION_WRITING, model, writing.reference)
 
 
 def _json(value: Any) -> str:

@@ -61,7 +61,6 @@ def render(report: Mapping[str, Any]) -> str:
         strongest=_strongest(baseline_wins(table)),
         memorization=memorization_rows(report),
         verse=_verse(report),
-        champion_verse=_verse_by_name(report["champion_writing"]),
         made_at=report["made_at"].replace("T", " ").removesuffix("+00:00") + " UTC",
         gloss=names.gloss,
         called=names.called,
@@ -127,16 +126,14 @@ def loss_chart(training: Mapping[str, Any] | None) -> LineChart | None:
 
 
 def memorization_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """{"name", "is_count", "figures"} of every plain figure; figures of challenger, champion, originals.
+    """{"name", "is_count", "figures"} of every plain figure; figures of challenger and originals.
 
-    Empty where nobody measured them; the champion's are left out where nobody measured his.
+    Empty where nobody measured them.
     """
     own = report["memorization"]
     if not isinstance(own, Mapping):
         return []
-    columns = [own["generated"], own["held_out"]]
-    if report["champion_writing"]:
-        columns.insert(1, (report["champion_writing"]["memorization"] or {}).get("generated", {}))
+    columns = (own["generated"], own["held_out"])
     return [
         {"name": name, "is_count": name == "longest_copy", "figures": [c.get(name) for c in columns]}
         for name in own["generated"]
@@ -148,11 +145,6 @@ def _verse(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = report["verse"] or []
     cells = [row.get(writer) or {} for row in rows for writer in ("generated", "held_out")]
     return list(rows) if any(cell.get("of") for cell in cells) else []
-
-
-def _verse_by_name(writing: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Rule -> what the champion's texts obey; empty where nobody measured them."""
-    return {row["name"]: row["generated"] for row in (writing or {}).get("verse") or ()}
 
 
 def length_words(group: str) -> Words:

@@ -67,7 +67,6 @@ def make_report(
         "verse": challenger.section("verse"),
         "memorization": challenger.section("memorization"),
         "contamination": challenger.section("contamination"),
-        "champion_writing": _writing_of(champion),
         "samples": _samples(challenger.samples),
         "training": training,
         "data": data_report(lineage),
@@ -80,13 +79,6 @@ def make_report(
 
 def _named(model: Output) -> dict[str, Any]:
     return {"name": str(model), "key": model.manifest.key, "content_digest": model.content_digest}
-
-
-def _writing_of(champion: Evaluation | None) -> dict[str, Any] | None:
-    """Return how the champion writes; None where nobody measured it."""
-    if champion is None or champion.section("verse") is None:
-        return None
-    return {name: champion.section(name) for name in ("verse", "memorization")}
 
 
 def bits_table(
