@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.formats.stage_cost import Span
 from yanmo.nights.night import Words as NightWords
 from yanmo.nights.record import Verdict as NightVerdict
 from yanmo.options.fields import by_kind
@@ -49,9 +47,7 @@ from yanmo.promote.history.champion import (
     settle,
 )
 from yanmo.promote.history.champion_records import shown_time
-from yanmo.promote.page.cost import Judging
 from yanmo.promote.run_metrics import run_metrics, show_metrics
-from yanmo.stage.cost import cpu_seconds
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
 from yanmo.store.objects import ObjectStore
@@ -59,7 +55,6 @@ from yanmo.store.output import Output, read_json
 from yanmo.store.pause import PausedOutput
 from yanmo.store.pointers import read_pointer
 from yanmo.store.runs.unfinished import change_unfinished
-from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +82,6 @@ def work(run: PromoteRun) -> Result:
         base=base,
         channel=run.options.channel,
         options=by_kind(run.options, "semantic"),
-        parts=_parts(run, champion),
-        judging=_judging(run),
     )
     run.attempt.write("verdict.json", _json(_verdict_record(run, verdict, challenger, champion)))
     run.attempt.write("report.json", _json(report), role="record")
@@ -96,26 +89,6 @@ def work(run: PromoteRun) -> Result:
     run.attempt.write("report.html", render(report), role="record")
     return Result(
         counts={"promote": str(verdict.promote).lower()}, metadata={"sentence": verdict.sentence.en}
-    )
-
-
-def _parts(run: PromoteRun, champion: Evaluation | None) -> list[Output]:
-    """What the challenger's evaluation made beside itself, and the champion's, where this run measured it."""
-    found = [output for name in ("baselines", "writing") if (output := run.inputs[name])]
-    run_id = run.options.run_id
-    is_ours = champion is not None and bool(run_id) and champion.output.manifest.run_id == run_id
-    return [*found, *([champion.output] if champion and is_ours else [])]
-
-
-def _judging(run: PromoteRun) -> Judging:
-    """Return what this run used until now."""
-    seconds = time.monotonic() - run.started
-    return Judging(
-        key=run.key,
-        made_at=utc_now(),
-        run_id=run.options.run_id,
-        span=Span(time.time() - seconds, seconds),
-        cpu_seconds=cpu_seconds(),
     )
 
 

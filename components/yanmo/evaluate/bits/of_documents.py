@@ -120,7 +120,7 @@ def on_devices(model: Decoder, device: str) -> list[Decoder]:
 
 
 def ran_on(device: str) -> dict[str, Any]:
-    """Return what scored, for the cost on promote's page: the kind of device, and how many."""
+    """Return what scored, for the cost that `yanmo runs` shows: the kind of device, and how many."""
     gpus = _num_gpus(device)
     return {"device": "cuda" if gpus else "cpu", "ranks": gpus or 1}
 

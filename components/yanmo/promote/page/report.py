@@ -13,7 +13,6 @@ from yanmo.promote.gate.base import BASE
 from yanmo.promote.gate.evaluation import Evaluation
 from yanmo.promote.gate.guards import guard_metrics
 from yanmo.promote.gate.verdict import Verdict
-from yanmo.promote.page.cost import Judging, cost_report
 from yanmo.promote.page.data_report import data_report
 from yanmo.promote.page.lineage import trace
 from yanmo.promote.page.tables import group_rows, task_rows
@@ -36,8 +35,6 @@ def make_report(
     base: Evaluation | None = None,
     channel: str,
     options: Mapping[str, Any],
-    parts: Iterable[Output],
-    judging: Judging,
 ) -> dict[str, Any]:
     """The document.
 
@@ -45,8 +42,6 @@ def make_report(
         baselines: summary.json of the baselines, or None.
         base: what the challenger was tuned from, measured in the same way.
         options: options of promote itself.
-        parts: what was made beside the evaluation and is not in its lineage, but in the cost.
-        judging: the run that makes this.
     """
     lineage = trace(challenger.output)
     training = training_report(challenger.model)
@@ -70,7 +65,6 @@ def make_report(
         "samples": _samples(challenger.samples),
         "training": training,
         "data": data_report(lineage),
-        "cost": cost_report([*lineage.outputs, *parts], judging),
         "options": dict(options),
         "stages": [_stage(output) for output in lineage.outputs],
         "lost": lineage.lost,

@@ -194,28 +194,6 @@ def test_the_curve_of_validations_is_drawn_and_named(report):
     assert "The curve of validations is on a part" in text and "验证，最后 8.500" in text
 
 
-def test_the_rows_of_the_cost_add_up_to_what_is_shown(report):
-    cost = report["cost"]
-    assert cost["stages"][-1]["stage"] == "promote" and cost["between_seconds"] == 0
-    assert cost["total"]["seconds"] == sum(row["seconds"] or 0 for row in cost["stages"])
-    report["cost"] = {
-        "stages": [
-            {**cost["stages"][-1], "seconds": 100.0, "stage": name} for name in ("baselines", "promote")
-        ],
-        "between_seconds": 40.0,
-        "total": {**cost["total"], "seconds": 240.0},
-    }
-    jsonschema.validate(report, SCHEMA)
-    shown = squeezed(Page(render(report)).text)
-    assert "energy能耗" not in shown and "GPU-hoursGPU 小时" not in shown and "no counter of it" in shown
-    report["cost"]["total"] |= {"gpu_hours": 1.5, "kwh": 0.25}
-    with_all = squeezed(Page(render(report)).text)
-    assert "CPU timeCPU 时间GPU-hoursGPU 小时energy能耗" in with_all and "1.500.2500 kWh" in with_all
-    assert "no counter of it" not in with_all
-    for words in ("between them阶段之间40 s40 秒–", "all合计4 min 00 s4 分 00 秒", "baselines基线 "):
-        assert words in shown
-
-
 def test_a_table_says_which_heads_belong_to_a_row_and_which_to_a_column(report):
     html = render(report | with_everything())
     heads = re.findall("<th[ >][^>]*>?", html)
