@@ -25,7 +25,6 @@ _FIRST_LINES, _FIRST_CHARACTERS = 4, 140
 _LIMITS = {
     "most_rows": 40,
     "most_options": 200,
-    "most_sources": 60,
     "most_samples": 4,
     "most_dialogues": 10,
     "most_of_a_value": 500,
@@ -64,7 +63,6 @@ def render(report: Mapping[str, Any]) -> str:
         made_at=report["made_at"].replace("T", " ").removesuffix("+00:00") + " UTC",
         gloss=names.gloss,
         called=names.called,
-        length_words=length_words,
         **_LIMITS,
     )
     assert len(page.encode()) < MOST_BYTES, "a list or a text without a limit"
@@ -145,13 +143,3 @@ def _verse(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = report["verse"] or []
     cells = [row.get(writer) or {} for row in rows for writer in ("generated", "held_out")]
     return list(rows) if any(cell.get("of") for cell in cells) else []
-
-
-def length_words(group: str) -> Words:
-    """A bin of lengths as a person reads it: `64-127` and the last one, `1024-`."""
-    low, _, high = group.partition("-")
-    return (
-        Words(f"{low} to {high}", f"{low} 至 {high} 字")
-        if high
-        else Words(f"{low} or more", f"{low} 字及以上")
-    )

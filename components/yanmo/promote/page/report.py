@@ -15,7 +15,7 @@ from yanmo.promote.gate.guards import guard_metrics
 from yanmo.promote.gate.verdict import Verdict
 from yanmo.promote.page.data_report import data_report
 from yanmo.promote.page.lineage import trace
-from yanmo.promote.page.tables import group_rows, task_rows
+from yanmo.promote.page.tables import task_rows
 from yanmo.promote.page.training import training_report
 from yanmo.store.output import Output
 from yanmo.store.schema import utc_now
@@ -55,8 +55,6 @@ def make_report(
         "conditions": challenger.summary["conditions"],
         "bits_per_character": bits_table(challenger, champion, baselines),
         "guards": guard_metrics(challenger),
-        "lengths": group_rows("lengths", challenger, champion),
-        "sources": group_rows("sources", challenger, champion),
         "base": challenger.section(BASE),
         "tasks": task_rows(challenger, champion, base),
         "verse": challenger.section("verse"),

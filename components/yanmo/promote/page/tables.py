@@ -1,4 +1,4 @@
-"""Metrics of an evaluation as rows that page and scripts read: by length, by source, tasks.
+"""Tasks of an evaluation as rows that page and scripts read.
 
 Each row has the challenger's value and the champion's; that is None where it was not measured in the same
 way.
@@ -11,7 +11,6 @@ from typing import Any
 
 from yanmo.promote.gate.evaluation import Evaluation
 
-_MOST_SOURCES = 60
 _MOST_CHARACTERS = 500
 """The most characters shown of an answer, its question and its reference."""
 _TASKS = (
@@ -24,29 +23,6 @@ _TASKS = (
 )
 """Tasks and their metrics, in the order of the table."""
 Row = dict[str, Any]
-
-
-def group_rows(name: str, challenger: Evaluation, champion: Evaluation | None) -> dict[str, Row]:
-    """Bits per character by `lengths` or `sources`: group -> metrics; only the largest sources.
-
-    Returns:
-        {group: {"documents", "characters", "bits_per_character", "interval", "few_documents", "champion"}}.
-    """
-    own: Mapping[str, Any] = challenger.summary.get(name, {})
-    other: Mapping[str, Any] = champion.summary.get(name, {}) if champion else {}
-    chosen = list(own)
-    if len(own) > _MOST_SOURCES:
-        chosen = sorted(own, key=lambda group: -int(own[group]["characters"]))[:_MOST_SOURCES]
-    return {group: _group(own[group], other.get(group, {})) for group in chosen}
-
-
-def _group(own: Mapping[str, Any], other: Mapping[str, Any]) -> Row:
-    return {
-        **{field: own[field] for field in ("documents", "characters", "bits_per_character")},
-        "interval": own.get("interval"),
-        "few_documents": bool(own.get("few_documents")),
-        "champion": other.get("bits_per_character"),
-    }
 
 
 def task_rows(

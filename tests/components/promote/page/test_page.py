@@ -100,7 +100,7 @@ def test_hostile_text_is_shown_and_not_obeyed(html):
     assert "<script>alert" not in html and "<img" not in html
 
 
-DATA_NAMES = ("genres", "documents", "rows", "sources", "lengths", "dropped", "licenses", "options", "inputs")
+DATA_NAMES = ("genres", "documents", "rows", "dropped", "licenses", "options", "inputs")
 CHOICES = ("outcome", "made_at", "id", "how", "measure")
 """Texts of ours that choose what is shown; the schema lists their values."""
 
@@ -292,8 +292,6 @@ def test_rules_of_verse_are_left_out_where_nobody_wrote_any(report):
 
 
 GROWING = (
-    "sources",
-    "lengths",
     "dropped",
     "licenses",
     "options",
@@ -425,16 +423,3 @@ def test_a_genre_may_be_called_mean_or_total(stage):
     html = stage.written("report.html")
     assert html.count("各体平均") == Page(html).text.count("mean of genres")
     assert html.count('<span class="genre-name">mean</span>') == 5, "top, chart, table, gains, samples"
-
-
-def test_figures_by_length_and_source_stand_beside_the_champions(stage):
-    stage.evaluate(stage.model(1), 8.0)
-    stage.promote()
-    stage.evaluate(stage.model(2), 7.8)
-    stage.promote()
-    report = json.loads(stage.written("report.json"))
-    assert report["lengths"]["64-127"]["champion"] == 8.0 and report["lengths"]["1024-"]["few_documents"]
-    text = squeezed(Page(stage.written("report.html")).text)
-    assert "64 to 12764 至 127 字12,0008.0007.900 – 8.1008.000" in text
-    assert "1024 or more1024 字及以上1508.500few texts篇数太少8.500" in text
-    assert "a/b118.0008.000" in text

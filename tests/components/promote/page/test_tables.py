@@ -1,14 +1,7 @@
-"""Rows by source and of tasks: which are shown, and with what they are compared."""
+"""Rows of tasks: which are shown, and with what they are compared."""
 
 from yanmo.promote.gate.evaluation import open_evaluation
-from yanmo.promote.page.tables import group_rows, task_rows
-
-
-def test_of_many_sources_the_largest_are_shown(stage):
-    evaluation = open_evaluation(stage.evaluate(stage.model(1)))
-    figures = {"documents": 1, "bits_per_character": 8.0}
-    evaluation.summary["sources"] = {f"s{i}": {**figures, "characters": i} for i in range(100)}
-    assert list(group_rows("sources", evaluation, None)) == [f"s{i}" for i in range(99, 39, -1)]
+from yanmo.promote.page.tables import task_rows
 
 
 def test_tasks_are_compared_only_where_they_were_set_alike(stage):
