@@ -45,10 +45,6 @@ class EvaluateConfig(StageOptions, group="evaluate"):
     split: str = opt("test", "split of the evaluation set", choices=("test", "valid"), often=True)
     stride: int = opt(0, "tokens by which windows over long documents advance; 0 is half the context")
     budget_documents: int = opt(0, "documents scored of each genre, at most; 0 scores all", often=True)
-    with_tag: bool = opt(
-        True,
-        "score each document a second time with its genre tag (a column, not the headline)",
-    )
     bootstrap_draws: int = opt(2000, "draws of documents for the intervals", least=100, most=1_000_000)
     seed: int = opt(0, "seed of samples and of bootstrap draws", most=MOST_EXACT)
     tasks: str = opt(

@@ -53,7 +53,7 @@ def measure(run: EvaluateRun) -> EvaluationResult:
     scores = score(
         loaded,
         documents,
-        with_tag=options.with_tag,
+        with_tag=True,
         workers=options.workers,
         stride=options.stride,
     )

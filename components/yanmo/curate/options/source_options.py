@@ -71,16 +71,10 @@ class SourceOptions(Options, group="sources"):
 
 @dataclass(frozen=True, kw_only=True)
 class FieldOptions(Options, group="fields"):
-    """Which fields hold a document's text, title, author, genre and licence."""
+    """Which fields hold a document's text, genre and labels."""
 
     text_field: str = opt("text", "field or column with a document's text", often=True)
-    title_field: str = opt("title", "field or column with the title; may be absent")
-    author_field: str = opt("author", "field or column with the author; may be absent")
     genre_field: str = opt("genre", "field or column with the genre; where absent, --default-genre")
-    source_field: str = opt(
-        "source", "field or column that says where the document comes from; where absent, the file's name"
-    )
-    license_field: str = opt("license", "field or column with the licence; where absent, --licenses")
     chat_fields: str = opt(
         "",
         "fields with a chat's question and answer, with a comma between, beside those that are known "
@@ -94,12 +88,6 @@ class FieldOptions(Options, group="fields"):
         "else such a document is malformed",
         often=True,
     )
-    licenses: str = opt(
-        "chinese-poetry/=MIT,Werneror/=MIT,NiuTrans/=MIT,kanripo/=CC-BY-SA-4.0",
-        "licences of documents that name none: PREFIX=LICENCE, separated by commas; PREFIX is the "
-        "beginning of a document's source",
-    )
-
     allow_licenses: str = opt(
         "",
         "licences whose texts may be learned from, separated by commas, such as MIT,CC-BY-SA-4.0,unknown; "
@@ -118,10 +106,4 @@ class FieldOptions(Options, group="fields"):
                 "between, such as ask,reply"
             ]
         problem = genre_problem(self.default_genre.strip())
-        if problem:
-            return [f"--default-genre: {problem}"]
-        return [
-            f"--licenses: expected PREFIX=LICENCE, found {entry.strip()!r}"
-            for entry in self.licenses.split(",")
-            if entry.strip() and "=" not in entry
-        ]
+        return [f"--default-genre: {problem}"] if problem else []
