@@ -61,12 +61,6 @@ class EvaluateConfig(StageOptions, group="evaluate"):
         "(docs/how-to/extend.md)",
         kind="execution",  # with their packages' versions they are in the key, where there are some
     )
-    plugin_tasks: str = opt(
-        "",
-        "tasks of installed packages, which ask the model: names, separated by commas "
-        "(docs/how-to/extend.md)",
-        kind="execution",  # as --plugin-metrics
-    )
     samples: int = opt(
         48, "texts generated per genre, for the measures of verse; four are shown", most=100_000, often=True
     )

@@ -69,7 +69,7 @@ def measure(run: EvaluateRun) -> EvaluationResult:
             workers=options.workers,
         )
         answers["tasks"] = {"schema": "yanmo.tasks/1", **answered}
-    if given := plugin_answers(options, loaded, documents, scores):
+    if given := plugin_answers(options, documents, scores):
         answers["plugins"] = given
     confirmation = first_of_each_genre(confirmation, number)
     kept = (confirmation, _kept_scores(run, loaded, confirmation)) if confirmation else None

@@ -15,7 +15,7 @@ import torch
 from yanmo.evaluate.bits import of_documents as scoring
 from yanmo.evaluate.bits.of_documents import load_model, score
 from yanmo.evaluate.documents.reading import read_split
-from yanmo.evaluate.tasks.asking import answer_all, log_likelihoods, measure_tasks
+from yanmo.evaluate.tasks.asking import answer_all, measure_tasks
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
 from yanmo.formats.chat_tokens import Turn
 from yanmo.model.generation.choosing import nucleus
@@ -59,13 +59,6 @@ def test_answers_in_words_come_from_the_copies(ground, chat_model, spoil):
     asked = [[Turn("user", text)] for text in ("明月几时有", "青天", "把酒问青天明", "明月几时无")]
     answers = [answer_all(m, asked, 6, workers=2) for m in (spoil(chat_model, 2), load_model(chat_model))]
     assert answers[0] == answers[1] and any(answers[0])
-
-
-def test_likelihoods_come_from_the_copies(ground, spoil):
-    there, here = spoil(ground.model, 1), load_model(ground.model)
-    pairs = [("明 ", "月青"), ("", "天"), ("把酒问青天", "不知"), ("明月几时有", "把酒问青天不知天上宫阙")]
-    found, expected = (log_likelihoods(m, pairs) for m in (there, here))
-    np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("top_p", [1e-6, 0.3, 0.9, 0.999])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -96,22 +95,6 @@ def _costs(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> list[flo
         loaded.scorers[0], reads, counted=counted, threads=workers, batch_tokens=loaded.batch_tokens
     )
     return [float(bits.sum()) / n for bits, n in zip(scored, sizes, strict=True)]
-
-
-def log_likelihoods(loaded: LoadedModel, pairs: Sequence[tuple[str, str]], workers: int = 1) -> list[float]:
-    """Return ln p of each continuation behind its context.
-
-    Both are encoded together and cut where the context ends, white space at its end belonging to the
-    continuation, as lm-evaluation-harness does.
-    """
-    heads = loaded.encode([context.rstrip() for context, _ in pairs])
-    reads = [np.array(ids[:-1]) for ids in loaded.encode([f"{a}{b}" for a, b in pairs])]
-    begins = [min(len(head) - 1, len(read) - 1) for head, read in zip(heads, reads, strict=True)]
-    counted = [np.arange(1, len(read)) >= begin for read, begin in zip(reads, begins, strict=True)]
-    scored = token_bits(
-        loaded.scorers[0], reads, counted=counted, threads=workers, batch_tokens=loaded.batch_tokens
-    )
-    return [-math.log(2) * float(bits.sum()) for bits in scored]
 
 
 def question(task: Task) -> str:
