@@ -49,9 +49,8 @@ class EvaluateConfig(StageOptions, group="evaluate"):
     seed: int = opt(0, "seed of samples and of bootstrap draws", most=MOST_EXACT)
     tasks: str = opt(
         "none",
-        "restore punctuation, name the genre, find the next line: a chat model is asked in words, "
-        "another one chooses by likelihood",
-        choices=("none", "likelihood", "chat"),
+        "chat: ask a chat model in words for punctuation, genres, next lines, answers to held-out chats",
+        choices=("none", "chat"),
         often=True,
     )
     task_documents: int = opt(50, "documents per genre that tasks are made from", least=1)

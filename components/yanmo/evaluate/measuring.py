@@ -63,7 +63,6 @@ def measure(run: EvaluateRun) -> EvaluationResult:
         answered = measure_tasks(
             loaded,
             documents,
-            options.tasks,
             per_genre=options.task_documents,
             seed=options.seed,
             workers=options.workers,

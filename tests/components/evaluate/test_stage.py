@@ -61,9 +61,9 @@ def test_a_run_leaves_figures_scores_samples_and_baselines(ground, caplog):
 @needs_affinity
 def test_the_workers_are_as_many_as_cpus_may_be_used_and_the_bytes_are_the_same(ground, tmp_path, caplog):
     other = make_ground(tmp_path / "another", tmp_path / "its model")
-    assert evaluate(ground, "--workers", "2", "--tasks", "likelihood", documents="latest") == 0
+    assert evaluate(ground, "--workers", "2", documents="latest") == 0
     with one_cpu():
-        assert evaluate(other, "--workers", "0", "--tasks", "likelihood", documents="latest") == 0
+        assert evaluate(other, "--workers", "0", documents="latest") == 0
     assert "1 at work at a time at most: 1 CPU may be used here" in caplog.text
     assert opened(other).manifest.execution["workers"] == 1
     for name in ("evaluate", "baselines", "writing"):

@@ -1,4 +1,4 @@
-"""How a model answers the tasks: a chat model in words, a base model by likelihood."""
+"""How a chat model answers the tasks, which it is asked in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 
 from yanmo.common.errors import DataError
@@ -17,7 +16,6 @@ from yanmo.evaluate.documents.reading import Document
 from yanmo.evaluate.tasks.tasks import LETTERS, Task, choice_metrics, chrf, make_tasks, punctuation_metrics
 from yanmo.evaluate.writing.generate import generate
 from yanmo.formats.chat_tokens import END, Turn, has_marks, prompt_ids
-from yanmo.model.scoring import token_bits
 
 log = logging.getLogger(__name__)
 _MOST_TOKENS = {"punctuation": 192, "genre": 8, "next_line": 8, "chat": 256}
@@ -32,7 +30,6 @@ Ask = Callable[[Sequence[Sequence[Turn]], int], list[str]]
 def measure_tasks(
     loaded: LoadedModel,
     documents: Sequence[Document],
-    how: str,
     *,
     per_genre: int,
     seed: int,
@@ -41,60 +38,21 @@ def measure_tasks(
     """The metrics of a model's answers.
 
     Args:
-        how: `chat` asks in words, through the chat template; `likelihood` lets it choose.
         per_genre: documents of each genre that tasks are made from, and chats that are answered.
-        workers: questions by likelihood, or batches of answers, at a time, one core each.
+        workers: batches of answers at a time, one core each.
 
     Raises:
-        DataError: a chat is wanted, and the tokenizer has no marks.
+        DataError: the tokenizer has no marks.
     """
     tasks = make_tasks(documents, per_genre, seed)
-    log.info("tasks: %d, answered by %s", len(tasks), how)
-    if how == "likelihood":
-        return {"how": how, **_by_likelihood(loaded, tasks, workers)}
+    log.info("tasks: %d", len(tasks))
     if not has_marks(loaded.tokenizer):
         raise DataError(
-            f"{loaded.output}: its tokenizer has no {END}, so it is no chat model; use --tasks likelihood"
+            f"{loaded.output}: its tokenizer has no {END}, so it is no chat model; leave --tasks out"
         )
     torch.set_num_threads(1)  # threads of each operation: equal sums whatever the number of workers
     ask = functools.partial(answer_all, loaded, workers=workers)
-    return {"how": how, **_in_words(ask, tasks), **_chats(ask, documents, per_genre)}
-
-
-def _by_likelihood(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> dict[str, Any]:
-    found = {}
-    for kind in ("genre", "next_line"):
-        chosen = [t for t in tasks if t.kind == kind]
-        if kind == "genre":  # a genre without a tag is no choice
-            chosen = [t for t in chosen if all(loaded.symbols.tag(g) is not None for g in t.choices)]
-        if chosen:
-            bits = (bit for part in _cut(chosen, _AT_A_TIME) for bit in _costs(loaded, part, workers))
-            likeliest = [min((next(bits), i) for i in range(len(t.choices)))[1] for t in chosen]
-            found[kind] = choice_metrics(
-                chosen, [t.choices[i] for t, i in zip(chosen, likeliest, strict=True)]
-            )
-    return found
-
-
-def _costs(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> list[float]:
-    """Bits per character of each choice of each task: of the text after a tag, of a line after another."""
-    reads, counted, sizes = [], [], []
-    for task in tasks:
-        for choice in task.choices:
-            shown = [task.text, choice] if task.kind == "next_line" else [task.text]
-            head = [loaded.symbols.bos]
-            if task.kind == "genre":
-                head.append(int(loaded.symbols.tag(choice) or 0))
-            else:
-                head += loaded.encode([f"{task.text}\n"])[0][1:-1]
-            tail = loaded.encode([shown[-1]])[0][1:-1]
-            reads.append(np.array([*head, *tail]))
-            counted.append(np.arange(1, len(reads[-1])) >= len(head))
-            sizes.append(max(1, len(shown[-1])))
-    scored = token_bits(
-        loaded.scorers[0], reads, counted=counted, threads=workers, batch_tokens=loaded.batch_tokens
-    )
-    return [float(bits.sum()) / n for bits, n in zip(scored, sizes, strict=True)]
+    return {"how": "chat", **_in_words(ask, tasks), **_chats(ask, documents, per_genre)}
 
 
 def question(task: Task) -> str:

@@ -28,28 +28,26 @@ Row = dict[str, Any]
 def task_rows(
     challenger: Evaluation, champion: Evaluation | None, base: Evaluation | None = None
 ) -> dict[str, Any] | None:
-    """Our own tasks: {"how": chat or likelihood, "rows": [...], "answers": [...]}; None where none were set.
+    """Our own tasks: {"rows": [...], "answers": [...]}; None where none were set.
 
     Shares are 0 to 1; chrF is 0 to 100. Answers are those to held-out chats. The champion's and the base's
-    are shown where they were asked as many questions in the same way.
+    are shown where they were asked as many questions.
     """
     own = challenger.section("tasks")
     if not isinstance(own, Mapping):
         return None
-    others = {"champion": _tasks_like(own, champion), "base": _tasks_like(own, base)}
+    others = {"champion": _tasks_of(champion), "base": _tasks_of(base)}
     rows = [
         _task(task, measure, own[task], {name: other.get(task) or {} for name, other in others.items()})
         for task, measure in _TASKS
         if isinstance(own.get(task), Mapping) and measure in own[task]
     ]
     answers = [_answer(each, others) for each in (own.get("chat") or {}).get("answers", ())]
-    return {"how": own.get("how"), "rows": rows, "answers": answers} if rows else None
+    return {"rows": rows, "answers": answers} if rows else None
 
 
-def _tasks_like(own: Mapping[str, Any], other: Evaluation | None) -> Mapping[str, Any]:
-    """The tasks of another evaluation, where they were asked in the same way."""
-    found = (other.section("tasks") if other else None) or {}
-    return found if found.get("how") == own.get("how") else {}
+def _tasks_of(other: Evaluation | None) -> Mapping[str, Any]:
+    return (other.section("tasks") if other else None) or {}
 
 
 def _answer(own: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> Row:
