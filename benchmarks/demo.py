@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.control_group import usable_cpus
+from yanmo.formats.stage_cost import stage_cost
+from yanmo.promote.page.lineage import trace
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
 
 RESULT = Path(__file__).parent / "results/demo.json"
-TAKEN = ("bits_per_character", "training", "cost")
+TAKEN = ("bits_per_character", "training")
 """Of the verdict's report.json."""
 
 
@@ -29,8 +31,9 @@ def main() -> None:
     parser.add_argument("--store", default="runs/demo", help="a folder in which `make demo` ran")
     parser.add_argument("--channel", default="demo")
     given = parser.parse_args()
-    report = read(output(given.store, given.channel, "promote"), "report.json")
-    found = {name: report[name] for name in TAKEN}
+    verdict = output(given.store, given.channel, "promote")
+    report = read(verdict, "report.json")
+    found = {name: report[name] for name in TAKEN} | {"cost": cost(verdict)}
     found["training"] = {
         name: found["training"][name] for name in ("steps", "tokens", "parameters", "made_by")
     }
@@ -50,6 +53,17 @@ def output(store: str, channel: str, stage: str) -> Output:
     if pointer is None:
         raise SystemExit(f"channel {channel} of {store} has no {stage}: run `make demo` first")
     return open_reference(opened, pointer)
+
+
+def cost(verdict: Output) -> dict[str, Any]:
+    """Return what each output on the way to a verdict took, and all together."""
+    evaluation = verdict.input("challenger")
+    assert evaluation is not None
+    parts = [part for name in ("baselines", "writing") if (part := verdict.input(name))]
+    made = [one for one in (*trace(evaluation).outputs, *parts, verdict) if one.entries("metrics.prom")]
+    made.sort(key=lambda one: one.manifest.created_at)
+    rows = [{"stage": one.manifest.stage, **vars(stage_cost(one))} for one in made]
+    return {"stages": rows, "total": {"cpu_seconds": sum(row["cpu_seconds"] or 0.0 for row in rows)}}
 
 
 def read(found: Output, name: str) -> Any:

@@ -33,7 +33,7 @@ from yanmo.promote.gate.evaluation import Evaluation, joined_scores, open_evalua
 from yanmo.promote.gate.noise import Noise, noise_of
 from yanmo.promote.gate.rules import asked_of, judge, mean_of
 from yanmo.promote.gate.spread import CHALLENGER, CHAMPION, CHARACTERS, Floats
-from yanmo.promote.gate.verdict import Evidence, Rules
+from yanmo.promote.gate.verdict import ASSUMED_NOISE, Evidence, Rules
 from yanmo.promote.work import rules_of
 from yanmo.store.opening import open_store
 from yanmo.store.output import find_by_digits
@@ -65,7 +65,7 @@ def main() -> None:
     noise = next((found for m in models if (found := noise_of(m.model, None))), None)
     gates = {
         "least gain": Gate(None, 0.0, given.warm),
-        "assumed": Gate(None, PromoteConfig.assumed_noise, given.warm),
+        "assumed": Gate(None, ASSUMED_NOISE, given.warm),
     }
     print(f"{len(models)} models, sigma {100 * sigma:.3f} %")
     if noise:
@@ -130,7 +130,7 @@ class Gate:
         """
         # A tenth of the stage's draws of documents: enough for the ends of an interval, over 1,000 verdicts.
         self.rules: Rules = replace(
-            rules_of(PromoteConfig(assumed_noise=sd)), draws=500, limits=(), must_measure=()
+            rules_of(PromoteConfig()), assumed_noise=sd, draws=500, limits=(), must_measure=()
         )
         self._twins, self._sd, self.is_warm = twins, sd, is_warm
 

@@ -68,8 +68,7 @@ LEFT_OUT_FIELDS = {
         ("attempt", "sealed", "manifest_sha256"), "drawn at random, or sha256 of something with times"
     ),
     **dict.fromkeys(("key", "manifest_uri"), "compared as `keys`"),
-    **dict.fromkeys(("training.phases", "training.median_tokens_per_second"), "speed"),
-    **dict.fromkeys(("training.stalls", "training.lost_seconds"), "speed"),
+    "training.median_tokens_per_second": "speed",
     "command": "holds sha256 of manifests, and folders; its options are in the manifests, which are compared",
     "stages.bytes": "size of an output, with the times in its records",
 }

@@ -21,9 +21,9 @@ import tables  # noqa: E402
 from scale import H100, check_rows, curation_rows, training_rows  # noqa: E402
 from tables import percent, row, table, wrapped  # noqa: E402
 
-from yanmo.options.fields import flag, option_fields  # noqa: E402
 from yanmo.promote.config import PromoteConfig  # noqa: E402
 from yanmo.promote.gate.noise import MEAN_SHARE, Noise, margin  # noqa: E402
+from yanmo.promote.gate.verdict import ASSUMED_NOISE, LEAST_NOISE, Rules  # noqa: E402
 
 PAGES = (
     ("README.md", "docs/reference/measurements.md"),
@@ -66,20 +66,17 @@ def promotion(language: int) -> str:
         row("s", "one night", "mean of three", "from the champion: one night", "mean of three"),
         row("s", "一夜", "三夜平均", "从冠军继续：一夜", "三夜平均"),
     )
-    nights, error = option("nights_per_month"), option("month_error")
     rows = []
-    for name in ("least_noise", "assumed_noise"):
-        sd, cells = option(name), []
+    kinds = (("least", "至少"), ("assumed", "假定"))
+    for kind, sd in zip(kinds, (LEAST_NOISE, ASSUMED_NOISE), strict=True):
+        cells = []
         for is_warm in (False, True):
-            one = margin(Noise(sd=sd, df=math.inf, is_warm=is_warm), error, int(nights))
+            one = margin(
+                Noise(sd=sd, df=math.inf, is_warm=is_warm), PromoteConfig.month_error, Rules.nights_per_month
+            )
             cells += [percent(one), percent(MEAN_SHARE * one)]
-        rows.append(row(f"{percent(sd)} (`{flag(name)}`)", *cells))
+        rows.append(row(f"{percent(sd)} ({kind[language]})", *cells))
     return table(head[language], rows, numbers=4)
-
-
-def option(name: str) -> float:
-    """Return the default of an option of `yanmo promote`."""
-    return float(next(one.default for one in option_fields(PromoteConfig) if one.name == name))
 
 
 BLOCKS = {

@@ -47,7 +47,7 @@ def test_defaults_in_tables_are_those_of_the_code() -> None:
 
 def test_defaults_are_found_in_tables() -> None:
     assert ("--context", "64") in defaults_in(page_called("packing.md"))
-    assert ("--character-share", "0.85") in defaults_in(page_called("tokenizer.zh.md"))
+    assert ("--dictionary-weight", "0.03") in defaults_in(page_called("tokenizer.zh.md"))
 
 
 @pytest.mark.parametrize("page", ["train.zh.md"])

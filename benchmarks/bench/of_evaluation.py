@@ -106,10 +106,23 @@ def _rolling(loaded: LoadedModel, texts: list[str], threads: int, stride: int = 
 
 
 def _answers(loaded: LoadedModel, pairs: Pairs, threads: int) -> float:
-    """Bits of all second halves."""
-    from yanmo.evaluate.tasks.asking import log_likelihoods
+    """Bits of all second halves.
 
-    return -sum(log_likelihoods(loaded, pairs, threads)) / math.log(2)
+    Both halves are encoded together and cut where the first ends, white space at its end belonging to the
+    second, as the harness does.
+    """
+    import numpy as np
+
+    from yanmo.model.scoring import token_bits
+
+    heads = loaded.encode([first.rstrip() for first, _ in pairs])
+    reads = [np.array(ids[:-1]) for ids in loaded.encode([f"{a}{b}" for a, b in pairs])]
+    begins = [min(len(head) - 1, len(read) - 1) for head, read in zip(heads, reads, strict=True)]
+    counted = [np.arange(1, len(read)) >= begin for read, begin in zip(reads, begins, strict=True)]
+    scored = token_bits(
+        loaded.model, reads, counted=counted, threads=threads, batch_tokens=loaded.batch_tokens
+    )
+    return float(sum(bits.sum() for bits in scored))
 
 
 def _harness(folder: str, context: int, batch: str) -> tuple[Callable[..., float], Callable[..., float]]:

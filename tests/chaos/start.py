@@ -33,7 +33,7 @@ STAGES: dict[str, tuple[str, ...]] = {
         *("--max-malformed-share", "1", "--max-filter-share", "1"),
     ),
     "balance": ("--quotas", "诗=50%,*=200%"),
-    "tokenize": ("--workers", "1", "--vocab-size", "1024", "--agreement-sentences", "50", "--judged", "16"),
+    "tokenize": ("--workers", "1", "--vocab-size", "1024", "--agreement-sentences", "50"),
     "train": (
         *("--steps", "12", "--checkpoint-steps", "3", "--warmup-steps", "2", "--batch-rows", "8"),
         *("--layers", "2", "--width", "32", "--heads", "2", "--head-width", "16", "--feed-forward", "64"),

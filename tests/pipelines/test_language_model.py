@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -62,37 +61,14 @@ def is_metrics(artifact: dict[str, Any]) -> bool:
     return bool(artifact["type"]["schemaTitle"] == "system.Metrics")
 
 
-def check_that_costs_add_up(folder: Path, printed: str) -> None:
-    """The rows of the page are all of the run but for its first and last moments, and add up to its total."""
-    wall, cpu = printed_costs(printed)
-    pointer = json.loads((folder / "runs/demo/pointers/demo/promote.json").read_text())
-    (path,) = (folder / "runs/demo/cas/promote" / pointer["key"]).glob("*/report.json")
-    cost = json.loads(path.read_text(encoding="utf-8"))["cost"]
-    rows: dict[str, float] = defaultdict(float)
-    for row in cost["stages"]:
-        rows["evaluate" if row["stage"] in ("baselines", "writing") else row["stage"]] += row["seconds"]
-    assert [row["stage"] for row in cost["stages"]] == [*ALL[:-1], "baselines", "writing", "promote"]
-    assert cost["total"]["seconds"] == pytest.approx(sum(rows.values()) + cost["between_seconds"])
-    assert cost["total"]["cpu_seconds"] == pytest.approx(sum(row["cpu_seconds"] for row in cost["stages"]))
-    for name in ALL:
-        assert 0 < rows[name] <= wall[name] + 0.1, "no second is counted twice, nor one of another process"
-    before_and_after = sum(wall[name] for name in ("pipeline itself", "resolve"))
-    after_the_page = wall["promote"] - rows["promote"]
-    least = wall["all"] - before_and_after - after_the_page
-    assert least - 0.5 < cost["total"]["seconds"] < wall["all"], "rounded figures"
-    counted = sum(cpu[name] for name in ALL)
-    assert 0.8 * counted < cost["total"]["cpu_seconds"] < counted, "all but the ends of the processes"
-
-
-def printed_costs(printed: str) -> tuple[dict[str, float], dict[str, float]]:
-    """Seconds and CPU seconds by task, as the end of a run shows them; they add up too."""
+def check_that_costs_add_up(printed: str) -> None:
+    """Seconds and CPU seconds by task, as the end of a run shows them."""
     rows = re.findall(r"^([a-z][a-z -]+?) +(\d+\.\d) +(\d+\.\d)", printed, flags=re.MULTILINE)
     wall, cpu = ({row[0]: float(row[column]) for row in rows} for column in (1, 2))
     for figures in (wall, cpu):
         assert figures["all"] == pytest.approx(
             sum(figures.values()) - figures["all"], abs=0.05 * len(figures)
         )
-    return wall, cpu
 
 
 @pytest.mark.road
@@ -107,7 +83,7 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     for genre in "诗词文赋":
         assert re.search(rf"^{genre} +\d+\.\d+", first.stdout, flags=re.MULTILINE)
     check_that_makers_are_named(tmp_path)
-    check_that_costs_add_up(tmp_path, first.stdout)
+    check_that_costs_add_up(first.stdout)
     tables = re.findall(r"^.*\bmean +\d+\.\d+ .*$", first.stderr + first.stdout, flags=re.MULTILINE)
     assert len(tables) == 1, "the table of bits comes once a run"
 
@@ -134,7 +110,7 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     names = [set(run["promote"]) for run in compared]
     assert names[1] == names[0] and names[3] == names[2] == names[0] | {"gain_percent"}
     assert {f"bits_per_character_{g}" for g in ("mean", "shi", "ci", "wen", "fu")} < names[0]
-    assert {"train_tokens_millions", "cost_wall_minutes", "contamination_percent"} < names[0]
+    assert {"train_tokens_millions", "contamination_percent"} < names[0]
     assert len(names[3]) <= 16 and all(run["promote"]["train_steps"] == 6 for run in compared)
 
 

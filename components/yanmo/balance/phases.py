@@ -46,7 +46,6 @@ from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
 BalanceRun = StageRun[BalanceOptions, None]
-_EXAMPLES = 10
 
 
 def prepare(run: BalanceRun) -> Prepared[None]:
@@ -118,7 +117,7 @@ def _augmenter(options: BalanceOptions, documents: Output, genres: Sequence[str]
 
 
 def work(run: BalanceRun) -> Result:
-    """Write train by the quotas, valid unchanged, report.json and report.html."""
+    """Write train by the quotas, valid unchanged, and report.json."""
     options: BalanceOptions = run.options
     documents, task = run.input("documents"), Task.read(run)
     plan = plan_of_classes(options.quotas, task.rows.names("class"), options.by)
@@ -137,7 +136,9 @@ def work(run: BalanceRun) -> Result:
         report["warnings"].append(
             "--augment changes nothing: no document is repeated; raise --quotas (wen=200%)"
         )
-    _write_report(run, task, {**report, "augmentation": _augmentation(options, task, made)})
+    report["augmentation"] = _augmentation(options, task, made)
+    run.attempt.write("report.json", json.dumps(report, ensure_ascii=False, indent=1) + "\n", role="record")
+    log_report(report)
     _export(run, by_genre)
     return Result(
         counts=_counts(by_genre, documents.manifest.counts),
@@ -266,17 +267,6 @@ def _augmentation(options: BalanceOptions, task: Task, made: Mapping[str, int]) 
     if task.augmenter is None:
         return None
     return {"options": options.augment, "rules": dict(made), "shared": task.augmenter.shared}
-
-
-def _write_report(run: BalanceRun, task: Task, report: Mapping[str, Any]) -> None:
-    from yanmo.balance.page import examples, page  # the template engine: 60 ms that --help does not need
-
-    shown = []
-    if task.augmenter:
-        shown = examples(task.files, task.rows, task.augmenter, _EXAMPLES, run.options.seed)
-    run.attempt.write("report.json", json.dumps(report, ensure_ascii=False, indent=1) + "\n", role="record")
-    run.attempt.write("report.html", page(report, shown), role="record")
-    log_report(report)
 
 
 def _export(run: BalanceRun, by_genre: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What other packages add to stages: filters, metrics and tasks, found by Python's entry points.
+"""What other packages add to stages: filters and metrics, found by Python's entry points.
 
     [project.entry-points."yanmo.filters"]      # in the pyproject.toml of a package of somebody's
     lonely = "ink_extras:lonely"

@@ -58,10 +58,6 @@ class CurateOptions(
         optional=True,
     )
 
-    def contradictions(self) -> list[str]:
-        """Options of different groups that contradict each other."""
-        return ["--dry-run shows a whole run: leave out --shard"] if self.dry_run and self.shard else []
-
 
 STAGE = Stage(
     name="curate",

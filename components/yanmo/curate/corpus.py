@@ -32,11 +32,8 @@ from yanmo.store.output import Output
 log = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.signedinteger[Any]]
-REPORTED = ("overlap_reported", "benchmark_reported")
-"""Reasons that are only reported: such a document stays in train."""
-REASONS = ("", *PLAN_REASONS, *REPORTED)
+REASONS = ("", *PLAN_REASONS)
 """What the column `reason` numbers."""
-_IS_KEPT = f"(reason = 0 or reason >= {len(REASONS) - len(REPORTED)})"
 _SPILLED = 400
 """Bytes that a document takes in DuckDB's folder at most: 380 of each of 1.4 million were measured."""
 
@@ -109,7 +106,7 @@ class Corpus:
             tables, paths, columns, "" if options.split_by == "cluster" else options.split_by, allowed
         )
         find_exact_copies(tables)
-        tables.run(f"create view kept as select * from texts where {_IS_KEPT}")
+        tables.run("create view kept as select * from texts where reason = 0")
         corpus = cls(
             paths=paths,
             signed=columns,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from yanmo.curate.corpus import REASONS, REPORTED, Corpus
+from yanmo.curate.corpus import REASONS, Corpus
 from yanmo.curate.mapped_texts import read_texts
 from yanmo.engine.sql import literally, parquet
 from yanmo.formats.decisions import DECISIONS, MALFORMED
@@ -23,7 +23,6 @@ from yanmo.formats.records import row_groups, write_tables
 
 Sums = dict[str, list[int]]
 """Folder of the sources, or file that is in none -> documents read, documents and characters kept."""
-IN_TRAIN = np.isin(REASONS, ("", *REPORTED))
 
 
 def write_decisions(corpus: Corpus, path: Path) -> Sums:
@@ -85,7 +84,7 @@ def _of_file(corpus: Corpus, path: Path, decided: pa.Table | None, sums: Sums) -
         reason[rows] = decided["reason"].to_numpy()
         for found, name in zip(others, ("other_id", "other_path"), strict=True):
             found[rows] = pc.fill_null(decided[name], "").to_numpy()
-    _add(sums, table["path"], IN_TRAIN[reason], table["characters"].to_numpy())
+    _add(sums, table["path"], reason == 0, table["characters"].to_numpy())
     chosen = np.flatnonzero((reason != 0) | pc.not_equal(table["changes"], "").to_numpy())
     table, reason, others = table.take(pa.array(chosen)), reason[chosen], others[:, chosen]
     value, note = np.full(len(chosen), np.nan), np.full(len(chosen), "", object)

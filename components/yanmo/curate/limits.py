@@ -83,8 +83,6 @@ def _first_malformed(report: MapReport) -> str:
 _OPTIONS = {
     "not_han": "--min-han-share",
     "too_short": "--min-han-characters",
-    "private_use": "--max-private-use-share",
-    "lacuna": "--max-lacuna-share",
     "too_long": "--max-characters",
     "overlap": "--overlap-share",
     "benchmark": "--overlap-share",

@@ -10,7 +10,7 @@ import functools
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from yanmo.common.freed_memory import trim_heap
 from yanmo.common.logs import Progress, human_bytes
@@ -26,7 +26,7 @@ from yanmo.curate.text.record_rules import record_rules
 from yanmo.engine.maps import each
 from yanmo.formats.licenses import Allowed
 from yanmo.options.fields import Only, Scalar, by_kind, names_of
-from yanmo.stage.stage_run import KeyInput, Skip, StageRun
+from yanmo.stage.stage_run import KeyInput, StageRun
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output
 
@@ -107,16 +107,6 @@ def corpus_of(run: CurateRun, made: Handed) -> Corpus:
             corpus.drop_forbidden(made.allowed)
         made.corpus = corpus
     return made.corpus
-
-
-def map_shard(run: CurateRun, made: Handed) -> NoReturn:
-    """Map and sign a part of the sources, for a later run to find: what a pod of a ParallelFor does."""
-    options = run.options
-    part, count = map(int, options.shard.split("/"))
-    chosen = bundles(_sorted(made.sources))[part - 1 :: count]
-    each(functools.partial(_signed, run), _map_all(run, chosen), options.workers)
-    files = sum(map(len, chosen))
-    raise Skip(f"part {options.shard} is mapped, {files} of {len(made.sources)} file(s)")
 
 
 def _sorted(sources: Sequence[Source]) -> list[Source]:

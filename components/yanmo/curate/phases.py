@@ -17,7 +17,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.dry_run import benchmarks_of, show_plan
 from yanmo.curate.likely_form import with_likely_form
-from yanmo.curate.mapped_corpus import IN_WORKERS, CurateRun, Handed, corpus_of, map_shard, rules_input
+from yanmo.curate.mapped_corpus import IN_WORKERS, CurateRun, Handed, corpus_of, rules_input
 from yanmo.curate.report import PAGE
 from yanmo.curate.sources.listing import BENCHMARK_FORMS, digest_files, find_files, sources_input
 from yanmo.curate.split.evaluation_set import EvaluationSet
@@ -63,8 +63,6 @@ def _prepare(run: CurateRun, made: Handed) -> Prepared[Handed]:
     preload(*IN_WORKERS)
     files = find_files(options.sources, follow_links=options.follow_links)
     made.sources = sources = digest_files(run.store, files, functools.partial(_expect, options))
-    if options.shard:
-        map_shard(run, made)
     inputs: dict[str, KeyInput] = {"sources": sources_input(sources), **rules_input(options)}
     made.excluded = excluded_ids(options.exclude, options)
     if made.excluded:

@@ -45,17 +45,12 @@ class EvaluateConfig(StageOptions, group="evaluate"):
     split: str = opt("test", "split of the evaluation set", choices=("test", "valid"), often=True)
     stride: int = opt(0, "tokens by which windows over long documents advance; 0 is half the context")
     budget_documents: int = opt(0, "documents scored of each genre, at most; 0 scores all", often=True)
-    with_tag: bool = opt(
-        True,
-        "score each document a second time with its genre tag (a column, not the headline)",
-    )
     bootstrap_draws: int = opt(2000, "draws of documents for the intervals", least=100, most=1_000_000)
     seed: int = opt(0, "seed of samples and of bootstrap draws", most=MOST_EXACT)
     tasks: str = opt(
         "none",
-        "restore punctuation, name the genre, find the next line: a chat model is asked in words, "
-        "another one chooses by likelihood",
-        choices=("none", "likelihood", "chat"),
+        "chat: ask a chat model in words for punctuation, genres, next lines, answers to held-out chats",
+        choices=("none", "chat"),
         often=True,
     )
     task_documents: int = opt(50, "documents per genre that tasks are made from", least=1)
@@ -65,20 +60,11 @@ class EvaluateConfig(StageOptions, group="evaluate"):
         "(docs/how-to/extend.md)",
         kind="execution",  # with their packages' versions they are in the key, where there are some
     )
-    plugin_tasks: str = opt(
-        "",
-        "tasks of installed packages, which ask the model: names, separated by commas "
-        "(docs/how-to/extend.md)",
-        kind="execution",  # as --plugin-metrics
-    )
     samples: int = opt(
         48, "texts generated per genre, for the measures of verse; four are shown", most=100_000, often=True
     )
     sample_tokens: int = opt(80, "longest generated text in tokens", least=1, often=True)
     temperature: float = opt(0.8, "softmax temperature of samples; 0 takes the likeliest token", often=True)
-    top_p: float = opt(
-        0.95, "probability mass of the likeliest tokens that samples draw from", above=0, most=1
-    )
     baseline_characters: int = opt(
         20_000_000,
         "training characters that baselines learn from, at most; they take about 300 bytes of memory each",

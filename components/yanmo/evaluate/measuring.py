@@ -1,4 +1,4 @@
-"""All that an evaluation asks a model, piece by piece: scores, samples, tasks."""
+"""All that an evaluation asks a model: scores, samples, tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from yanmo.evaluate.bits.of_documents import LoadedModel, Scores, load_model, score
-from yanmo.evaluate.bits.pieces import Pieces
 from yanmo.evaluate.documents.reading import (
     Document,
     check_same_form,
@@ -20,9 +19,10 @@ from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.plugins import plugin_answers
 from yanmo.evaluate.tasks.asking import measure_tasks
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
-from yanmo.formats.records import CONFIRM
 
 log = logging.getLogger(__name__)
+_TOP_P = 0.95
+"""Probability mass of the likeliest tokens that samples draw from."""
 
 
 class EvaluationResult(NamedTuple):
@@ -39,7 +39,7 @@ class EvaluationResult(NamedTuple):
     test is scored."""
 
 
-def measure(run: EvaluateRun, pieces: Pieces) -> EvaluationResult:
+def measure(run: EvaluateRun) -> EvaluationResult:
     """The documents of the evaluation set within the budget, and the model's scores and answers."""
     options, evaluation_set = run.options, run.input("evaluation_set")
     documents = read_split(evaluation_set, options.split)
@@ -53,34 +53,29 @@ def measure(run: EvaluateRun, pieces: Pieces) -> EvaluationResult:
     scores = score(
         loaded,
         documents,
-        with_tag=options.with_tag,
+        with_tag=True,
         workers=options.workers,
         stride=options.stride,
-        pieces=pieces,
     )
     genres = sorted({d.genre for d in documents}, key=genre_order)
-    answers = {"samples": _samples(run, loaded, genres, pieces)}
+    answers = {"samples": _samples(run, loaded, genres)}
     if options.tasks != "none":
         answered = measure_tasks(
             loaded,
             documents,
-            options.tasks,
             per_genre=options.task_documents,
             seed=options.seed,
             workers=options.workers,
-            pieces=pieces,
         )
         answers["tasks"] = {"schema": "yanmo.tasks/1", **answered}
-    if given := plugin_answers(options, loaded, documents, scores, pieces):
+    if given := plugin_answers(options, documents, scores):
         answers["plugins"] = given
     confirmation = first_of_each_genre(confirmation, number)
-    kept = (confirmation, _kept_scores(run, loaded, confirmation, pieces)) if confirmation else None
+    kept = (confirmation, _kept_scores(run, loaded, confirmation)) if confirmation else None
     return EvaluationResult(documents, scores, number, answers, kept)
 
 
-def _kept_scores(
-    run: EvaluateRun, loaded: LoadedModel, documents: Sequence[Document], pieces: Pieces
-) -> Scores:
+def _kept_scores(run: EvaluateRun, loaded: LoadedModel, documents: Sequence[Document]) -> Scores:
     """Scores that are written down and not looked at: nothing may log, show or export them.
 
     Without the genre tag, which only says something next to the headline metric.
@@ -92,18 +87,16 @@ def _kept_scores(
         with_tag=False,
         workers=run.options.workers,
         stride=run.options.stride,
-        pieces=pieces,
-        name=CONFIRM,
     )
 
 
-def _samples(run: EvaluateRun, loaded: LoadedModel, genres: list[str], pieces: Pieces) -> dict[str, Any]:
+def _samples(run: EvaluateRun, loaded: LoadedModel, genres: list[str]) -> dict[str, Any]:
     options = run.options
     sampling = SampleOptions(
         number=options.samples,
         most_tokens=options.sample_tokens,
         temperature=options.temperature,
-        top_p=options.top_p,
+        top_p=_TOP_P,
         seed=options.seed,
     )
-    return write_samples(loaded, genres, sampling, options.workers, pieces)
+    return write_samples(loaded, genres, sampling, options.workers)

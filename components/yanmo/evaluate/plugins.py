@@ -1,8 +1,7 @@
-"""Metrics and tasks of installed packages: what they are given, and what they may give back."""
+"""Metrics of installed packages: what they are given, and what they may give back."""
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -15,12 +14,11 @@ from yanmo.evaluate.config import EvaluateConfig
 from yanmo.store.manifest import digest
 
 if TYPE_CHECKING:  # a run that finds its key committed must not wait for torch
-    from yanmo.evaluate.bits.of_documents import LoadedModel, Scores
-    from yanmo.evaluate.bits.pieces import Pieces
+    from yanmo.evaluate.bits.of_documents import Scores
     from yanmo.evaluate.documents.reading import Document
 
 log = logging.getLogger(__name__)
-METRICS, TASKS = "yanmo.metrics", "yanmo.tasks"
+METRICS = "yanmo.metrics"
 _MOST_VALUES = 1000
 
 
@@ -40,52 +38,19 @@ class ScoredText:
     """Of the whole text and its end."""
 
 
-class AskedModel:
-    """The model, for a task: it says how likely texts are, and writes."""
-
-    def __init__(self, loaded: LoadedModel, workers: int) -> None:
-        self._loaded, self._workers = loaded, workers
-
-    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """ln p of each second text behind its first."""
-        from yanmo.evaluate.tasks.asking import log_likelihoods
-
-        return log_likelihoods(self._loaded, pairs, self._workers)
-
-    def write(self, prompts: Sequence[str], max_tokens: int = 64) -> list[str]:
-        """The likeliest continuation of each prompt, without the prompt."""
-        import torch
-
-        from yanmo.evaluate.writing.generate import generate
-
-        found = generate(
-            self._loaded.writer(),
-            [ids[:-1] for ids in self._loaded.encode(prompts)],
-            eos=self._loaded.symbols.eos,
-            generator=torch.Generator().manual_seed(0),
-            max_new_tokens=max_tokens,
-            temperature=0.0,
-        )
-        return [self._loaded.tokenizer.decode(ids) for ids in found]
-
-
 def named_plugins(options: EvaluateConfig) -> list[Plugin]:
-    """The metrics, then the tasks, that the options name, in their order.
+    """The metrics that `--plugin-metrics` names, in its order.
 
     Raises:
         UsageError: one is named twice, or can be no name.
         EnvironmentFault: no installed package has one.
     """
     found: list[Plugin] = []
-    for option, group, names in (
-        ("--plugin-metrics", METRICS, options.plugin_metrics),
-        ("--plugin-tasks", TASKS, options.plugin_tasks),
-    ):
-        for name in filter(None, (each.strip() for each in names.split(","))):
-            plugin = find_plugin(group, name, option)
-            if plugin in found:
-                raise UsageError(f"{option}: {name} is there twice; leave one out")
-            found.append(plugin)
+    for name in filter(None, (each.strip() for each in options.plugin_metrics.split(","))):
+        plugin = find_plugin(METRICS, name, "--plugin-metrics")
+        if plugin in found:
+            raise UsageError(f"--plugin-metrics: {name} is there twice; leave one out")
+        found.append(plugin)
     return found
 
 
@@ -98,13 +63,7 @@ def plugins_input(options: EvaluateConfig) -> dict[str, dict[str, str]]:
     return {"plugins": {"content_digest": digest(identity), "uri": ", ".join(map(str, found))}}
 
 
-def plugin_answers(
-    options: EvaluateConfig,
-    loaded: LoadedModel,
-    documents: Sequence[Document],
-    scores: Scores,
-    pieces: Pieces,
-) -> dict[str, Any]:
+def plugin_answers(options: EvaluateConfig, documents: Sequence[Document], scores: Scores) -> dict[str, Any]:
     """The contents of plugins.json; {} where no plugin is named.
 
     Raises:
@@ -113,25 +72,15 @@ def plugin_answers(
     found: dict[str, Any] = {}
     texts = _texts(documents, scores)
     for plugin in named_plugins(options):
-        given = [texts] if plugin.group == METRICS else [texts, AskedModel(loaded, options.workers)]
-        values = _kept(plugin, given, pieces)
+        values = _values(plugin, texts)
         log.info("%s: %s", plugin, ", ".join(f"{name}={value:g}" for name, value in values.items()))
-        kind = plugin.group.rpartition(".")[2]
         entry = {"package": plugin.distribution, "version": plugin.version, "values": values}
-        found.setdefault(kind, {})[plugin.name] = entry
-    return {"schema": "yanmo.plugins/1", **found} if found else {}
+        found[plugin.name] = entry
+    return {"schema": "yanmo.plugins/1", "metrics": found} if found else {}
 
 
-def _kept(plugin: Plugin, given: Sequence[Any], pieces: Pieces) -> dict[str, float]:
-    from yanmo.evaluate.bits.pieces import PieceTask
-
-    job = PieceTask(digest(plugin.identity), functools.partial(_values, plugin, given))
-    (values,) = pieces.all(f"{plugin.group.replace('.', '-')}-{plugin.name.replace('_', '-')}", [job])
-    return dict(values)
-
-
-def _values(plugin: Plugin, given: Sequence[Any]) -> dict[str, float]:
-    found = plugin.call(*given)
+def _values(plugin: Plugin, texts: Sequence[ScoredText]) -> dict[str, float]:
+    found = plugin.call(texts)
     if not isinstance(found, Mapping) or not 0 < len(found) <= _MOST_VALUES:
         raise plugin.fault(f"gave {found!r:.60}, expected 1 to {_MOST_VALUES} numbers by name")
     for name, value in found.items():

@@ -14,7 +14,7 @@ from yanmo.common.errors import DataError, UsageError, advice
 from yanmo.common.made_by import made_by
 from yanmo.common.words import plural
 from yanmo.evaluate.config import EvaluateConfig
-from yanmo.evaluate.hand_over import EvaluateRun, Handed
+from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.plugins import plugins_input
 from yanmo.formats.documents import text_form
 from yanmo.formats.kfp_metrics import bits_metrics
@@ -25,7 +25,6 @@ from yanmo.stage.stage_run import Finish, Prepared, Steps
 from yanmo.store.commit import Result
 from yanmo.store.output import Output, read_json
 from yanmo.store.pointers import read_pointer
-from yanmo.store.runs.in_use import work_name
 
 if TYPE_CHECKING:
     from yanmo.evaluate.measuring import EvaluationResult
@@ -41,25 +40,23 @@ def settle(run: EvaluateRun) -> EvaluateConfig:
     return dataclasses.replace(run.options, workers=workers_for(run.options.workers))
 
 
-def prepare(run: EvaluateRun) -> Prepared[Handed]:
+def prepare(run: EvaluateRun) -> Prepared[None]:
     """Add plugins to the key."""
-    return Prepared(Handed(), dict(plugins_input(run.options)))
+    return Prepared(None, dict(plugins_input(run.options)))
 
 
 def work(run: EvaluateRun) -> Result:
     """Measure the model and commit the results."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
     from yanmo.evaluate.bits.of_documents import ran_on
-    from yanmo.evaluate.bits.pieces import KeptPieces
     from yanmo.evaluate.documents.table import evaluation_table, write_documents
     from yanmo.evaluate.measures import Bootstrap, summarize
     from yanmo.evaluate.measuring import measure
     from yanmo.evaluate.writing.contamination import NAME, committed_contamination
 
     options, evaluation_set = run.options, run.input("evaluation_set")
-    pieces = KeptPieces(run.store, work_name(run.stage.name, run.key), again=options.force)
     contaminated = committed_contamination(run)
-    measured = measure(run, pieces)
+    measured = measure(run)
     documents, scores = measured.documents, measured.scores
     bootstrap = Bootstrap(options.bootstrap_draws, options.seed)
     results = summarize(documents, scores.bits, bootstrap, scores.bits_with_tag, scores.tokens)
@@ -84,7 +81,6 @@ def work(run: EvaluateRun) -> Result:
     for name, value in {"summary": summary, **measured.answers}.items():
         run.attempt.write(f"{name}.json", _json(value))
     _show(run, results)
-    run.prepared.pieces = pieces
     return Result(
         counts={
             "documents": len(documents),
@@ -140,8 +136,6 @@ def conditions(
 
 def finish(run: EvaluateRun, output: Output) -> Finish:
     """Baselines, how the model writes, the table in the log, and the bits for KFP's UI."""
-    if run.prepared.pieces:
-        run.prepared.pieces.clear()
     from yanmo.evaluate.writing.contamination import report_contamination
 
     report_contamination(output)
@@ -151,13 +145,15 @@ def finish(run: EvaluateRun, output: Output) -> Finish:
     if run.inputs.get("documents") is None:
         log.info("no training documents given: no baselines, and no search for copies")
     else:
+        from yanmo.evaluate.writing.writing import committed_writing
+
         if counts["documents"] == counts.get("chats"):
             log.info("the evaluation set holds only chats: no baselines")
         else:
             from yanmo.evaluate.baselines.baselines import committed_baselines
 
             parts["baselines"] = committed_baselines(run, number)
-        parts |= _writing(run, output)
+        parts["writing"] = committed_writing(run, output)
     _log_results(summary, parts.get("baselines"))
     return Finish(references=parts, carried=_beside(run), metadata={"metrics": _shown(summary)})
 
@@ -173,20 +169,21 @@ def _beside(run: EvaluateRun) -> dict[str, Output]:
         model = run.inputs[name]
         if model is None:
             continue
-        changes = {"model": json.dumps(vars(model.reference)), "champion": NONE, "base": NONE}
+        changes = {
+            "model": json.dumps(vars(model.reference)),
+            "champion": NONE,
+            "base": NONE,
+            "documents": NONE,
+        }
         pointer = f"{name}_evaluation"
         is_less = run.options.budget_documents and read_pointer(run.store, run.options.channel, pointer)
         # a trial's small budget takes the place of no whole evaluation
         changes |= {"pointer": NONE if run.options.pointer == NONE or is_less else pointer}
-        changes |= {"documents": NONE} if name == "base" else {}
         log.info("measuring the %s %s", name, model)
         try:
-            found[name], parts = beside(run, STEPS, **changes)
+            found[name], _ = beside(run, STEPS, **changes)
         except (DataError, UsageError) as error:
             log.error("the %s %s cannot be measured: %s", name, model, advice(error))
-            continue
-        if "writing" in parts:
-            found[f"{name}_writing"] = parts["writing"]
     return found
 
 
@@ -203,23 +200,6 @@ def _log_results(summary: dict[str, Any], baselines: Output | None) -> None:
         )
         return
     log_table(summary, read_json(baselines, "summary.json") if baselines else None)
-
-
-def _writing(run: EvaluateRun, output: Output) -> dict[str, Output]:
-    """The part `writing`.
-
-    For an evaluation of another model than the channel's newest (the champion) it is only shown, and decides
-    nothing: a damaged text that an old champion was trained on must not stop the night.
-    """
-    from yanmo.evaluate.writing.writing import committed_writing
-
-    try:
-        return {"writing": committed_writing(run, output)}
-    except DataError as error:
-        if run.options.pointer in ("", NONE):
-            raise
-        log.warning("how %s writes is not measured: %s", run.input("model"), error)
-        return {}
 
 
 def _shown(summary: dict[str, Any]) -> dict[str, float]:

@@ -25,10 +25,10 @@ DECISIONS = pa.schema(
     ],
     metadata={"yanmo.schema": "decisions", "yanmo.version": "1"},
 )
-"""path: below its place of --sources; line: where it begins there. reason: "" where it is kept; a name with
-`_reported` is kept as well. value: what the filter measured, or the share in shared runs. changes: steps that
-changed the text, with commas. note: the shared run, why a line is malformed, or the script of a text with few
-Han characters. other_id, other_path: of a copy, the document that was kept for it, and its path:line."""
+"""path: below its place of --sources; line: where it begins there. reason: "" where it is kept. value: what
+the filter measured, or the share in shared runs. changes: steps that changed the text, with commas. note: the
+shared run, why a line is malformed, or the script of a text with few Han characters. other_id, other_path: of
+a copy, the document that was kept for it, and its path:line."""
 
 
 def decided(rows: list[dict[str, object]]) -> pa.Table:

@@ -53,22 +53,6 @@ def stage_cost(output: Output) -> StageCost:
     )
 
 
-@dataclass(frozen=True)
-class Span:
-    """When something was made, by the clock of the machine that made it."""
-
-    began: float
-    """Unix seconds."""
-    seconds: float
-
-
-def stage_span(output: Output) -> Span | None:
-    """Return begin and end of the process that made `output`, to the end of its work; None where unknown."""
-    found, name = _metrics(output), output.manifest.stage
-    began, seconds = (found.get(f"yanmo_{name}_{what}_seconds") for what in ("start_time", "duration"))
-    return None if began is None or seconds is None else Span(began, seconds)
-
-
 def training_lines(model: Output) -> list[dict[str, Any]]:
     """Return the lines of a training's record that have a step; none where it cannot be read."""
     try:

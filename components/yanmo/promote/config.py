@@ -39,13 +39,6 @@ class PromoteConfig(StageOptions, group="promote"):
         optional=True,
         inside="challenger",
     )
-    champion_writing: str = input_ref(
-        "how the champion writes, for the page",
-        stages=("champion_evaluation_writing",),
-        optional=True,
-        inside="challenger",
-        keyed=False,
-    )
     base: str = input_ref(
         "evaluation of the model that the challenger was tuned from: what it gained and forgot",
         stages=("base_evaluation",),
@@ -62,27 +55,12 @@ class PromoteConfig(StageOptions, group="promote"):
     )
     month_error: float = opt(
         0.05,
-        "chance (0 to 1) that the champion changes in a month without progress; the margin follows from it",
+        "chance (0 to 1) that the champion changes in 30 nights without progress; the margin follows from it",
         least=0.0001,
         most=0.5,
         often=True,
     )
-    nights_per_month: int = opt(30, "challengers that share --month-error", least=1, most=10_000)
-    assumed_noise: float = opt(
-        0.0025,
-        "seed's standard deviation as a share of the bits where `yanmo train --twins` measured none",
-        below=1,
-    )
-    least_noise: float = opt(
-        0.002,
-        "least standard deviation of the seed, used where twins measured less: short twins may scatter "
-        "less than whole trainings (0.076 % against 0.180 % in one recipe, docs/reference/promote.md)",
-        below=1,
-    )
     max_genre_loss: float = opt(0.05, "bits per character by which a genre may get worse at most", often=True)
-    level: float = opt(
-        0.95, "level of the bootstrap interval whose lower end must be above 0", least=0.5, below=1
-    )
     without_confirmation: str = opt(
         "promote",
         "where the evaluation set has no confirmation split: promote, saying so first, or refuse",

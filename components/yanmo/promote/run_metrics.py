@@ -18,11 +18,11 @@ log = logging.getLogger(__name__)
 
 
 def run_metrics(report: Mapping[str, Any], promoted: bool) -> dict[str, float]:
-    """Bits, gain, size, cost and outcome, by names that hold the unit; without what was not measured.
+    """Bits, gain, size and outcome, by names that hold the unit; without what was not measured.
 
     The page shows 23 characters of a name; what is behind them, the unit, would be cut.
     """
-    cost, training = report["cost"]["total"], report["training"]
+    training = report["training"]
     gain = found(report["verdict"]["gain"], "share")
     values = {
         "promoted_1_or_0": (float(promoted), 1),
@@ -32,10 +32,6 @@ def run_metrics(report: Mapping[str, Any], promoted: bool) -> dict[str, float]:
         "parameters_millions": (found(training, "parameters"), 1e-6),
         "train_steps": (found(training, "steps"), 1),
         "train_tokens_millions": (found(training, "tokens"), 1e-6),
-        "cost_wall_minutes": (cost["seconds"], 1 / 60),
-        "cost_cpu_minutes": (cost["cpu_seconds"], 1 / 60),
-        "cost_gpu_hours": (cost["gpu_hours"], 1),
-        "cost_energy_kwh": (cost["kwh"], 1),
     }
     measured = {name: round(v * factor, 3) for name, (v, factor) in values.items() if v is not None}
     challenger = report["bits_per_character"]["columns"][0]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from yanmo.common.errors import DataError, EnvironmentFault
-from yanmo.formats.stage_cost import Span
+from yanmo.common.errors import EnvironmentFault
 from yanmo.nights.night import Words as NightWords
 from yanmo.nights.record import Verdict as NightVerdict
 from yanmo.options.fields import by_kind
@@ -19,7 +17,6 @@ from yanmo.promote.gate.base import BASE, with_base
 from yanmo.promote.gate.confirmation import confirmed
 from yanmo.promote.gate.evaluation import (
     Evaluation,
-    is_of,
     open_evaluation,
     paired_scores,
     with_contamination,
@@ -31,30 +28,33 @@ from yanmo.promote.gate.limits import MEASURED, parse_limits, parse_unmeasured
 from yanmo.promote.gate.nights import recipe_of, with_tonight
 from yanmo.promote.gate.noise import goes_on, noise_of
 from yanmo.promote.gate.rules import ABOUT_ONE, first_champion, judge
-from yanmo.promote.gate.verdict import VERDICT_SCHEMA, Evidence, Rules, Verdict, Words
+from yanmo.promote.gate.verdict import (
+    ASSUMED_NOISE,
+    LEAST_NOISE,
+    LEVEL,
+    VERDICT_SCHEMA,
+    Evidence,
+    Rules,
+    Verdict,
+    Words,
+)
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion import (
     CHAMPION,
-    CHAMPION_WRITING,
     Promotion,
     make_champion,
-    name_beside_champion,
     named,
     settle,
 )
 from yanmo.promote.history.champion_records import shown_time
-from yanmo.promote.page.cost import Judging
 from yanmo.promote.run_metrics import run_metrics, show_metrics
-from yanmo.stage.cost import cpu_seconds
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
-from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, read_json
 from yanmo.store.pause import PausedOutput
 from yanmo.store.pointers import read_pointer
 from yanmo.store.runs.unfinished import change_unfinished
-from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def work(run: PromoteRun) -> Result:
     challenger = with_contamination(
         with_writing(open_evaluation(run.input("challenger")), run.inputs["writing"])
     )
-    champion = _opened_champion(run.inputs["champion"], run.inputs["champion_writing"])
+    champion = open_evaluation(found) if (found := run.inputs["champion"]) else None
     base = open_evaluation(given) if (given := run.inputs[BASE]) else None
     challenger = with_base(challenger, base, run.options.draws, run.options.seed)
     verdict = _judged(run, challenger, champion)
@@ -82,8 +82,6 @@ def work(run: PromoteRun) -> Result:
         base=base,
         channel=run.options.channel,
         options=by_kind(run.options, "semantic"),
-        parts=_parts(run, champion),
-        judging=_judging(run),
     )
     run.attempt.write("verdict.json", _json(_verdict_record(run, verdict, challenger, champion)))
     run.attempt.write("report.json", _json(report), role="record")
@@ -92,38 +90,6 @@ def work(run: PromoteRun) -> Result:
     return Result(
         counts={"promote": str(verdict.promote).lower()}, metadata={"sentence": verdict.sentence.en}
     )
-
-
-def _parts(run: PromoteRun, champion: Evaluation | None) -> list[Output]:
-    """What the challenger's evaluation made beside itself, and the champion's, where this run measured it."""
-    found = [output for name in ("baselines", "writing") if (output := run.inputs[name])]
-    run_id = run.options.run_id
-    is_ours = champion is not None and bool(run_id) and champion.output.manifest.run_id == run_id
-    return [*found, *([champion.output] if champion and is_ours else [])]
-
-
-def _judging(run: PromoteRun) -> Judging:
-    """Return what this run used until now."""
-    seconds = time.monotonic() - run.started
-    return Judging(
-        key=run.key,
-        made_at=utc_now(),
-        run_id=run.options.run_id,
-        span=Span(time.time() - seconds, seconds),
-        cpu_seconds=cpu_seconds(),
-    )
-
-
-def _opened_champion(evaluation: Output | None, writing: Output | None) -> Evaluation | None:
-    """The champion's evaluation, with how it writes where that was measured; nothing is decided by it."""
-    if evaluation is None:
-        return None
-    champion = open_evaluation(evaluation)
-    try:
-        return with_writing(champion, writing if writing and is_of(writing, evaluation) else None)
-    except DataError as error:
-        log.warning("how the champion writes is not shown: %s", error)
-        return champion
 
 
 def _judged(run: PromoteRun, challenger: Evaluation, champion: Evaluation | None) -> Verdict:
@@ -149,14 +115,13 @@ def rules_of(options: PromoteConfig) -> Rules:
     return Rules(
         min_gain=options.min_gain,
         max_genre_loss=options.max_genre_loss,
-        level=options.level,
+        level=LEVEL,
         draws=options.draws,
         seed=options.seed,
         max_contamination=options.max_contamination,
         month_error=options.month_error,
-        nights_per_month=options.nights_per_month,
-        assumed_noise=options.assumed_noise,
-        least_noise=options.least_noise,
+        assumed_noise=ASSUMED_NOISE,
+        least_noise=LEAST_NOISE,
         limits=parse_limits(options.limits),
         must_measure=tuple(sorted({*MEASURED} - {*parse_unmeasured(options.accept_unmeasured)})),
     )
@@ -307,7 +272,6 @@ def _became(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> Became:
     now = read_pointer(store, channel, CHAMPION)
     if now is not None and now.content_digest == promotion.model.content_digest:
         record = settle(store, channel, promotion)
-        _keep_writing(run, promotion.model.reference)
         log.info("%s is already champion of channel %r since %s", promotion.model, channel, record.since)
         return "champion already"
     if not verdict["promote"] or run.options.hold:
@@ -320,15 +284,7 @@ def _became(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> Became:
             f"person who may write pointers/{channel}/ and runs yanmo promote set (docs/reference/promote.md)"
         ) from error
     log.info("%s is champion of channel %r (number %d)", promotion.model, channel, record.number)
-    _keep_writing(run, promotion.model.reference)
     return "champion"
-
-
-def _keep_writing(run: PromoteRun, model: Reference) -> None:
-    """Let the next page show how this champion writes."""
-    writing = run.inputs["writing"]
-    if writing is not None:
-        name_beside_champion(run.store, run.options.channel, CHAMPION_WRITING, model, writing.reference)
 
 
 def _json(value: Any) -> str:

@@ -37,11 +37,6 @@ class TokenizeConfig(EngineOptions, StageOptions, group="tokenize"):
         least=1,
         often=True,
     )
-    character_share: float = opt(
-        0.85,
-        "largest share of the vocabulary for single characters; the rarest of them are written as bytes",
-        most=1,
-    )
     user_dictionary: str = opt(
         "",
         "user dictionaries, files or URIs separated by commas; lines are `word [frequency] [tag]` as "
@@ -59,12 +54,6 @@ class TokenizeConfig(EngineOptions, StageOptions, group="tokenize"):
         kind="execution",
         most=10_000,
         often=True,
-    )
-    judged: int = opt(
-        1024,
-        "check one document in this many, and the first 16 of each file, against Hugging Face's "
-        "tokenizer; 0 checks none",
-        kind="execution",
     )
     agreement_sentences: int = opt(
         2000,

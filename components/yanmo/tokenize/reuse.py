@@ -36,6 +36,8 @@ PART = "token_shard"
 REVISION = 2
 """Raised by hand when the same text and tokenizer give other files."""
 _REQUESTS = 8
+_JUDGED = 1024
+"""One document in so many, and the first 16 of each file, are checked against Hugging Face's tokenizer."""
 _LEAST_SENTENCES = 125
 """Least sentences per file on which agreement with jieba is measured, however many files there are."""
 Encode = Callable[[FileTask], Done]
@@ -119,7 +121,7 @@ def _build(
         im_end=special.im_end,
         out=attempt.directory,
         name="",
-        judged=run.options.judged,
+        judged=_JUDGED,
         sentences=_sentences(run) if shard.split == "train" else 0,
         user=tokenizer.path(USER_FILE).read_bytes() if tokenizer.entries(USER_FILE) else b"",
     )

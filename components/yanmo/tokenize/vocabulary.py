@@ -37,6 +37,8 @@ RESERVED = (*SPECIAL, *TAGS, *ROLES, *CHAT)
 """The first ids of every vocabulary, whatever the text."""
 ALWAYS = frozenset([*map(chr, range(0x20, 0x7F)), "\n", "\r", "\t", "\u3000"])
 SPECIAL_SCORE = -10000.0
+CHARACTER_SHARE = 0.85
+"""Largest share of the vocabulary for single characters."""
 _LETTER_EVERY = 1000
 """Text with fewer Latin letters, one in so many characters, keeps the vocabulary that it has without runs."""
 _MANY_UNSEEN = 0.1
@@ -110,8 +112,8 @@ def choose(
     *,
     size: int,
     min_character_count: int,
-    character_share: float,
     dictionary_weight: float,
+    character_share: float = CHARACTER_SHARE,
 ) -> Vocabulary:
     """Return the vocabulary of `size` pieces.
 
@@ -120,8 +122,9 @@ def choose(
         words: the segmenter that counted them.
         size: all ids, with special tokens, tags and bytes.
         min_character_count: a character seen less often is written as bytes.
-        character_share: largest share of the pieces proper that single characters may take.
         dictionary_weight: a word ranks by its share of the text plus this times its share in jieba.
+        character_share: largest share of the pieces proper that single characters may take; the rarest of
+            them are written as bytes.
 
     Raises:
         DataError: the size is too small for the obligatory pieces.

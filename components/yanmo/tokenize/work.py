@@ -52,7 +52,7 @@ from yanmo.tokenize.vocabulary import TAGS, Counts, Vocabulary, choose, dictiona
 log = logging.getLogger(__name__)
 TOKENIZER_REVISION = 4
 """Raised by hand when the same text and options give another tokenizer."""
-_CHOICE_OPTIONS = ("min_character_count", "character_share", "dictionary_weight")
+_CHOICE_OPTIONS = ("min_character_count", "dictionary_weight")
 _VOCABULARY_OPTIONS = ("vocab_size", *_CHOICE_OPTIONS)
 _MOST_DICTIONARY_BYTES = 64 * MIB
 """Of a user dictionary; that of jieba has 5."""

@@ -218,7 +218,7 @@ DOORS = (
     Door(
         "md",
         "x.md",
-        _curate("x.md", "--overlap-action=report"),
+        _curate("x.md", "--overlap-characters=0"),
         lambda store: _page(store),
         _TEXT_KINDS,
         _BYTES,
@@ -231,13 +231,6 @@ DOORS = (
         (records.PARQUET, damages.HURT),
         (),
         lambda data, draw: records.as_parquet(data),
-    ),
-    Door(
-        "sources file",
-        "sources.yaml",
-        _curate("sources.yaml"),
-        _text("sources:\n- path: documents.jsonl\n"),
-        _TEXT_KINDS,
     ),
     Door(
         "benchmark jsonl",

@@ -33,7 +33,7 @@ OPTIONS = (
     "train.layers=2 train.width=64 train.heads=1 train.head_width=64 train.feed_forward=128 "
     "train.batch_rows=16 train.ranks=1 train.warmup_steps=2 train.checkpoint_steps=4 train.log_every=5 "
     "train.valid_characters=2000 "
-    "curate.workers=1 tokenize.workers=1 tokenize.agreement_sentences=50 tokenize.judged=16 "
+    "curate.workers=1 tokenize.workers=1 tokenize.agreement_sentences=50 "
     "evaluate.workers=1 evaluate.budget_documents=20 evaluate.samples=2 evaluate.sample_tokens=16 "
     "evaluate.bootstrap_draws=200 evaluate.baseline_characters=20000 promote.draws=2000"
 )

@@ -266,11 +266,12 @@ def test_the_words_of_a_template_are_not_taken_for_a_copy(
     assert not [row for row in rows if any(text in row["text"] for text in shown)]
 
 
-def test_words_that_many_answer_are_a_copy(curate: Callable, write_jsonl: Callable, lines: list[dict]):
+def test_words_that_many_answer_are_a_copy(
+    curate: Callable, write_jsonl: Callable, lines: list[dict], capsys: pytest.CaptureFixture[str]
+):
     """An answer carries the loss: a model that learned it knows it, however many say it."""
     records = [templated(line, REFUSAL, "") for line in lines]
     arguments = ("--filter-sets", "chat=none", "--near-duplicate-similarity", "0")
-    curate(write_jsonl("chats.jsonl", records), *arguments, store="dropped", expect=65)
-    arguments = (*arguments, "--overlap-action", "report", "--max-overlap-share", "1")
-    kept = curate(write_jsonl("chats.jsonl", records), *arguments)
-    assert kept.report()["forms_of_words"] == 0
+    curate(write_jsonl("chats.jsonl", records), *arguments, expect=65)
+    said = capsys.readouterr().err
+    assert "overlap takes" in said and "forms of words" not in said

@@ -376,11 +376,10 @@ def test_few_malformed_lines_are_skipped_and_named(
     ("arguments", "message"),
     [
         (["--sources", " "], "--sources is empty"),
-        (["--max-lacuna-share", "3"], "--max-lacuna-share 3: expected a number from 0 to 1"),
+        (["--min-han-share", "3"], "--min-han-share 3: expected a number from 0 to 1"),
         (["--test-share", "0.4", "--valid-share", "0.2"], "more than half"),
         (["--workers", "-1"], "--workers -1: expected a whole number from 0"),
         (["--overlap-characters", "2"], "every text shares runs that short"),
-        (["--licenses", "MIT"], "expected PREFIX=LICENCE"),
     ],
 )
 def test_contradicting_options_are_refused(

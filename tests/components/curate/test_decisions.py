@@ -103,13 +103,6 @@ def test_a_share_counts_characters_and_shows_its_own_genre(
     assert shown.count("a.jsonl:") == 3 and "words and" not in shown
 
 
-def test_what_is_only_reported_ends_no_run_and_is_in_the_table(curate: Run, folder: Path) -> None:
-    arguments = ("--overlap-action", "report", "--max-overlap-share", "0", *ALLOW[2:])
-    curated = curate(folder, *arguments)
-    reported = {r["id"] for r in table(curated) if r["reason"] == "overlap_reported"}
-    assert reported and reported <= {r["id"] for r in curated.rows("train")}
-
-
 def test_kfp_is_shown_the_page(folder: Path, tmp_path: Path) -> None:
     outputs = tmp_path / "outputs"
     names = {"documents": "Dataset", "evaluation_set": "Dataset", "report": "Markdown"}

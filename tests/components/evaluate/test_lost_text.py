@@ -12,7 +12,6 @@ from yanmo.common.errors import DataError
 from yanmo.evaluate.bits.of_documents import encode, load_model, score
 from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.documents.reading import Document
-from yanmo.evaluate.tasks.asking import log_likelihoods, measure_tasks
 from yanmo.evaluate.work import STEPS
 from yanmo.formats.chat_tokens import Turn, chat_ids, prompt_ids
 from yanmo.formats.round_trip import open_tokenizer
@@ -113,17 +112,6 @@ def test_no_path_takes_a_text_that_does_not_come_back(ground, tmp_path):
         score(loaded, [document], with_tag=True, workers=1)
     with loses:
         encode(loaded, document)
-    with loses:
-        log_likelihoods(loaded, [("明", "月")])
-    with loses:
-        measure_tasks(
-            loaded,
-            [Document(g, g, "s", document.text) for g in GENRES],
-            "likelihood",
-            per_genre=2,
-            seed=0,
-            workers=1,
-        )
 
 
 def test_a_turn_of_a_chat_is_looked_at_too(ground, tmp_path):

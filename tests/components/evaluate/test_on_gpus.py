@@ -15,7 +15,7 @@ import torch
 from yanmo.evaluate.bits import of_documents as scoring
 from yanmo.evaluate.bits.of_documents import load_model, score
 from yanmo.evaluate.documents.reading import read_split
-from yanmo.evaluate.tasks.asking import answer_all, log_likelihoods, measure_tasks
+from yanmo.evaluate.tasks.asking import answer_all
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
 from yanmo.formats.chat_tokens import Turn
 from yanmo.model.generation.choosing import nucleus
@@ -42,32 +42,19 @@ def spoil(monkeypatch):
 
 
 @pytest.mark.parametrize("gpus", [1, 2])
-def test_scores_samples_and_choices_come_from_the_copies(ground, spoil, gpus):
+def test_scores_and_samples_come_from_the_copies(ground, spoil, gpus):
     documents = read_split(ground.evaluation_set, "test")[:12]
     there, here = spoil(ground.model, gpus), load_model(ground.model)
     bits, expected = (score(m, documents, with_tag=True, workers=2) for m in (there, here))
     np.testing.assert_allclose(bits.bits, expected.bits, atol=1e-3)
     genres = ("诗", "词", "文")
     assert write_samples(there, genres, SAMPLES, 2) == write_samples(here, genres, SAMPLES, 2)
-    chosen = [
-        measure_tasks(m, documents, "likelihood", per_genre=2, seed=0, workers=2) for m in (there, here)
-    ]
-    assert chosen[0] == chosen[1]
 
 
 def test_answers_in_words_come_from_the_copies(ground, chat_model, spoil):
     asked = [[Turn("user", text)] for text in ("明月几时有", "青天", "把酒问青天明", "明月几时无")]
-    answers = [
-        answer_all(m, "all", asked, 6, workers=2) for m in (spoil(chat_model, 2), load_model(chat_model))
-    ]
+    answers = [answer_all(m, asked, 6, workers=2) for m in (spoil(chat_model, 2), load_model(chat_model))]
     assert answers[0] == answers[1] and any(answers[0])
-
-
-def test_likelihoods_come_from_the_copies(ground, spoil):
-    there, here = spoil(ground.model, 1), load_model(ground.model)
-    pairs = [("明 ", "月青"), ("", "天"), ("把酒问青天", "不知"), ("明月几时有", "把酒问青天不知天上宫阙")]
-    found, expected = (log_likelihoods(m, pairs) for m in (there, here))
-    np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("top_p", [1e-6, 0.3, 0.9, 0.999])

@@ -1,4 +1,4 @@
-"""Metrics and tasks of installed packages, through the whole stage."""
+"""Metrics of installed packages, through the whole stage."""
 
 from __future__ import annotations
 
@@ -33,47 +33,25 @@ def opened(ground: Ground) -> Output:
 
 
 @pytest.mark.process
-def test_the_example_measures_and_asks_and_is_in_the_key(site: Path, ground: Ground):
+def test_the_example_measures_and_is_in_the_key(site: Path, ground: Ground):
     code, log = evaluate(None, ground)
     assert code == 0, log
     without = opened(ground)
     assert not without.entries("plugins.json") and "plugins" not in without.manifest.inputs
-    given = ("--plugin-metrics", "bits_by_line", "--plugin-tasks", "line_order")
-    code, log = evaluate(site, ground, *given)
+    code, log = evaluate(site, ground, "--plugin-metrics", "bits_by_line")
     assert code == 0, log
     output = opened(ground)
     assert output.manifest.key != without.manifest.key
-    named = "bits_by_line (ink-extras 1.0), line_order (ink-extras 1.0)"
-    assert output.manifest.inputs["plugins"]["uri"] == named
+    assert output.manifest.inputs["plugins"]["uri"] == "bits_by_line (ink-extras 1.0)"
     found: dict[str, Any] = read(output, "plugins.json")
-    assert {found[kind][name]["version"] for kind, name in _BOTH} == {"1.0"}
+    assert found["metrics"]["bits_by_line"]["version"] == "1.0"
     by_genre = found["metrics"]["bits_by_line"]["values"]
     genres = read(output, "summary.json")["genres"]
     for genre, figures in genres.items():  # of four lines each
         lines = 4 * figures["documents"]
         bits = figures["bits_per_character"] * figures["characters"]
         assert by_genre[genre] == pytest.approx(bits / lines, rel=1e-4)
-    asked = found["tasks"]["line_order"]["values"]
-    assert asked["of"] == sum(figures["documents"] for figures in genres.values())
-    assert 0 <= asked["accuracy"] <= 1
     assert read(output, "summary.json")["genres"] == read(without, "summary.json")["genres"]
-
-
-_BOTH = (("metrics", "bits_by_line"), ("tasks", "line_order"))
-
-
-@pytest.mark.process
-def test_a_task_may_let_the_model_write(ground: Ground, tmp_path: Path):
-    code = (
-        "def planted(texts, model):\n"
-        "    written = model.write([each.text[:3] for each in texts[:5]], max_tokens=4)\n"
-        "    return {'characters': sum(map(len, written)), 'of': len(written)}\n"
-    )
-    package = ink_extras.written(tmp_path / "source", "ink_asks", "1.0", "yanmo.tasks", {"planted": code})
-    own = ink_extras.installed(tmp_path / "installed", package)
-    ended, log = evaluate(own, ground, "--plugin-tasks", "planted")
-    assert ended == 0, log
-    assert read(opened(ground), "plugins.json")["tasks"]["planted"]["values"]["of"] == 5
 
 
 BAD = {
@@ -105,7 +83,8 @@ def test_what_goes_wrong_in_a_metric_is_told_as_its_own(ground: Ground, bad: Pat
 
 
 def test_one_that_is_not_installed_is_refused_before_the_model_is_read(ground: Ground):
-    ended, log = evaluate(None, ground, "--plugin-tasks", "line_order")
+    ended, log = evaluate(None, ground, "--plugin-metrics", "bits_by_line")
     assert ended == ExitCode.ENVIRONMENT
-    assert "--plugin-tasks: no installed package has a plugin 'line_order'" in log and "pip install" in log
+    assert "--plugin-metrics: no installed package has a plugin 'bits_by_line'" in log
+    assert "pip install" in log
     assert "scored" not in log

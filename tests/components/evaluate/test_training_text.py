@@ -92,17 +92,6 @@ def test_a_gap_in_a_models_own_text_does_not_hide_that_of_the_model_it_began_fro
     assert contamination(ground) == 0.5
 
 
-def test_a_damaged_text_of_the_champion_does_not_stop_the_night(ground, leak, tmp_path, caplog):
-    model_of(ground, tmp_path / "leaky", leak)
-    folder = ground.folder / f"cas/curate/{leak.manifest.key}/{leak.manifest.attempt}"
-    (folder / FILE).write_bytes(b"PAR1")
-    assert main(ground.arguments("--samples", "1", "--documents", f"curate/{leak.reference.key}")) == 65
-    given = ("--samples", "1", "--documents", f"curate/{ground.documents.reference.key}")
-    assert main(ground.arguments(*given, "--pointer", "champion_evaluation")) == 0
-    assert "is not measured" in caplog.text
-    assert read_pointer(ground.store, "dev", "writing") is None
-
-
 def test_the_champions_parts_leave_the_channels_own_alone(ground, tmp_path):
     given = ("--samples", "1", "--documents", f"curate/{ground.documents.reference.key}")
     assert main(ground.arguments(*given)) == 0

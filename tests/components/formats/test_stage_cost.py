@@ -52,3 +52,30 @@ def test_any_value_is_a_finite_number_or_none(value: object) -> None:
 
 def test_a_whole_number_beyond_every_float_is_none() -> None:
     assert finite(10**400) is None
+
+
+PROM = "yanmo_train_duration_seconds 50.0\nyanmo_train_cpu_seconds 90.0\n"
+
+
+def test_cost_is_read_from_what_a_training_recorded(store) -> None:
+    joules = "yanmo_train_energy_joules"
+    prom = f'{PROM}{joules}{{device="cpu"}} 1.8e+06\n{joules}{{device="gpu"}} 1.8e+06\n'
+    found = stage_cost(trained(store, {"metrics.prom": prom}, seconds=7200.0, device="cuda", ranks=2))
+    assert found == StageCost(seconds=7200.0, cpu_seconds=90.0, gpu_hours=4.0, kwh=1.0)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [((400.0, 800.0), 800.0), ((1.0,), 90.0)])
+def test_the_cpu_time_of_a_paused_training_is_that_of_all_its_steps(store, seconds, expected) -> None:
+    lines = [f'{{"step": {10 * i}, "cpu_seconds": {spent}}}' for i, spent in enumerate(seconds, 1)]
+    record = "\n".join([*lines, '{"step": 20, "valid_bits_per_character": 8.0}'])
+    found = stage_cost(trained(store, {"metrics.prom": PROM, "metrics.jsonl": record}))
+    assert found.cpu_seconds == expected
+
+
+def test_gpu_hours_that_a_training_does_not_say_are_not_known(store) -> None:
+    assert stage_cost(trained(store, {"metrics.prom": PROM}, device="auto")).gpu_hours is None
+
+
+def test_gpu_hours_are_those_of_all_ranks(store) -> None:
+    found = stage_cost(trained(store, {"metrics.prom": PROM}, device="cuda:0", ranks=8, seconds=3600.0))
+    assert found.gpu_hours == 8.0

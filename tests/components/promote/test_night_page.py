@@ -35,7 +35,7 @@ def test_a_verdict_found_again_keeps_its_row(stage):
     promote(stage, "run-2")
     again = {row.run_id: row for row in rows_shown(stage.store, "dev")}
     assert {run: row.state for run, row in again.items()} == {"run-1": "promoted", "run-2": "nothing new"}
-    assert again["run-2"].sentence.en.startswith("Unchanged: found. The verdict and its cost are of ")
+    assert again["run-2"].sentence.en.startswith("Unchanged: found. The verdict is of ")
 
 
 def test_a_dry_run_and_a_verdict_by_hand_are_no_nights(stage):

@@ -278,7 +278,7 @@ def test_promoting_what_is_no_evaluation_is_refused(stage, caplog):
 
 def test_wrong_options_are_refused(stage):
     stage.evaluate(stage.model(1))
-    for wrong in (("--min-gain", "1"), ("--level", "0.2"), ("--draws", "10"), ("--max-genre-loss", "nan")):
+    for wrong in (("--min-gain", "1"), ("--draws", "10"), ("--max-genre-loss", "nan")):
         assert stage.promote(*wrong) == 64
 
 

@@ -64,7 +64,7 @@ class Channel:
 
     def tokenizer(self, text: str = "tokenizer", **options: object) -> Output:
         config = load(TokenizeConfig, [], "yanmo tokenize")
-        names = ("vocab_size", "min_character_count", "character_share", "dictionary_weight")
+        names = ("vocab_size", "min_character_count", "dictionary_weight")
         semantic = {name: getattr(config, name) for name in names} | options
         return self.output("tokenizer", {}, semantic, text=text)
 

@@ -165,7 +165,6 @@ def test_changed_input_file_is_refused(store, capsys):
     [
         ("--vocab-size=100", "--vocab-size 100: expected a whole number from 512 to 300000"),
         ("--vocab-size=1e9", "expected a whole number from 512 to 300000"),
-        ("--character-share=1.5", "--character-share 1.5: expected a number from 0 to 1"),
         ("--dictionary-weight=nan", "--dictionary-weight nan"),
         ("--min-character-count=0", "--min-character-count 0"),
         ("--workers=-1", "--workers -1"),
@@ -230,6 +229,5 @@ def test_options_that_change_no_byte_are_not_in_the_key():
     assert set(by_kind(TokenizeConfig(), "semantic")) == {
         "vocab_size",
         "min_character_count",
-        "character_share",
         "dictionary_weight",
     }

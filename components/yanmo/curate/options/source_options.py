@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from yanmo.formats.genre_names import genre_problem
@@ -25,7 +24,7 @@ class SourceOptions(Options, group="sources"):
 
     sources: str = opt(
         "",
-        "files, folders, globs, a sources .yaml, bundled or bundled-chats, separated by commas or spaces; "
+        "files, folders, globs, bundled or bundled-chats, separated by commas or spaces; "
         "formats: .jsonl .json .parquet .csv .tsv .txt .md, plain or .gz .zst .xz .bz2; settings follow a "
         "place after a semicolon, such as poems/;genre=shi (docs/how-to/prepare-text.md)",
         kind="environment",
@@ -55,13 +54,6 @@ class SourceOptions(Options, group="sources"):
     max_malformed_share: float = opt(
         0.01, "largest share of lines that may be malformed; above it the run fails", most=1, phase="checks"
     )
-    shard: str = opt(
-        "",
-        "process only this part of the source files, such as 2/7, and stop; a later run without it "
-        "takes over what is done",
-        kind="environment",
-    )
-
     dry_run: bool = opt(
         False,
         "show what would be kept, by folder or file, and what would be dropped, by reason; commits nothing "
@@ -74,24 +66,15 @@ class SourceOptions(Options, group="sources"):
         """Return the options that contradict each other, or have a wrong form."""
         if not self.sources.strip():
             return ["--sources is empty: expected files, folders or globs, such as texts/ or notes.jsonl"]
-        part = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", self.shard or "1/1")
-        if not part or not 1 <= int(part[1]) <= int(part[2]):
-            return [f"--shard {brief(self.shard)}: expected a part of a whole, 1/7 to 7/7"]
         return []
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldOptions(Options, group="fields"):
-    """Which fields hold a document's text, title, author, genre and licence."""
+    """Which fields hold a document's text, genre and labels."""
 
     text_field: str = opt("text", "field or column with a document's text", often=True)
-    title_field: str = opt("title", "field or column with the title; may be absent")
-    author_field: str = opt("author", "field or column with the author; may be absent")
     genre_field: str = opt("genre", "field or column with the genre; where absent, --default-genre")
-    source_field: str = opt(
-        "source", "field or column that says where the document comes from; where absent, the file's name"
-    )
-    license_field: str = opt("license", "field or column with the licence; where absent, --licenses")
     chat_fields: str = opt(
         "",
         "fields with a chat's question and answer, with a comma between, beside those that are known "
@@ -105,12 +88,6 @@ class FieldOptions(Options, group="fields"):
         "else such a document is malformed",
         often=True,
     )
-    licenses: str = opt(
-        "chinese-poetry/=MIT,Werneror/=MIT,NiuTrans/=MIT,kanripo/=CC-BY-SA-4.0",
-        "licences of documents that name none: PREFIX=LICENCE, separated by commas; PREFIX is the "
-        "beginning of a document's source",
-    )
-
     allow_licenses: str = opt(
         "",
         "licences whose texts may be learned from, separated by commas, such as MIT,CC-BY-SA-4.0,unknown; "
@@ -129,10 +106,4 @@ class FieldOptions(Options, group="fields"):
                 "between, such as ask,reply"
             ]
         problem = genre_problem(self.default_genre.strip())
-        if problem:
-            return [f"--default-genre: {problem}"]
-        return [
-            f"--licenses: expected PREFIX=LICENCE, found {entry.strip()!r}"
-            for entry in self.licenses.split(",")
-            if entry.strip() and "=" not in entry
-        ]
+        return [f"--default-genre: {problem}"] if problem else []

@@ -86,16 +86,10 @@ class OverlapOptions(Options, group="overlap"):
         phase="train",
         auto="0.05 for modern-1, else {default}",
     )
-    overlap_action: str = opt(
-        "remove",
-        "what to do with train documents that share such a run: remove them, or only report them",
-        choices=("remove", "report"),
-        phase="train",
-    )
     max_overlap_share: float = opt(
         0.2,
         "largest share of documents, and of characters, that may share such a run, of all and of every genre "
-        "with 100 documents or more; above it the run fails, unless they are only reported",
+        "with 100 documents or more; above it the run fails",
         most=1,
         phase="train",
     )

@@ -79,5 +79,3 @@ class FilterOptions(Options, group="filters"):
     min_han_share: float = opt(
         0.5, "least share of Han characters in a document", most=1, auto="0.1 for modern-1, else {default}"
     )
-    max_lacuna_share: float = opt(0.03, "largest share of marks for lost characters in a document", most=1)
-    max_private_use_share: float = opt(0.01, "largest share of private-use characters in a document", most=1)

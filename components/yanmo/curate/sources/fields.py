@@ -9,22 +9,28 @@ from typing import Any
 from yanmo.curate.sources.chat_layouts import Pair
 from yanmo.curate.sources.entries import VALUES, Settings
 
+_LICENSES = (
+    ("chinese-poetry/", "MIT"),
+    ("Werneror/", "MIT"),
+    ("NiuTrans/", "MIT"),
+    ("kanripo/", "CC-BY-SA-4.0"),
+)
+"""(beginning of a document's source, its licence): collections that name none themselves."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
     """Names of a record's fields, and values for fields that it lacks."""
 
     text: str
-    title: str
-    author: str
+    title: str = "title"
+    author: str = "author"
     genre: str
-    source: str
-    license: str
+    source: str = "source"
+    license: str = "license"
     labels: tuple[str, ...]
     default_genre: str
     """Genre of documents that name none, chats too; "" where there is none."""
-    licenses: tuple[tuple[str, str], ...]
-    """(beginning of the source, licence)"""
     max_characters: int = 1_000_000
     """Of a document; a longer file of Markdown is cut at headings."""
     chat_fields: Pair | None = None
@@ -57,7 +63,4 @@ class Fields:
 
     def license_of(self, source: str) -> str:
         """Return the licence of a document that names none, by its source."""
-        for start, name in self.licenses:
-            if source.startswith(start):
-                return name
-        return "unknown"
+        return next((name for start, name in _LICENSES if source.startswith(start)), "unknown")

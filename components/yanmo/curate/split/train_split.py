@@ -243,27 +243,20 @@ def _drop_overlaps(
     options: CurateOptions,
     fewer: Callable[[], Ints] | None = None,
 ) -> None:
-    """Count what shares a run, and drop it if not too much does; or only report it.
+    """Count what shares a run, and drop it if not too much does.
 
     Args:
         runs: those that are shared, for the table of decisions.
         fewer: gives what shares a run with test and valid alone. A confirmation split is no reason to stop
             where these two are none, so a limit that only all three pass is a warning.
     """
-    is_removed = options.overlap_action == "remove"
-    name = reason if is_removed else f"{reason}_reported"
     chosen = corpus.at(overlapping, "overlapping")
-    corpus.count(name, chosen)
-    corpus.shared[name] = runs
+    corpus.count(reason, chosen)
+    corpus.shared[reason] = runs
     corpus.show_examples()
-    if not is_removed:
-        if len(overlapping):
-            found = plural(len(overlapping), "document")
-            log.warning("%s: %s stay as --overlap-action is report", reason, found)
-        return
-    corpus.show_examples_of(name, chosen, genres_above(corpus.report, name, options.max_overlap_share))
+    corpus.show_examples_of(reason, chosen, genres_above(corpus.report, reason, options.max_overlap_share))
     try:
-        check_share(corpus.report, name, options.max_overlap_share, "--max-overlap-share ")
+        check_share(corpus.report, reason, options.max_overlap_share, "--max-overlap-share ")
     except DataError as error:
         if fewer is None or _is_too_much(corpus, fewer(), options.max_overlap_share):
             raise

@@ -90,17 +90,11 @@ def _steps(options: CurateOptions) -> tuple[str, frozenset[str], frozenset[str]]
 
 
 def _fields(options: CurateOptions) -> Fields:
-    licenses = (entry.partition("=") for entry in options.licenses.split(",") if entry.strip())
     return Fields(
         text=options.text_field,
-        title=options.title_field,
-        author=options.author_field,
         genre=options.genre_field,
-        source=options.source_field,
-        license=options.license_field,
         labels=tuple(name.strip() for name in options.label_fields.split(",") if name.strip()),
         default_genre=options.default_genre,
-        licenses=tuple((start.strip(), name.strip()) for start, _, name in licenses),
         chat_fields=chat_pair(options.chat_fields),
         max_characters=options.max_characters,
     )
@@ -113,8 +107,8 @@ def _rules(options: CurateOptions) -> FilterRules:
         "garbled": 0.0,
         "too_short": options.min_han_characters,
         "not_han": options.min_han_share,
-        "private_use": options.max_private_use_share,
-        "lacuna": options.max_lacuna_share,
+        "private_use": 0.01,
+        "lacuna": 0.03,
         "too_long": options.max_characters,
     }
     try:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
-from concurrent.futures import as_completed
+from collections.abc import Sequence
+from concurrent.futures import Future, as_completed
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from yanmo.common.words import plural
 from yanmo.common.workers import Workers
 from yanmo.evaluate.baselines.compressors import added_by_ppmd, added_by_xz
 from yanmo.evaluate.baselines.mixture import mixture_bits
-from yanmo.evaluate.bits.pieces import KeptPieces
 from yanmo.evaluate.documents.reading import (
     Document,
     TrainingDocument,
@@ -40,7 +39,6 @@ from yanmo.formats.documents import text_form
 from yanmo.formats.records import num_characters
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output
-from yanmo.store.runs.in_use import work_name
 
 log = logging.getLogger(__name__)
 REVISION = 4
@@ -58,11 +56,7 @@ def committed_baselines(run: EvaluateRun, documents_per_genre: int = 0) -> Outpu
     documents = run.input("documents")
     options, evaluation_set = run.options, run.input("evaluation_set")
 
-    kept: list[KeptPieces] = []
-
     def build(attempt: Attempt) -> Result:
-        work = work_name(attempt.stage, attempt.key)
-        kept.append(KeptPieces(attempt.store, work, again=options.force))
         return _build(
             attempt,
             documents,
@@ -70,10 +64,9 @@ def committed_baselines(run: EvaluateRun, documents_per_genre: int = 0) -> Outpu
             options.split,
             options.baseline_characters,
             documents_per_genre,
-            kept[0],
         )
 
-    found = run.part(
+    return run.part(
         "baselines",
         REVISION,
         {"split": options.split, "baseline_characters": options.baseline_characters}
@@ -81,9 +74,6 @@ def committed_baselines(run: EvaluateRun, documents_per_genre: int = 0) -> Outpu
         {"documents": documents, "evaluation_set": evaluation_set},
         build,
     )
-    for pieces in kept:
-        pieces.clear()
-    return found
 
 
 def _build(
@@ -93,7 +83,6 @@ def _build(
     split: str,
     most: int,
     per_genre: int,
-    pieces: KeptPieces,
 ) -> Result:
     check_same_form(evaluation_set, documents, "baselines from")
     scored = first_of_each_genre(_plain_texts(evaluation_set, split), per_genre)
@@ -101,7 +90,7 @@ def _build(
     fitted = _plain_texts(evaluation_set, other) if evaluation_set.entries(f"{other}-*.parquet") else []
     sources = training_texts(documents, most)
     log.info("baselines: xz -9e, PPMd and 5-grams learn from %s", plural(len(sources), "document"))
-    compressed, ppmd, (plain, mixed, weights) = _measure(sources, fitted, scored, pieces)
+    compressed, ppmd, (plain, mixed, weights) = _measure(sources, fitted, scored)
     summary = {
         "schema": "yanmo.baselines/4",
         "evaluation_set": evaluation_set.content_digest,
@@ -136,40 +125,20 @@ def _measure(
     sources: Sequence[TrainingDocument],
     fitted: Sequence[Document],
     scored: Sequence[Document],
-    pieces: KeptPieces,
 ) -> list[Any]:
-    """The results of xz, PPMd's bits of each document, and those of the 5-grams; made at the same time.
-
-    Those that an earlier run finished are taken as they are.
-    """
+    """The results of xz, PPMd's bits of each document, and those of the 5-grams; made at the same time."""
     texts = [source.text for source in sources]
-    jobs: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-        "xz": (xz_results, (texts, scored)),
-        "ppmd": (ppmd_bits, (texts, scored)),
-        "mixture": (mixture_bits, (by_genre(sources), fitted, scored)),
-    }
-    found: dict[str, Any] = {name: pieces.kept(name) for name in jobs}
-    missing = {name: job for name, job in jobs.items() if found[name] is None}
-    if taken := [name for name in jobs if name not in missing]:
-        log.info("baselines made before and taken as they are: %s", ", ".join(taken))
-
     less = "a lower --baseline-characters (about 300 bytes for each of them, and 0.8 GB for xz)"
     preload(__name__)
-    with Workers(max(len(missing), 1), less) as workers:
-        coming = {workers.submit(function, *given): name for name, (function, given) in missing.items()}
+    with Workers(3, less) as workers:
+        coming: list[Future[Any]] = [
+            workers.submit(xz_results, texts, scored),
+            workers.submit(ppmd_bits, texts, scored),
+            workers.submit(mixture_bits, by_genre(sources), fitted, scored),
+        ]
         for future in as_completed(coming):
-            name = coming[future]
-            found[name] = _plain(future.result())
-            pieces.keep(name, found[name])
-    plain, mixed, weights = found["mixture"]
-    return [found["xz"], np.array(found["ppmd"]), (np.array(plain), np.array(mixed), weights)]
-
-
-def _plain(result: Any) -> Any:
-    """Arrays as lists, tuples of them as lists of lists: what JSON gives back."""
-    if isinstance(result, tuple):
-        return [_plain(each) for each in result]
-    return result.tolist() if isinstance(result, np.ndarray) else result
+            future.result()
+    return [future.result() for future in coming]
 
 
 def ppmd_bits(texts: Sequence[str], scored: Sequence[Document]) -> Floats:

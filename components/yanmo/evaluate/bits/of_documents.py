@@ -1,20 +1,20 @@
 """Bits of every document under one model, without and with its genre tag.
 
 Both readings go through one pool, in batches that do not depend on how many workers there are, so that any
-number of them gives the same bits; every piece of about 65,000 tokens is written down.
+number of them gives the same bits.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
-import hashlib
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.common.words import plural
-from yanmo.evaluate.bits.pieces import Pieces, PieceTask
 from yanmo.evaluate.documents.reading import Document
 from yanmo.formats.chat_tokens import chat_ids
 from yanmo.formats.round_trip import check_given_back, open_tokenizer
@@ -35,10 +34,10 @@ from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
+T = TypeVar("T")
+R = TypeVar("R")
 _DIGITS = 4
 """Decimals of a document's bits; the rest depends on the processor's order of summation."""
-_PIECE_TOKENS = 1 << 16
-"""Tokens of one piece of the scores, the unit that a kill costs: some seconds of the demo's model."""
 _TRAIN_AGAIN = "run the train stage again on the token cache of that tokenizer"
 
 
@@ -81,9 +80,13 @@ class LoadedModel:
         """Return what writes the text of this number: GPUs take turns."""
         return self._writers[number % len(self._writers)]
 
-    def at_once(self, workers: int) -> int:
-        """Texts that are written at a time: one on each GPU, or `workers` on the CPU."""
-        return len(self.on_gpus) or workers
+    def map(self, function: Callable[[T], R], items: Sequence[T], workers: int) -> list[R]:
+        """Return `function` of every item, in order: one at a time on each GPU, or `workers` on the CPU."""
+        at_once = len(self.on_gpus) or workers
+        if at_once <= 1:
+            return [function(item) for item in items]
+        with ThreadPoolExecutor(at_once) as pool:
+            return list(pool.map(function, items))
 
     def encode(self, texts: Sequence[str], names: Sequence[str] = ()) -> list[list[int]]:
         """Ids of `<|bos|> text <|eos|>` for each text; a tag written in a text is text.
@@ -117,7 +120,7 @@ def on_devices(model: Decoder, device: str) -> list[Decoder]:
 
 
 def ran_on(device: str) -> dict[str, Any]:
-    """Return what scored, for the cost on promote's page: the kind of device, and how many."""
+    """Return what scored, for the cost that `yanmo runs` shows: the kind of device, and how many."""
     gpus = _num_gpus(device)
     return {"device": "cuda" if gpus else "cpu", "ranks": gpus or 1}
 
@@ -184,8 +187,6 @@ def score(
     with_tag: bool,
     workers: int,
     stride: int = 0,
-    pieces: Pieces | None = None,
-    name: str = "bits",
 ) -> Scores:
     """The bits of every document, line breaks and `<|eos|>` included; for a chat, those of its answers.
 
@@ -194,8 +195,6 @@ def score(
             one is read again.
         workers: batches scored at a time on a CPU; the bits do not depend on it.
         stride: tokens by which windows advance; 0 takes half the model's context.
-        pieces: where bits are kept as they come, for a run that is started again.
-        name: name of the pieces; another one for other documents of the same run.
 
     Raises:
         DataError: the model gives bits that are not finite.
@@ -210,7 +209,7 @@ def score(
     batches = _planned(reads, context, stride, loaded.batch_tokens)
     tokens = np.array([read.counted.sum() for read in plain], np.int32)
     log.info("scoring %s, %s", plural(len(documents), "document"), plural(tokens.sum(), "token"))
-    window_bits = _in_pieces(loaded.scorers, reads, batches, workers, pieces or Pieces(), name)
+    window_bits = _window_bits(loaded.scorers, reads, batches, workers)
     bits, second = _sums(batches, window_bits, len(plain), list(tagged), context)
     _check_finite(loaded.output, np.concatenate([bits, second[list(tagged)]]))
     read = sum(w.length for batch in batches for w in batch)
@@ -268,56 +267,14 @@ def _planned(
         raise UsageError(f"--stride: {error}") from error
 
 
-def _in_pieces(
-    models: Sequence[Decoder],
-    reads: Sequence[Read],
-    batches: Sequence[list[Window]],
-    workers: int,
-    pieces: Pieces,
-    name: str,
-) -> Floats:
-    """The counted bits of each window, and those of its last token: (windows, 2), piece by piece."""
-    jobs = [
-        PieceTask(_plan_digest(reads, group), functools.partial(_window_bits, models, reads, group, workers))
-        for group in _groups(batches)
-    ]
-    found = [row for rows in pieces.all(name, jobs) for row in rows]
-    return np.array(found, np.float64).reshape(-1, 2)
-
-
-def _groups(batches: Sequence[list[Window]]) -> list[list[list[Window]]]:
-    """Batches of one piece each; what is scored together does not depend on where a run began."""
-    groups: list[list[list[Window]]] = []
-    room = 0
-    for batch in batches:
-        if room <= 0:
-            groups.append([])
-            room = _PIECE_TOKENS
-        groups[-1].append(batch)
-        room -= sum(w.length for w in batch)
-    return groups
-
-
-def _plan_digest(reads: Sequence[Read], group: Sequence[list[Window]]) -> str:
-    """Return what a piece is made of: the windows and the tokens that they read."""
-    found = hashlib.sha256()
-    for window in (w for batch in group for w in batch):
-        read = reads[window.document]
-        found.update(np.array([window.document, window.start, window.length, window.scored]).tobytes())
-        found.update(read.ids[window.start : window.start + window.length + 1].astype("<i8").tobytes())
-        found.update(read.counted[window.scored - 1 : window.start + window.length].tobytes())
-    return found.hexdigest()
-
-
 def _window_bits(
-    models: Sequence[Decoder],
-    reads: Sequence[Read],
-    group: Sequence[list[Window]],
-    workers: int,
-) -> list[list[float]]:
+    models: Sequence[Decoder], reads: Sequence[Read], batches: Sequence[list[Window]], workers: int
+) -> Floats:
+    """The counted bits of each window, and those of its last token: (windows, 2)."""
     tokens, counted = [read.ids for read in reads], [read.counted for read in reads]
-    scored = scoring.score_batches(models, tokens, group, workers, counted)
-    return [[float(each.sum()), float(each[-1])] for _, bits in scored for each in bits]
+    scored = scoring.score_batches(models, tokens, batches, workers, counted)
+    found = [(float(each.sum()), float(each[-1])) for _, bits in scored for each in bits]
+    return np.array(found, np.float64).reshape(-1, 2)
 
 
 def _sums(

@@ -1,25 +1,21 @@
-"""How a model answers the tasks: a chat model in words, a base model by likelihood."""
+"""How a chat model answers the tasks, which it is asked in words."""
 
 from __future__ import annotations
 
 import functools
 import logging
-import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 
 from yanmo.common.errors import DataError
 from yanmo.evaluate.bits.of_documents import LoadedModel
-from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
 from yanmo.evaluate.documents.reading import Document
 from yanmo.evaluate.tasks.tasks import LETTERS, Task, choice_metrics, chrf, make_tasks, punctuation_metrics
 from yanmo.evaluate.writing.generate import generate
 from yanmo.formats.chat_tokens import END, Turn, has_marks, prompt_ids
-from yanmo.model.scoring import token_bits
 
 log = logging.getLogger(__name__)
 _MOST_TOKENS = {"punctuation": 192, "genre": 8, "next_line": 8, "chat": 256}
@@ -27,100 +23,36 @@ _AT_A_TIME = 64
 _SHOWN = 10
 """Answers to chats that are kept with their score."""
 T = TypeVar("T")
-Ask = Callable[[str, Sequence[Sequence[Turn]], int], list[str]]
-"""(name of the pieces, conversations, most tokens of an answer) -> answers."""
+Ask = Callable[[Sequence[Sequence[Turn]], int], list[str]]
+"""(conversations, most tokens of an answer) -> answers."""
 
 
 def measure_tasks(
     loaded: LoadedModel,
     documents: Sequence[Document],
-    how: str,
     *,
     per_genre: int,
     seed: int,
     workers: int,
-    pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """The metrics of a model's answers.
 
     Args:
-        how: `chat` asks in words, through the chat template; `likelihood` lets it choose.
         per_genre: documents of each genre that tasks are made from, and chats that are answered.
-        workers: questions by likelihood, or batches of answers, at a time, one core each.
-        pieces: where answers are kept.
+        workers: batches of answers at a time, one core each.
 
     Raises:
-        DataError: a chat is wanted, and the tokenizer has no marks.
+        DataError: the tokenizer has no marks.
     """
-    tasks, pieces = make_tasks(documents, per_genre, seed), pieces or Pieces()
-    log.info("tasks: %d, answered by %s", len(tasks), how)
-    if how == "likelihood":
-        return {"how": how, **_by_likelihood(loaded, tasks, workers, pieces)}
+    tasks = make_tasks(documents, per_genre, seed)
+    log.info("tasks: %d", len(tasks))
     if not has_marks(loaded.tokenizer):
         raise DataError(
-            f"{loaded.output}: its tokenizer has no {END}, so it is no chat model; use --tasks likelihood"
+            f"{loaded.output}: its tokenizer has no {END}, so it is no chat model; leave --tasks out"
         )
     torch.set_num_threads(1)  # threads of each operation: equal sums whatever the number of workers
-    ask = functools.partial(answer_all, loaded, workers=workers, pieces=pieces)
-    return {"how": how, **_in_words(ask, tasks), **_chats(ask, documents, per_genre)}
-
-
-def _by_likelihood(
-    loaded: LoadedModel, tasks: Sequence[Task], workers: int, pieces: Pieces
-) -> dict[str, Any]:
-    found = {}
-    for kind in ("genre", "next_line"):
-        chosen = [t for t in tasks if t.kind == kind]
-        if kind == "genre":  # a genre without a tag is no choice
-            chosen = [t for t in chosen if all(loaded.symbols.tag(g) is not None for g in t.choices)]
-        if chosen:
-            jobs = [
-                PieceTask(plan_of([vars(t) for t in part]), functools.partial(_costs, loaded, part, workers))
-                for part in _cut(chosen, _AT_A_TIME)
-            ]
-            bits = (bit for part in pieces.all(f"tasks-{kind.replace('_', '-')}", jobs) for bit in part)
-            likeliest = [min((next(bits), i) for i in range(len(t.choices)))[1] for t in chosen]
-            found[kind] = choice_metrics(
-                chosen, [t.choices[i] for t, i in zip(chosen, likeliest, strict=True)]
-            )
-    return found
-
-
-def _costs(loaded: LoadedModel, tasks: Sequence[Task], workers: int) -> list[float]:
-    """Bits per character of each choice of each task: of the text after a tag, of a line after another."""
-    reads, counted, sizes = [], [], []
-    for task in tasks:
-        for choice in task.choices:
-            shown = [task.text, choice] if task.kind == "next_line" else [task.text]
-            head = [loaded.symbols.bos]
-            if task.kind == "genre":
-                head.append(int(loaded.symbols.tag(choice) or 0))
-            else:
-                head += loaded.encode([f"{task.text}\n"])[0][1:-1]
-            tail = loaded.encode([shown[-1]])[0][1:-1]
-            reads.append(np.array([*head, *tail]))
-            counted.append(np.arange(1, len(reads[-1])) >= len(head))
-            sizes.append(max(1, len(shown[-1])))
-    scored = token_bits(
-        loaded.scorers[0], reads, counted=counted, threads=workers, batch_tokens=loaded.batch_tokens
-    )
-    return [float(bits.sum()) / n for bits, n in zip(scored, sizes, strict=True)]
-
-
-def log_likelihoods(loaded: LoadedModel, pairs: Sequence[tuple[str, str]], workers: int = 1) -> list[float]:
-    """Return ln p of each continuation behind its context.
-
-    Both are encoded together and cut where the context ends, white space at its end belonging to the
-    continuation, as lm-evaluation-harness does.
-    """
-    heads = loaded.encode([context.rstrip() for context, _ in pairs])
-    reads = [np.array(ids[:-1]) for ids in loaded.encode([f"{a}{b}" for a, b in pairs])]
-    begins = [min(len(head) - 1, len(read) - 1) for head, read in zip(heads, reads, strict=True)]
-    counted = [np.arange(1, len(read)) >= begin for read, begin in zip(reads, begins, strict=True)]
-    scored = token_bits(
-        loaded.scorers[0], reads, counted=counted, threads=workers, batch_tokens=loaded.batch_tokens
-    )
-    return [-math.log(2) * float(bits.sum()) for bits in scored]
+    ask = functools.partial(answer_all, loaded, workers=workers)
+    return {"how": "chat", **_in_words(ask, tasks), **_chats(ask, documents, per_genre)}
 
 
 def question(task: Task) -> str:
@@ -148,7 +80,7 @@ def _in_words(ask: Ask, tasks: Sequence[Task]) -> dict[str, Any]:
         if not chosen:
             continue
         asked = [[Turn("user", question(t))] for t in chosen]
-        answers = ask(f"answers-{kind.replace('_', '-')}", asked, _MOST_TOKENS[kind])
+        answers = ask(asked, _MOST_TOKENS[kind])
         if kind == "punctuation":
             found[kind] = punctuation_metrics(chosen, answers)
         else:
@@ -165,7 +97,7 @@ def _chats(ask: Ask, documents: Sequence[Document], number: int) -> dict[str, An
     chats = [d.turns for d in documents if d.turns and d.turns[-1].is_answer and len(d.turns) > 1][:number]
     if not chats:
         return {}
-    answers = ask("answers-chat", [turns[:-1] for turns in chats], _MOST_TOKENS["chat"])
+    answers = ask([turns[:-1] for turns in chats], _MOST_TOKENS["chat"])
     pairs = [(answer, turns[-1].text) for answer, turns in zip(answers, chats, strict=True)]
     shown = [
         {"asked": turns[-2].text, "answer": answer, "reference": reference}
@@ -175,13 +107,7 @@ def _chats(ask: Ask, documents: Sequence[Document], number: int) -> dict[str, An
 
 
 def answer_all(
-    loaded: LoadedModel,
-    name: str,
-    asked: Sequence[Sequence[Turn]],
-    most_tokens: int,
-    *,
-    workers: int = 1,
-    pieces: Pieces | None = None,
+    loaded: LoadedModel, asked: Sequence[Sequence[Turn]], most_tokens: int, *, workers: int = 1
 ) -> list[str]:
     """The likeliest answer to each conversation, up to its end mark; prompts of one length go together."""
     prompts = [prompt_ids(loaded.tokenizer, turns, loaded.symbols.bos) for turns in asked]
@@ -190,14 +116,9 @@ def answer_all(
         by_length[len(prompt)].append(i)
     together = [chosen for rows in by_length.values() for chosen in _cut(rows, _AT_A_TIME)]
     parts = [[prompts[i] for i in chosen] for chosen in together]
-    jobs = [
-        PieceTask(plan_of(part, most_tokens), functools.partial(_answers, loaded, i, part, most_tokens))
-        for i, part in enumerate(parts)
-    ]
+    found = loaded.map(lambda i: _answers(loaded, i, parts[i], most_tokens), range(len(parts)), workers)
     answers = [""] * len(asked)
-    for chosen, answered in zip(
-        together, (pieces or Pieces()).all(name, jobs, loaded.at_once(workers)), strict=True
-    ):
+    for chosen, answered in zip(together, found, strict=True):
         for i, text in zip(chosen, answered, strict=True):
             answers[i] = text
     return answers

@@ -1,8 +1,7 @@
 """Small tasks made from the evaluation set itself: restore punctuation, name the genre, find the next line.
 
 They depend on seed and document alone, so that two models get the same ones. A chat model is asked in words
-and its answers are read strictly; a base model chooses by likelihood, which needs no words (and knows no
-punctuation task: what it would write there depends on its tokens).
+and its answers are read strictly.
 
 Intervals draw whole groups of documents (groups.py), as those of the bits do.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +12,6 @@ from tokenizers import Tokenizer
 
 from yanmo.common.bootstrap import generator_for
 from yanmo.evaluate.bits.of_documents import LoadedModel
-from yanmo.evaluate.bits.pieces import Pieces, PieceTask, plan_of
 from yanmo.evaluate.writing.generate import generate
 
 
@@ -34,7 +32,6 @@ def write_samples(
     genres: Sequence[str],
     options: SampleOptions,
     workers: int = 1,
-    pieces: Pieces | None = None,
 ) -> dict[str, Any]:
     """Texts of each genre, each behind its genre tag (behind nothing where it has none).
 
@@ -43,7 +40,6 @@ def write_samples(
             is written on each. Random numbers are drawn on the CPU wherever the model is, so that a text is
             the same function of the seed; its tokens differ where two are so nearly alike likely that the
             last digits of the devices' sums decide.
-        pieces: where the texts of a genre are kept.
 
     Returns:
         {genre: [{"text", "tokens", "ended", "distinct_2"}]} and the settings; `ended` is whether the model
@@ -51,11 +47,7 @@ def write_samples(
     """
     chosen = list(genres) if options.number else []
     torch.set_num_threads(1)
-    jobs = [
-        PieceTask(plan_of(genre, asdict(options)), functools.partial(_texts, loaded, i, genre, options))
-        for i, genre in enumerate(chosen)
-    ]
-    texts = (pieces or Pieces()).all("samples", jobs, loaded.at_once(workers))
+    texts = loaded.map(lambda i: _texts(loaded, i, chosen[i], options), range(len(chosen)), workers)
     return {"settings": asdict(options), "genres": dict(zip(chosen, texts, strict=True))}
 
 

@@ -26,9 +26,18 @@ class Words:
         return self.en
 
 
+LEVEL = 0.95
+"""Level of the bootstrap interval whose lower end must be above 0."""
+ASSUMED_NOISE = 0.0025
+"""The seed's standard deviation as a share of the bits where `yanmo train --twins` measured none."""
+LEAST_NOISE = 0.002
+"""The least standard deviation of the seed, used where twins measured less: short twins may scatter less than
+whole trainings (0.076 % against 0.180 % in one recipe, docs/reference/promote.md)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """The numbers in the rules; options of the stage."""
+    """The numbers in the rules: options of the stage, and those above."""
 
     min_gain: float
     max_genre_loss: float

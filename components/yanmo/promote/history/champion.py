@@ -2,8 +2,6 @@
 
     pointers/<channel>/champion.json            reference of the champion's model
     pointers/<channel>/champion_evaluation.json its evaluation
-    pointers/<channel>/champion_evaluation_writing.json
-                                                how it writes, for the page
     pointers/<channel>/history/                 see champion_records.py
 
 The pointer counts: whoever moved it last says who is champion, and the history follows. A record is written
@@ -31,8 +29,6 @@ from yanmo.store.schema import utc_now
 log = logging.getLogger(__name__)
 CHAMPION = "champion"
 CHAMPION_EVALUATION = "champion_evaluation"
-CHAMPION_WRITING = "champion_evaluation_writing"
-"""The part `writing` of that evaluation, as `--pointer champion_evaluation` names it."""
 
 
 class ChampionChanged(StorageError):

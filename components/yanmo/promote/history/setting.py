@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from yanmo.common.errors import DataError, UsageError
 from yanmo.promote.history.champion import (
     CHAMPION,
-    CHAMPION_WRITING,
     Promotion,
     check_model,
     make_champion,
-    name_beside_champion,
     named,
     settle,
 )
@@ -35,7 +33,6 @@ class SetPlan:
 
     channel: str
     promotion: Promotion
-    writing: Output | None
     sentence: str
     """What the verdict says, in English."""
     is_other: bool
@@ -90,7 +87,6 @@ def plan_set(store: ObjectStore, channel: str, what: str) -> SetPlan:
             previous=previous,
             compared_with=verdict.input("champion"),
         ),
-        writing=verdict.input("writing"),
         sentence=str(judged["sentence"]["en"]),
         is_other=previous is not None and previous.content_digest not in (compared, model.content_digest),
     )
@@ -106,12 +102,7 @@ def set_champion(store: ObjectStore, plan: SetPlan, *, who: str, why: str) -> Ch
     signed = Promotion(**{**vars(plan.promotion), "who": who, "why": why})
     before = signed.previous
     is_champion = before is not None and before.content_digest == signed.model.content_digest
-    record = (settle if is_champion else make_champion)(store, plan.channel, signed)
-    if plan.writing is not None:  # what the next page shows of how this champion writes
-        name_beside_champion(
-            store, plan.channel, CHAMPION_WRITING, signed.model.reference, plan.writing.reference
-        )
-    return record
+    return (settle if is_champion else make_champion)(store, plan.channel, signed)
 
 
 def _newest_verdict(store: ObjectStore, model: Output) -> Output | None:

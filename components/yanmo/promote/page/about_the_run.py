@@ -67,17 +67,14 @@ def nothing_new(model: str, run_id: str, made_at: str) -> Words:
     run, day = run_id or "without an id", _shown(made_at)
     return Words(
         f"Unchanged: found. The same data and options make {model}, which run {run} trained on {day}; "
-        "verdict and cost are of then.",
-        f"没有变化：已找到。同样的数据与选项得到 {model}，该模型由运行 {run} 于 {day} 训练；"
-        "判定与成本均属当时。",
+        "the verdict is of then.",
+        f"没有变化：已找到。同样的数据与选项得到 {model}，该模型由运行 {run} 于 {day} 训练；判定属于当时。",
     )
 
 
 def judged_before(at: str) -> Words:
     """That the same comparison was judged by an earlier run."""
-    return Words(
-        f"Unchanged: found. The verdict and its cost are of {at}.", f"没有变化：已找到。判定与成本属于 {at}。"
-    )
+    return Words(f"Unchanged: found. The verdict is of {at}.", f"没有变化：已找到。判定属于 {at}。")
 
 
 def finished(night: dict[str, object], model: str) -> Words:

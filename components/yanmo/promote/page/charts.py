@@ -7,7 +7,7 @@ here makes HTML: the template does, and escapes every word.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,29 +43,19 @@ class LineChart:
     lines: tuple[Line, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
-    bands: tuple[tuple[float, float], ...] = ()
-    """Shaded from left to right, percent: left end and width."""
 
 
-def line_chart(
-    series: Mapping[str, Sequence[Point]],
-    *,
-    dotted: str = "",
-    bands: Iterable[Point] = (),
-    from_zero: bool = False,
-) -> LineChart | None:
+def line_chart(series: Mapping[str, Sequence[Point]], *, dotted: str = "") -> LineChart | None:
     """A chart of `series` (CSS class -> points [x, y]); None below two points in all.
 
     Args:
         dotted: the series whose points are shown as dots too.
-        bands: [from x, to x] to be shaded.
-        from_zero: whether y begins at 0.
     """
     points = [p for values in series.values() for p in values]
     if len(points) < 2:
         return None
     right = max(float(p[0]) for p in points) or 1.0
-    low, high, ticks = _frame([float(p[1]) for p in points], from_zero)
+    low, high, ticks = _frame([float(p[1]) for p in points])
 
     def place(point: Point) -> tuple[float, float]:
         y = min(max(float(point[1]), low), high)
@@ -80,14 +70,12 @@ def line_chart(
         tuple(lines),
         tuple(Tick(round(100 * t / right, 2), short(t)) for t in ticks_between(0, right, 4)),
         tuple(Tick(round(100 * (t - low) / (high - low), 2), short(t)) for t in ticks),
-        tuple((round(100 * a / right, 2), max(round(100 * (b - a) / right, 2), 0.4)) for a, b in bands),
     )
 
 
-def _frame(ys: Sequence[float], from_zero: bool) -> tuple[float, float, list[float]]:
+def _frame(ys: Sequence[float]) -> tuple[float, float, list[float]]:
     """Lowest and highest y of the frame, and the ticks in it; single peaks are cut."""
-    low = 0.0 if from_zero else min(ys)
-    high = float(np.quantile(ys, 0.98))
+    low, high = min(ys), float(np.quantile(ys, 0.98))
     if max(ys) < low + 1.5 * (high - low):
         high = max(ys)
     if high - low < 1e-9 * max(abs(high), 1.0):

@@ -11,7 +11,7 @@ from yanmo.options.fields import shown
 from yanmo.promote.gate.headline import conditions, headline
 from yanmo.promote.gate.verdict import Words
 from yanmo.promote.page import names
-from yanmo.promote.page.charts import dot_chart, line_chart
+from yanmo.promote.page.charts import LineChart, dot_chart, line_chart
 from yanmo.promote.page.report import baseline_wins
 from yanmo.promote.page.summary import chosen_verses
 
@@ -25,7 +25,6 @@ _FIRST_LINES, _FIRST_CHARACTERS = 4, 140
 _LIMITS = {
     "most_rows": 40,
     "most_options": 200,
-    "most_sources": 60,
     "most_samples": 4,
     "most_dialogues": 10,
     "most_of_a_value": 500,
@@ -52,7 +51,7 @@ def render(report: Mapping[str, Any]) -> str:
         documents=documents,
         columns=columns,
         dots=dot_chart(drawn),
-        charts=training_charts(report["training"]),
+        loss=loss_chart(report["training"]),
         tag_words=_tag_words(columns),
         informed=_INFORMED,
         trained=next((s["options"] for s in report["stages"] if s["stage"] == "train"), {}),
@@ -61,11 +60,9 @@ def render(report: Mapping[str, Any]) -> str:
         strongest=_strongest(baseline_wins(table)),
         memorization=memorization_rows(report),
         verse=_verse(report),
-        champion_verse=_verse_by_name(report["champion_writing"]),
         made_at=report["made_at"].replace("T", " ").removesuffix("+00:00") + " UTC",
         gloss=names.gloss,
         called=names.called,
-        length_words=length_words,
         **_LIMITS,
     )
     assert len(page.encode()) < MOST_BYTES, "a list or a text without a limit"
@@ -118,32 +115,23 @@ def _strongest(wins: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(known, key=lambda win: float(win["mean_gain"]))[:1]
 
 
-def training_charts(training: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Name -> chart of the training's series; empty without a record, None for a series that it lacks."""
+def loss_chart(training: Mapping[str, Any] | None) -> LineChart | None:
+    """Return the bits per character of training and validation over its steps; None without a record."""
     if training is None:
-        return {}
-    series = training["series"]
-    stalls = [(s["from_step"], s["to_step"]) for s in training["stalls"]]
-    loss = {"train": series["bits_per_character"], "valid": training["curve"] or training["valid"]}
-    return {
-        "loss": line_chart(loss, dotted="valid"),
-        "gradient": line_chart({"train": series["grad_norm"]}, from_zero=True),
-        "speed": line_chart({"train": series["tokens_per_second"]}, bands=stalls, from_zero=True),
-        "rate": line_chart({"train": series["learning_rate"]}, from_zero=True),
-    }
+        return None
+    valid = training["curve"] or training["valid"]
+    return line_chart({"train": training["bits_per_character"], "valid": valid}, dotted="valid")
 
 
 def memorization_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """{"name", "is_count", "figures"} of every plain figure; figures of challenger, champion, originals.
+    """{"name", "is_count", "figures"} of every plain figure; figures of challenger and originals.
 
-    Empty where nobody measured them; the champion's are left out where nobody measured his.
+    Empty where nobody measured them.
     """
     own = report["memorization"]
     if not isinstance(own, Mapping):
         return []
-    columns = [own["generated"], own["held_out"]]
-    if report["champion_writing"]:
-        columns.insert(1, (report["champion_writing"]["memorization"] or {}).get("generated", {}))
+    columns = (own["generated"], own["held_out"])
     return [
         {"name": name, "is_count": name == "longest_copy", "figures": [c.get(name) for c in columns]}
         for name in own["generated"]
@@ -155,18 +143,3 @@ def _verse(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = report["verse"] or []
     cells = [row.get(writer) or {} for row in rows for writer in ("generated", "held_out")]
     return list(rows) if any(cell.get("of") for cell in cells) else []
-
-
-def _verse_by_name(writing: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Rule -> what the champion's texts obey; empty where nobody measured them."""
-    return {row["name"]: row["generated"] for row in (writing or {}).get("verse") or ()}
-
-
-def length_words(group: str) -> Words:
-    """A bin of lengths as a person reads it: `64-127` and the last one, `1024-`."""
-    low, _, high = group.partition("-")
-    return (
-        Words(f"{low} to {high}", f"{low} 至 {high} 字")
-        if high
-        else Words(f"{low} or more", f"{low} 字及以上")
-    )

@@ -13,15 +13,14 @@ from yanmo.promote.gate.base import BASE
 from yanmo.promote.gate.evaluation import Evaluation
 from yanmo.promote.gate.guards import guard_metrics
 from yanmo.promote.gate.verdict import Verdict
-from yanmo.promote.page.cost import Judging, cost_report
 from yanmo.promote.page.data_report import data_report
 from yanmo.promote.page.lineage import trace
-from yanmo.promote.page.tables import group_rows, task_rows
+from yanmo.promote.page.tables import task_rows
 from yanmo.promote.page.training import training_report
 from yanmo.store.output import Output
 from yanmo.store.schema import utc_now
 
-_SCHEMA = "yanmo.report/8"
+_SCHEMA = "yanmo.report/9"
 _MOST_SAMPLES = 4
 """Samples of each genre; evaluate looks for the nearest training text of as many."""
 _MOST_SAMPLE_CHARACTERS = 2000
@@ -36,8 +35,6 @@ def make_report(
     base: Evaluation | None = None,
     channel: str,
     options: Mapping[str, Any],
-    parts: Iterable[Output],
-    judging: Judging,
 ) -> dict[str, Any]:
     """The document.
 
@@ -45,8 +42,6 @@ def make_report(
         baselines: summary.json of the baselines, or None.
         base: what the challenger was tuned from, measured in the same way.
         options: options of promote itself.
-        parts: what was made beside the evaluation and is not in its lineage, but in the cost.
-        judging: the run that makes this.
     """
     lineage = trace(challenger.output)
     training = training_report(challenger.model)
@@ -60,18 +55,14 @@ def make_report(
         "conditions": challenger.summary["conditions"],
         "bits_per_character": bits_table(challenger, champion, baselines),
         "guards": guard_metrics(challenger),
-        "lengths": group_rows("lengths", challenger, champion),
-        "sources": group_rows("sources", challenger, champion),
         "base": challenger.section(BASE),
         "tasks": task_rows(challenger, champion, base),
         "verse": challenger.section("verse"),
         "memorization": challenger.section("memorization"),
         "contamination": challenger.section("contamination"),
-        "champion_writing": _writing_of(champion),
         "samples": _samples(challenger.samples),
         "training": training,
         "data": data_report(lineage),
-        "cost": cost_report([*lineage.outputs, *parts], judging),
         "options": dict(options),
         "stages": [_stage(output) for output in lineage.outputs],
         "lost": lineage.lost,
@@ -80,13 +71,6 @@ def make_report(
 
 def _named(model: Output) -> dict[str, Any]:
     return {"name": str(model), "key": model.manifest.key, "content_digest": model.content_digest}
-
-
-def _writing_of(champion: Evaluation | None) -> dict[str, Any] | None:
-    """Return how the champion writes; None where nobody measured it."""
-    if champion is None or champion.section("verse") is None:
-        return None
-    return {name: champion.section(name) for name in ("verse", "memorization")}
 
 
 def bits_table(

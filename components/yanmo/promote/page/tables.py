@@ -1,4 +1,4 @@
-"""Metrics of an evaluation as rows that page and scripts read: by length, by source, tasks.
+"""Tasks of an evaluation as rows that page and scripts read.
 
 Each row has the challenger's value and the champion's; that is None where it was not measured in the same
 way.
@@ -11,7 +11,6 @@ from typing import Any
 
 from yanmo.promote.gate.evaluation import Evaluation
 
-_MOST_SOURCES = 60
 _MOST_CHARACTERS = 500
 """The most characters shown of an answer, its question and its reference."""
 _TASKS = (
@@ -26,54 +25,29 @@ _TASKS = (
 Row = dict[str, Any]
 
 
-def group_rows(name: str, challenger: Evaluation, champion: Evaluation | None) -> dict[str, Row]:
-    """Bits per character by `lengths` or `sources`: group -> metrics; only the largest sources.
-
-    Returns:
-        {group: {"documents", "characters", "bits_per_character", "interval", "few_documents", "champion"}}.
-    """
-    own: Mapping[str, Any] = challenger.summary.get(name, {})
-    other: Mapping[str, Any] = champion.summary.get(name, {}) if champion else {}
-    chosen = list(own)
-    if len(own) > _MOST_SOURCES:
-        chosen = sorted(own, key=lambda group: -int(own[group]["characters"]))[:_MOST_SOURCES]
-    return {group: _group(own[group], other.get(group, {})) for group in chosen}
-
-
-def _group(own: Mapping[str, Any], other: Mapping[str, Any]) -> Row:
-    return {
-        **{field: own[field] for field in ("documents", "characters", "bits_per_character")},
-        "interval": own.get("interval"),
-        "few_documents": bool(own.get("few_documents")),
-        "champion": other.get("bits_per_character"),
-    }
-
-
 def task_rows(
     challenger: Evaluation, champion: Evaluation | None, base: Evaluation | None = None
 ) -> dict[str, Any] | None:
-    """Our own tasks: {"how": chat or likelihood, "rows": [...], "answers": [...]}; None where none were set.
+    """Our own tasks: {"rows": [...], "answers": [...]}; None where none were set.
 
     Shares are 0 to 1; chrF is 0 to 100. Answers are those to held-out chats. The champion's and the base's
-    are shown where they were asked as many questions in the same way.
+    are shown where they were asked as many questions.
     """
     own = challenger.section("tasks")
     if not isinstance(own, Mapping):
         return None
-    others = {"champion": _tasks_like(own, champion), "base": _tasks_like(own, base)}
+    others = {"champion": _tasks_of(champion), "base": _tasks_of(base)}
     rows = [
         _task(task, measure, own[task], {name: other.get(task) or {} for name, other in others.items()})
         for task, measure in _TASKS
         if isinstance(own.get(task), Mapping) and measure in own[task]
     ]
     answers = [_answer(each, others) for each in (own.get("chat") or {}).get("answers", ())]
-    return {"how": own.get("how"), "rows": rows, "answers": answers} if rows else None
+    return {"rows": rows, "answers": answers} if rows else None
 
 
-def _tasks_like(own: Mapping[str, Any], other: Evaluation | None) -> Mapping[str, Any]:
-    """The tasks of another evaluation, where they were asked in the same way."""
-    found = (other.section("tasks") if other else None) or {}
-    return found if found.get("how") == own.get("how") else {}
+def _tasks_of(other: Evaluation | None) -> Mapping[str, Any]:
+    return (other.section("tasks") if other else None) or {}
 
 
 def _answer(own: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> Row:

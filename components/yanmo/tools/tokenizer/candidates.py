@@ -75,7 +75,6 @@ class Workshop:
             self.words,
             size=size,
             min_character_count=_DEFAULT.min_character_count,
-            character_share=_DEFAULT.character_share,
             dictionary_weight=_DEFAULT.dictionary_weight,
         )
 

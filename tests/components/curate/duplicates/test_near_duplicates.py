@@ -153,5 +153,5 @@ def test_zero_similarity_finds_exact_copies_only(
 ) -> None:
     near = [{**r, "text": damaged(r["text"], 0), "source": "near"} for r in lines if r["genre"] == "赋"]
     sources = write_jsonl("a.jsonl", [*lines, *near])
-    curated = curate(sources, "--near-duplicate-similarity", "0", "--overlap-action", "report")
+    curated = curate(sources, "--near-duplicate-similarity", "0", "--overlap-characters", "0")
     assert "near_duplicate" not in curated.report()["dropped"]

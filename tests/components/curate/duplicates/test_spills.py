@@ -45,7 +45,11 @@ def source(lines: list[dict[str, Any]], write_jsonl: Callable[..., Path]) -> Pat
 def mapped(tmp_path: Path, source: Path) -> Path:
     """A store in which the text is mapped and signed."""
     store = tmp_path / "mapped"
-    subprocess.run([*command(store, source), "--shard=1/1"], check=True, capture_output=True)
+    subprocess.run(command(store, source), check=True, capture_output=True)
+    shutil.rmtree(store / "pointers")
+    for stage in (store / "cas").iterdir():
+        if stage.name not in ("curate_map", "curate_sign"):
+            shutil.rmtree(stage)
     return store
 
 

@@ -21,7 +21,7 @@ def fields(**changes: Any) -> Fields:
     values: dict[str, Any] = {
         name: name for name in ("text", "title", "author", "genre", "source", "license")
     }
-    values |= {"labels": ("dynasty",), "default_genre": "", "licenses": (("kanripo/", "CC-BY-SA-4.0"),)}
+    values |= {"labels": ("dynasty",), "default_genre": ""}
     return Fields(**(values | changes))
 
 

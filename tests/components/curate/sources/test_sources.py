@@ -191,13 +191,3 @@ def test_a_list_of_sources_may_be_longer_than_any_file_name() -> None:
     """`stat` refuses a name of 256 characters, which a list without folders soon has."""
     names = [f"part-{number:04}.jsonl" for number in range(400)]
     assert [entry.place for entry in read_entries(",".join(names))] == names
-
-
-def test_a_sources_file_says_what_it_says_and_names_nothing_twice(tmp_path: Path) -> None:
-    path = tmp_path / "sources.yaml"
-    path.write_text("sources:\n  - {path: a.jsonl, source: 010, author: no}\n", encoding="utf-8")
-    (entry,) = read_entries(str(path))
-    assert (entry.settings.get("source"), entry.settings.get("author")) == ("010", "no")
-    path.write_text("sources:\n  - {path: a.jsonl, genre: shi, genre: ci}\n", encoding="utf-8")
-    with pytest.raises(DataError, match="'genre' is named twice, the second time in line 2"):
-        read_entries(str(path))

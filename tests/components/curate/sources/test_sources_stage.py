@@ -56,26 +56,6 @@ def test_settings_of_a_source_win_over_fields_and_are_part_of_the_key(
         assert (row["genre"], dict(row["labels"]), row["license"]) == ("曲", {"dynasty": "ming"}, "CC0-1.0")
 
 
-def test_a_sources_file_names_places_next_to_it(
-    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], tmp_path: Path
-) -> None:
-    write_jsonl("data/a.jsonl", [{"body": r["text"]} for r in lines if r["genre"] == "诗"])
-    for i, record in enumerate(r for r in lines if r["genre"] == "文"):
-        (tmp_path / "data" / f"第{i}篇.txt").write_text(record["text"], encoding="utf-8")
-    (tmp_path / "sources.yaml").write_text(
-        "sources:\n  - path: data/*.jsonl\n    genre: 诗\n    text_field: body\n"
-        "    labels: {dynasty: 唐 or 宋}\n"
-        "  - {path: data/*.txt, genre: 文, layout: file, author: 佚名}\n",
-        encoding="utf-8",
-    )
-    rows = kept(curate(tmp_path / "sources.yaml"))
-    assert {(r["genre"], r["author"], str(dict(r["labels"]))) for r in rows} == {
-        ("诗", "", "{'dynasty': '唐 or 宋'}"),
-        ("文", "佚名", "{}"),
-    }
-    assert {r["title"][0] for r in rows if r["genre"] == "文"} == {"第"}
-
-
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
@@ -83,7 +63,6 @@ def test_a_sources_file_names_places_next_to_it(
         ("a.jsonl;genre", "'genre' is no name=value"),
         ("a.jsonl;encoding=latin", "encoding=latin: expected auto, utf-8"),
         ("a.jsonl;genre=shi a.jsonl;genre=ci", "names .*a.jsonl twice"),
-        ("s.yaml;genre=shi", "a sources file takes no settings"),
     ],
 )
 def test_settings_that_say_nothing_are_refused(
@@ -97,14 +76,6 @@ def test_settings_that_say_nothing_are_refused(
     write_jsonl("a.jsonl", [])
     curate(re.sub(r"(?<!\S)(?=\w)", f"{tmp_path}/", entry), expect=64)
     assert re.search(message, capsys.readouterr().err)
-
-
-@pytest.mark.parametrize(
-    "body", ["[]", "sources: 3", "sources: [{genre: x}]", "sources: [{path: a, labels: b}]", "a: ["]
-)
-def test_a_sources_file_that_is_none_is_refused(curate: Run, tmp_path: Path, body: str) -> None:
-    (tmp_path / "s.yaml").write_text(body)
-    curate(tmp_path / "s.yaml", expect=65 if body == "a: [" else 64)
 
 
 def test_a_layout_says_what_a_document_is(curate: Run, lines: list[Record], tmp_path: Path) -> None:

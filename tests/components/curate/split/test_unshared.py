@@ -35,7 +35,7 @@ def mixed(write_jsonl: Callable[..., Path]) -> Path:
 
 
 def test_texts_that_many_others_repeat_are_not_held_out(curate: Any, mixed: Path) -> None:
-    run = curate(mixed, "--text-form", "modern-1", "--overlap-action", "report", "--min-split-documents", "5")
+    run = curate(mixed, "--text-form", "modern-1", "--max-overlap-share", "1", "--min-split-documents", "5")
     for split in ("test", "valid"):
         titles = [row["title"] for row in run.rows(split)]
         assert len([t for t in titles if t.startswith("问")]) >= 5
@@ -52,5 +52,5 @@ def test_then_few_go_from_train(curate: Any, write_jsonl: Callable[..., Path]) -
 
 
 def test_in_classical_text_the_choice_is_as_before(curate: Any, mixed: Path) -> None:
-    run = curate(mixed, "--text-form", "classical-1", "--overlap-action", "report")
+    run = curate(mixed, "--text-form", "classical-1", "--max-overlap-share", "1")
     assert [row for row in run.rows("test") if row["title"].startswith("问 said")]

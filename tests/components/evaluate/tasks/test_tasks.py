@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_chats import CHAT, chat_row
@@ -28,7 +27,6 @@ from yanmo.evaluate.tasks.tasks import (
 )
 from yanmo.evaluate.work import STEPS
 from yanmo.formats.chat_tokens import Turn, prompt_ids
-from yanmo.model.decoder import Decoder
 from yanmo.stage.run import main
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
@@ -110,31 +108,11 @@ def test_chrf_is_that_of_sacrebleu():
     assert chrf(pairs[2:3]) == chrf(pairs[3:]) == 0.0
 
 
-def test_a_model_that_knows_its_tags_names_the_genre_by_likelihood(ground, documents):
-    loaded = load_model(ground.model)
-    marked = [Document(d.id, d.genre, d.source, "几时有把酒问青天"[2 * i :][:2] * 6) for i, g in
-              enumerate(GENRES) for d in documents if d.genre == g]  # fmt: skip
-    before = measure_tasks(loaded, marked, "likelihood", per_genre=6, seed=0, workers=1)["genre"]
-    trained = Decoder(loaded.model.config)  # a loaded one is joined for weights that stay
-    trained.load_state_dict(loaded.model.state_dict())
-    best = torch.optim.Adam(trained.parameters(), 0.02)
-    for _ in range(20):
-        rows = [[0, loaded.symbols.tag(d.genre), *loaded.encode([d.text])[0][1:-1]] for d in marked[::12]]
-        ids = torch.tensor(rows)
-        loss = torch.nn.functional.cross_entropy(trained(ids[:, :-1])[:, 1:].transpose(1, 2), ids[:, 2:])
-        best.zero_grad()
-        loss.backward()
-        best.step()
-    loaded = dataclasses.replace(loaded, model=trained.eval())
-    after = measure_tasks(loaded, marked, "likelihood", per_genre=6, seed=0, workers=2)["genre"]
-    assert before["chance"] == 0.25 and after["accuracy"] == 1.0 > before["accuracy"]
-
-
 def test_answers_do_not_depend_on_what_is_asked_beside(ground, chat_model):
     loaded = load_model(chat_model)
     asked = [[Turn("user", text)] for text in ("明月几时有", "青天", "把酒问青天明", "明月几时无")]
-    answers = answer_all(loaded, "all", asked, 6, workers=2)
-    assert answers == [answer_all(loaded, "one", [turns], 6)[0] for turns in asked]
+    answers = answer_all(loaded, asked, 6, workers=2)
+    assert answers == [answer_all(loaded, [turns], 6)[0] for turns in asked]
     assert len(prompt_ids(loaded.tokenizer, asked[0], 0)) > 5
 
 
@@ -151,18 +129,18 @@ def test_the_stage_writes_the_figures_of_a_chat_model(ground, chat_model, monkey
 def test_a_chat_has_the_figure_of_its_last_answer(ground, chat_model, monkeypatch):
     loaded, turns = load_model(chat_model), turns_of(chat_row(CHAT))
     monkeypatch.setattr(
-        asking, "answer_all", lambda loaded, name, asked, most, **_: [turns[-1].text for _ in asked]
+        asking, "answer_all", lambda loaded, asked, most, **_: [turns[-1].text for _ in asked]
     )
     found = measure_tasks(
-        loaded, [Document("1", "chat", "s", "x", turns=turns)], "chat", per_genre=2, seed=0, workers=1
+        loaded, [Document("1", "chat", "s", "x", turns=turns)], per_genre=2, seed=0, workers=1
     )
     shown = {"asked": turns[-2].text, "answer": turns[-1].text, "reference": turns[-1].text}
     assert found["chat"] == {"of": 1, "chrf": 100.0, "answers": [shown]}
 
 
 def test_a_base_model_is_not_asked_in_words(ground, documents):
-    with pytest.raises(DataError, match="it is no chat model; use --tasks likelihood"):
-        measure_tasks(load_model(ground.model), documents, "chat", per_genre=2, seed=0, workers=1)
+    with pytest.raises(DataError, match="it is no chat model; leave --tasks out"):
+        measure_tasks(load_model(ground.model), documents, per_genre=2, seed=0, workers=1)
 
 
 @settings(max_examples=60, deadline=None)

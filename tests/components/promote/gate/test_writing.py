@@ -174,22 +174,6 @@ def test_a_rule_of_verse_is_found_by_its_name(stage):
     assert stage.promote("--limits", "rhyme>=0.4") == 0 and stage.pointer("champion")
 
 
-def test_how_the_champion_writes_is_shown_where_it_was_measured(stage):
-    first = stage.evaluate(stage.model(1), 8.0)
-    write(stage, first, 0.0)
-    stage.promote()
-    assert stage.pointer("champion_evaluation_writing") == stage.pointer("writing")
-    stage.evaluate(stage.model(2), 7.8)
-    stage.promote()
-    report = json.loads(stage.written("report.json"))
-    assert report["champion_writing"]["verse"][0]["generated"]["share"] == 0.4
-    assert report["champion_writing"]["memorization"]["generated"]["copied_8grams"] == 0.3
-    stage.evaluate(stage.model(3), 7.6)
-    stage.promote()
-    report = json.loads(stage.written("report.json"))
-    assert report["champion_writing"] is None, "what is there is about the champion before"
-
-
 def test_a_model_that_writes_one_text_only_has_collapsed(stage, caplog):
     stage.evaluate(stage.model(1), texts=("明月几时有，把酒问青天。",) * 4)
     assert stage.promote() == 0

@@ -1,19 +1,11 @@
-"""Rows by source and of tasks: which are shown, and with what they are compared."""
+"""Rows of tasks: which are shown, and with what they are compared."""
 
 from yanmo.promote.gate.evaluation import open_evaluation
-from yanmo.promote.page.tables import group_rows, task_rows
-
-
-def test_of_many_sources_the_largest_are_shown(stage):
-    evaluation = open_evaluation(stage.evaluate(stage.model(1)))
-    figures = {"documents": 1, "bits_per_character": 8.0}
-    evaluation.summary["sources"] = {f"s{i}": {**figures, "characters": i} for i in range(100)}
-    assert list(group_rows("sources", evaluation, None)) == [f"s{i}" for i in range(99, 39, -1)]
+from yanmo.promote.page.tables import task_rows
 
 
 def test_tasks_are_compared_only_where_they_were_set_alike(stage):
     tasks = {
-        "how": "likelihood",
         "genre": {"of": 20, "accuracy": 0.5, "interval": [0.3, 0.7], "chance": 0.25},
     }
     other = {**tasks, "genre": {**tasks["genre"], "of": 10, "accuracy": 0.9}}
@@ -41,5 +33,3 @@ def test_answers_of_others_are_those_to_the_same_question(stage):
         evaluation.summary["tasks"] = {"how": "chat", "chat": chat}
     (shown,) = task_rows(own, champion, base)["answers"]
     assert shown == {"asked": "问", "answer": "一", "reference": "零", "champion": None, "base": "三"}
-    base.summary["tasks"]["how"] = "likelihood"
-    assert task_rows(own, champion, base)["answers"][0]["base"] is None
