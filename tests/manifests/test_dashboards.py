@@ -43,21 +43,15 @@ LEFT_OUT = {
     "yanmo_stage_exit_code": "the state says whether it failed, the card why",
     "yanmo_stage_end_timestamp_seconds": "for a Pushgateway: a pod that has ended is not asked again",
     "yanmo_gpu_info": "to join DCGM's figures by the GPU's id",
-    "yanmo_gpu_clock_hertz": "DCGM's own dashboard has it",
-    "yanmo_gpu_pcie_bytes_per_second": "DCGM's own dashboard has it",
-    "yanmo_gpu_nvlink_bytes_total": "DCGM's own dashboard has it",
-    "yanmo_gpu_xid_errors_total": "YanmoGpuXid says it",
     "yanmo_stage_workers": "an option of the run",
     "yanmo_train_ranks": "an option of the run",
     "yanmo_train_checkpoint_interval_seconds": "an option of the run",
     "yanmo_train_checkpoint_step": "its age says what would be lost",
     "yanmo_store_requests_total": "the store's server says it of all who ask; YanmoStoreErrors reads it",
-    "yanmo_store_bytes_total": "the store's server says it of all who ask",
-    "yanmo_store_request_seconds_total": "the store's server says it of all who ask",
 }
+"""Metrics that no panel shows, and why."""
 OF_REPORTS = ("yanmo_curate_", "yanmo_balance_", "yanmo_tokenize_", "yanmo_evaluate_")
 """What these say of texts and tokens is in their reports, and of a model on its page."""
-"""Metrics that no panel shows, and why."""
 
 
 def shown(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
