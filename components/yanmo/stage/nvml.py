@@ -93,21 +93,24 @@ def power_limit(nvml: Nvml | None = None) -> Iterator[Callable[[int], None]]:
     It needs administrator rights, which few pods have: where the driver refuses, a warning says so and the
     training goes on at the present limit. The old limit is restored at the end.
     """
-    before: list[tuple[Gpu, int]] | None = None
+    changed: list[tuple[Gpu, int]] | None = None
     now = 0
 
     def limit(watts: int) -> None:
-        nonlocal nvml, before, now
+        nonlocal nvml, changed, now
         if watts == now:
             return
         now = watts
-        if before is None:
-            nvml = nvml or Nvml.open()
-            limits = [(gpu, gpu.ask("GetPowerManagementLimit")) for gpu in (nvml.gpus() if nvml else [])]
-            before = [(gpu, old) for gpu, old in limits if old is not None]
-            if not before:
-                log.warning("a power limit of %d W was asked for, and no GPU here has one; no effect", watts)
-        before = [(gpu, old) for gpu, old in before if _set_power(gpu, 1000 * watts or old)]
+        if changed is not None:  # also one that has refused since: else its old limit would not come back
+            for gpu, old in changed:
+                _set_power(gpu, 1000 * watts or old)
+            return
+        nvml = nvml or Nvml.open()
+        limits = [(gpu, gpu.ask("GetPowerManagementLimit")) for gpu in (nvml.gpus() if nvml else [])]
+        before = [(gpu, old) for gpu, old in limits if old is not None]
+        if not before:
+            log.warning("a power limit of %d W was asked for, and no GPU here has one; no effect", watts)
+        changed = [(gpu, old) for gpu, old in before if _set_power(gpu, 1000 * watts)]
 
     try:
         yield limit

@@ -115,6 +115,16 @@ def test_another_limit_at_another_hour_is_asked_for_once(driver):
         assert driver.limits == {1: 700_000, 2: 700_000}, "by day each has its own"
 
 
+def test_a_card_that_refuses_another_limit_gets_its_own_back_all_the_same(driver, caplog):
+    with power_limit(Nvml(bindings_of(driver))) as limit:
+        limit(450)
+        driver.may_set_limits = False
+        limit(300)
+        assert driver.limits == {1: 450_000, 2: 450_000} and "keeps its power limit" in caplog.text
+        driver.may_set_limits = True
+    assert driver.limits == {1: 700_000, 2: 700_000}
+
+
 def test_a_refusal_is_a_warning_and_training_goes_on(driver, caplog):
     driver.may_set_limits = False
     with limited(driver, 450):
