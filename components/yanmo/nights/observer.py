@@ -161,7 +161,7 @@ class NightObserver:
 
 
 def team_zone() -> tuple[str, tzinfo]:
-    """The team's zone and its name; UTC where nobody has said it, or this machine does not know it."""
+    """Return the team's zone and its name; UTC where nobody has said it, or this machine does not know it."""
     name = os.environ.get(TIMEZONE, "").strip() or mounted(_FILE) or "UTC"
     try:
         return name, UTC if name == "UTC" else ZoneInfo(name)

@@ -75,8 +75,8 @@ class TimeWindow:
     """Why it ends, for the log."""
 
 
-class TimeWindows:
-    """The time window of a run that begins when this object is made."""
+class Hours:
+    """The hours of a run that begins when this object is made."""
 
     def __init__(self, hours: HoursOptions, clock: Clock = time.time) -> None:
         self._hours, self._clock = hours, clock
@@ -84,7 +84,7 @@ class TimeWindows:
         self._zone = zone_of(hours.timezone)
 
     def current(self) -> TimeWindow:
-        """Return the current time window."""
+        """Return how long the run may go on, as seen now."""
         hours, ends = self._hours, [(float("inf"), "")]
         if hours.max_seconds:
             ends.append((self._began + hours.max_seconds, f"--max-seconds {hours.max_seconds:g}"))

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from yanmo.train.time_window import HoursOptions, TimeWindows, next_time, wall_time
+from yanmo.train.time_window import Hours, HoursOptions, next_time, wall_time
 
 SHANGHAI = "Asia/Shanghai"
 NEW_YORK = "America/New_York"
@@ -36,7 +36,7 @@ def night(**options) -> HoursOptions:
 
 
 def test_without_hours_a_run_never_has_to_stop():
-    window = TimeWindows(HoursOptions(), Clock("UTC", "2026-11-21 12:00")).current()
+    window = Hours(HoursOptions(), Clock("UTC", "2026-11-21 12:00")).current()
     assert (window.ends_at, window.reason) == (float("inf"), "")
 
 
@@ -46,47 +46,47 @@ def test_without_hours_a_run_never_has_to_stop():
 )
 def test_a_run_begun_at_night_pauses_at_its_end(began, ends):
     clock = Clock(SHANGHAI, f"2026-11-21 {began}")
-    windows = TimeWindows(night(), clock)
-    assert windows.is_night and not windows.is_over
-    assert clock.shown(windows.current().ends_at) == ends and windows.current().reason.endswith("is over")
+    hours = Hours(night(), clock)
+    assert hours.is_night and not hours.is_over
+    assert clock.shown(hours.current().ends_at) == ends and hours.current().reason.endswith("is over")
 
 
 @pytest.mark.parametrize("began", ["08:00", "12:00", "20:59"])
 def test_a_run_begun_by_day_pauses_at_once(began):
     clock = Clock(SHANGHAI, f"2026-11-21 {began}")
-    windows = TimeWindows(night(), clock)
-    assert windows.is_over and windows.current().ends_at <= clock()
-    assert "has not begun" in windows.current().reason
+    hours = Hours(night(), clock)
+    assert hours.is_over and hours.current().ends_at <= clock()
+    assert "has not begun" in hours.current().reason
 
 
 def test_a_run_that_trains_by_day_too_knows_when_it_is_night():
     clock = Clock(SHANGHAI, "2026-11-21 12:00")
-    windows = TimeWindows(night(by_day="train"), clock)
-    assert not windows.is_night and windows.current().ends_at == float("inf")
+    hours = Hours(night(by_day="train"), clock)
+    assert not hours.is_night and hours.current().ends_at == float("inf")
     clock.set("2026-11-21 21:00")
-    assert windows.is_night and windows.current().ends_at == float("inf")
+    assert hours.is_night and hours.current().ends_at == float("inf")
     clock.set("2026-11-22 08:00")
-    assert not windows.is_night and not windows.is_over
+    assert not hours.is_night and not hours.is_over
 
 
 def test_a_night_within_one_day_needs_no_midnight():
     clock = Clock(SHANGHAI, "2026-11-21 02:00")
-    windows = TimeWindows(HoursOptions(night="01:00-05:00", timezone=SHANGHAI), clock)
-    assert windows.is_night and clock.shown(windows.current().ends_at) == "11-21 05:00"
+    hours = Hours(HoursOptions(night="01:00-05:00", timezone=SHANGHAI), clock)
+    assert hours.is_night and clock.shown(hours.current().ends_at) == "11-21 05:00"
 
 
 def test_the_zone_decides_not_the_machines_clock():
     clock = Clock("UTC", "2026-11-21 14:00")  # 22:00 in Shanghai
-    assert TimeWindows(night(), clock).is_night
-    assert not TimeWindows(HoursOptions(night="21:00-08:00", timezone="UTC"), clock).is_night
+    assert Hours(night(), clock).is_night
+    assert not Hours(HoursOptions(night="21:00-08:00", timezone="UTC"), clock).is_night
 
 
 def test_the_earliest_end_wins_and_counts_from_the_start_of_the_run():
     clock = Clock(SHANGHAI, "2026-11-21 22:00")
     began = clock()
-    first = TimeWindows(night(max_seconds=12 * HOUR), clock).current()
+    first = Hours(night(max_seconds=12 * HOUR), clock).current()
     assert clock.shown(first.ends_at) == "11-22 08:00" and "--night" in first.reason
-    short = TimeWindows(night(max_seconds=HOUR), clock)
+    short = Hours(night(max_seconds=HOUR), clock)
     assert short.current().ends_at == began + HOUR
     clock.now += 2 * HOUR  # over, and no later start of workers makes it longer
     assert short.current().ends_at < clock() and short.is_over and "--max-seconds" in short.current().reason
@@ -95,10 +95,7 @@ def test_the_earliest_end_wins_and_counts_from_the_start_of_the_run():
 def test_a_night_is_an_hour_shorter_or_longer_when_the_clocks_change():
     def length(day: str) -> float:
         clock = Clock(NEW_YORK, f"{day} 21:00")
-        return (
-            TimeWindows(HoursOptions(night="21:00-08:00", timezone=NEW_YORK), clock).current().ends_at
-            - clock()
-        )
+        return Hours(HoursOptions(night="21:00-08:00", timezone=NEW_YORK), clock).current().ends_at - clock()
 
     assert length("2026-03-07") == 10 * HOUR
     assert length("2026-10-31") == 12 * HOUR
@@ -107,10 +104,10 @@ def test_a_night_is_an_hour_shorter_or_longer_when_the_clocks_change():
 
 def test_a_night_that_ended_in_the_hour_shown_twice_does_not_begin_again():
     clock = Clock(NEW_YORK, "2026-11-01 01:10")
-    windows = TimeWindows(HoursOptions(night="21:00-01:30", timezone=NEW_YORK), clock)
-    assert windows.is_night
+    hours = Hours(HoursOptions(night="21:00-01:30", timezone=NEW_YORK), clock)
+    assert hours.is_night
     clock.set("2026-11-01 01:10", fold=1)
-    assert not windows.is_night
+    assert not hours.is_night
 
 
 def test_a_time_that_the_clocks_skip_comes_at_the_moment_of_the_change():

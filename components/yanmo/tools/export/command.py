@@ -51,7 +51,7 @@ def _run(options: ExportOptions) -> None:
 
 
 def _opened(options: ExportOptions) -> tuple[Path, str, str]:
-    """The model's folder, its name, and its content digest, "" of a folder.
+    """Return the model's folder, its name, and its content digest ("" of a folder).
 
     Raises:
         DataError: there is none.

@@ -49,7 +49,7 @@ class Place:
 
     @contextlib.contextmanager
     def staged(self) -> Iterator[Path]:
-        """An empty folder to write into, which is gone afterwards."""
+        """Yield an empty folder to write into, which is gone afterwards."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._clear_leftovers()
         folder = self.path.with_name(f"{self._prefix}{uuid.uuid4().hex}")

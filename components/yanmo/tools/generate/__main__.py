@@ -1,4 +1,4 @@
-"""`yanmo generate`: let a model write, or talk to it."""
+"""`yanmo generate`: let a model go on from a text, or answer a question."""
 
 from yanmo.common.command_end import as_process
 from yanmo.tools.generate.command import main

@@ -7,8 +7,10 @@ Kept, with all their inputs and parts, transitively:
 - what a live run makes or rests on (LEASE.json, INPUTS.json), and an unfinished one that may go on;
 - what a channel's newest output was made of file by file (the rest of its INPUTS.json): a night curates and
   tokenizes only what is new, however long ago the last one was;
-- what is younger than the given age, since a pipeline may hold its reference in an artifact only;
-- what `--force` replaced, as long as the output of its key.
+- what is younger than the given age, since a pipeline may hold its reference in an artifact only.
+
+What `--force` replaced stays with its files as long as the output of its key; what it was made from only for
+who refers to it.
 """
 
 from __future__ import annotations

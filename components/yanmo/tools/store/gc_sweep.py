@@ -13,7 +13,7 @@ Why nothing that is needed can go, though runs commit and move pointers meanwhil
    restores, or the run ends with exit code 75 and makes the output again when it is retried. What `--force`
    replaced goes only with the output of its key.
 3. Consumers go before what they were made from, manifests before files. Killed anywhere, gc leaves every
-   remaining manifest with all its files and its whole chain; one that was set aside is removed by the next
+   remaining output with all its files and its whole chain; one that was set aside is removed by the next
    gc, or restored if it is needed again.
 """
 
@@ -267,7 +267,7 @@ def _aside_name(one: ToDelete) -> str:
 
 
 def _is_needed(one: ToDelete, needed: set[tuple[KeyName, str]]) -> bool:
-    """Whether a new reference names the output that is to go, or a manifest that a killed gc set aside."""
+    """Return whether a new reference names the output that is to go, or one that a killed gc set aside."""
     if one.is_whole:
         return any(name == one.folder.name for name, _ in needed)
     return any(

@@ -27,7 +27,7 @@ from yanmo.train.health.watchdog import BEFORE_OTHERS, doings
 from yanmo.train.job import WorkerJob, clear
 from yanmo.train.memory.fitting import halve_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
-from yanmo.train.nodes.leader import OF_THE_WINDOW, place_of
+from yanmo.train.nodes.leader import OF_A_START, place_of
 from yanmo.train.nodes.record import End, NodesRecord, is_at_work, read_nodes_record
 from yanmo.train.supervision.ending import Ending, raise_failure
 from yanmo.train.supervision.machine_check import TrainRun, check_machine
@@ -309,5 +309,5 @@ class Follower:
             model=Reference(**given["model"]) if given["model"] else None,
             folder=work.path,
             place=place_of(options, str(given["meeting"]), str(given["parts"])),
-            **{name: given[name] for name in OF_THE_WINDOW},
+            **{name: given[name] for name in OF_A_START},
         )

@@ -23,7 +23,7 @@ from yanmo.train.supervision.machine_check import TrainRun
 from yanmo.train.supervision.ranks import LOOPBACK
 
 log = logging.getLogger(__name__)
-OF_THE_WINDOW = ("ends_at", "reason", "note")
+OF_A_START = ("ends_at", "reason", "note")
 """Fields of a job that node 0 decides by its clock, and for all."""
 
 
@@ -50,7 +50,7 @@ class Leader:
             "work": work_name,
             "meeting": meeting,
             "parts": f"{work_name}/{PARTS}/{meeting}",
-            **{name: getattr(task, name) for name in OF_THE_WINDOW},
+            **{name: getattr(task, name) for name in OF_A_START},
         }
         self._record = dataclasses.replace(self._record, window=window, job=job)
         self._say()

@@ -41,7 +41,7 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
             "or `pip install` Yanmo with its extra train"
         )
     if lacks_deepspeed(options):
-        given = f"--zero-stage {options.zero_stage}, --offload {options.offload}"
+        given = f"--zero-stage {options.zero_stage} or --offload {options.offload}"
         why = "--backend deepspeed" if "backend" in run.given else f"what needs DeepSpeed ({given})"
         raise EnvironmentFault(
             f"{why}: DeepSpeed is not installed; `make install` installs it on Linux x86_64 only. "

@@ -45,7 +45,7 @@ from yanmo.train.supervision.ranks import Unbegun, full_ranks, run_ranks
 from yanmo.train.supervision.seed_twins import seed_noise
 from yanmo.train.supervision.stopping import stop_file
 from yanmo.train.supervision.unfinished import begins, ends, pauses
-from yanmo.train.time_window import TimeWindow, TimeWindows
+from yanmo.train.time_window import Hours, TimeWindow
 
 _SHOWN_SECONDS = 1.0
 """How often the figures of the workers are read while nobody scrapes: as often as they write them."""
@@ -64,8 +64,8 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
     uploader = Uploader(run.work_folder, run.attempt.lease, run.telemetry)
     if (run.telemetry.value("tries", room="stage") or 1) > 1:
         run.telemetry.add("restarts", reason="another try")
-    windows, parts = TimeWindows(options), dict[str, Output]()
-    if not windows.is_over:
+    hours, parts = Hours(options), dict[str, Output]()
+    if not hours.is_over:
         begins(run, uploader.label)
 
     @functools.cache
@@ -82,7 +82,7 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
                     forget_parts(run.store, run.work_folder.name)
                 with _sinks(run, first) as sinks:
                     gauges = MetricsGauges(run.telemetry, folder)
-                    pause = train_in_windows(first, windows, gauges, uploader, leader)
+                    pause = train_or_pause(first, hours, gauges, uploader, leader)
                     sinks.is_done = pause is None
                 if pause:
                     uploader.save()
@@ -94,14 +94,14 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
             ends(run, uploader.label)
             raise
         if options.twins:
-            noise = seed_noise(run, task, functools.partial(_train_twin, windows, leader))
+            noise = seed_noise(run, task, functools.partial(_train_twin, hours, leader))
             parts = {PART: noise} if noise else {}
     return dataclasses.replace(committed(run, cache, folder), references=parts)
 
 
-def train_in_windows(
+def train_or_pause(
     task: WorkerJob,
-    windows: TimeWindows,
+    hours: Hours,
     gauges: MetricsGauges,
     uploader: Uploader,
     others: Leader | None = None,
@@ -117,11 +117,11 @@ def train_in_windows(
     with stop_file(task.folder / job.STOP) as stopping:
         while True:
             clear(task.folder)
-            window = windows.current()
+            window = hours.current()
             if stopping or window.ends_at <= time.time():
                 return _pause(task, _saved_step(task.folder), window, stopping)
             try:
-                statuses = _one_start(_for_window(task, window), windows, gauges, uploader, stopping, others)
+                statuses = _one_start(_started(task, window), hours, gauges, uploader, stopping, others)
             except Unbegun:
                 return _pause(task, _saved_step(task.folder), window, stopping)
             except Exception as error:
@@ -161,8 +161,8 @@ def _saved_step(folder: Path) -> int:
     return max((int(name) for name in names if name.isdecimal()), default=0)
 
 
-def _for_window(task: WorkerJob, window: TimeWindow) -> WorkerJob:
-    """Return the job with the end of a time window, and no larger a micro batch than has fitted."""
+def _started(task: WorkerJob, window: TimeWindow) -> WorkerJob:
+    """Return the job with its end, and with no larger a micro batch than has fitted."""
     options, note = task.options, ""
     most, why = largest_micro_batch(task.folder)
     if most and options.micro_rows > most:
@@ -174,7 +174,7 @@ def _for_window(task: WorkerJob, window: TimeWindow) -> WorkerJob:
 
 def _one_start(
     task: WorkerJob,
-    windows: TimeWindows,
+    hours: Hours,
     gauges: MetricsGauges,
     uploader: Uploader,
     stopping: list[float],
@@ -188,7 +188,7 @@ def _one_start(
     killed_before = memory_kills()
 
     def look() -> None:
-        limit(task.options.watts(is_night=windows.is_night))
+        limit(task.options.watts(is_night=hours.is_night))
         gauges.show(_SHOWN_SECONDS)
         uploader.check()
 
@@ -252,12 +252,10 @@ def _task(run: TrainRun, cache: TokenCache, folder: Path) -> WorkerJob:
     )
 
 
-def _train_twin(
-    windows: TimeWindows, others: Leader | None, task: WorkerJob, uploader: Uploader
-) -> Pause | None:
-    """`train_in_windows` without metrics on /metrics, which belong to the model."""
+def _train_twin(hours: Hours, others: Leader | None, task: WorkerJob, uploader: Uploader) -> Pause | None:
+    """`train_or_pause` without metrics on /metrics, which belong to the model."""
     gauges = MetricsGauges(Telemetry(STAGE.name, STAGE.metrics), task.folder)
-    return train_in_windows(task, windows, gauges, uploader, others)
+    return train_or_pause(task, hours, gauges, uploader, others)
 
 
 def _checked(options: TrainConfig, cache: TokenCache, model: Output | None, folder: Path) -> TrainConfig:

@@ -19,8 +19,8 @@ from yanmo.store.manifest import Reference
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Status, WorkerJob, is_out_of_memory
 from yanmo.train.memory.fitting import halve_micro_batch, largest_micro_batch
-from yanmo.train.supervision.supervisor import _for_window
-from yanmo.train.time_window import TimeWindow, TimeWindows
+from yanmo.train.supervision.supervisor import _started
+from yanmo.train.time_window import Hours, TimeWindow
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ def test_half_of_an_odd_micro_batch_divides_the_rows_of_a_rank(task):
 
 def test_a_start_has_its_own_end_and_no_micro_batch_that_did_not_fit(task):
     night = TimeWindow(1000.0, "--night is over")
-    first = _for_window(task, night)
+    first = _started(task, night)
     assert (first.options.micro_rows, first.ends_at, first.reason) == (3, 1000.0, "--night is over")
-    assert first.note == "" and _for_window(task, TimeWindow(math.inf, "")).ends_at is None
+    assert first.note == "" and _started(task, TimeWindow(math.inf, "")).ends_at is None
     halve_micro_batch(first, Status(0, "failed", out_of_memory=True))
-    second = _for_window(task, night)
+    second = _started(task, night)
     assert second.options.micro_rows == 1 and "out of memory" in second.note
     assert WorkerJob.read(second.write()) == second
 
@@ -73,7 +73,7 @@ def test_rows_that_fitted_on_other_ranks_are_cut_to_a_divisor(task):
     assert largest_micro_batch(task.folder)[0] == 6
     on_three = dataclasses.replace(task.options, ranks=3, micro_batch=8)
     window = TimeWindow(math.inf, "")
-    assert _for_window(dataclasses.replace(task, options=on_three), window).options.micro_rows == 4
+    assert _started(dataclasses.replace(task, options=on_three), window).options.micro_rows == 4
 
 
 def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
@@ -95,7 +95,7 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     assert lease.acquire()
     uploader = Uploader(WorkFolder(store, "runs/train/key"), lease)
     gauges = MetricsGauges(Telemetry("train", METRICS), tmp_path)
-    assert _one_start(task, TimeWindows(task.options), gauges, uploader, [time.monotonic()]) is None
+    assert _one_start(task, Hours(task.options), gauges, uploader, [time.monotonic()]) is None
     assert largest_micro_batch(tmp_path)[0] == 1
     lease.release()
 
