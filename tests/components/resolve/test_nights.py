@@ -148,7 +148,7 @@ def test_a_form_that_names_a_training_forgets_its_tries_only_where_it_was_set_as
 
 TEXTS: dict[str, Callable[[Channel], tuple[list[str], str]]] = {
     "a filter": lambda channel: (["curate.min_han_characters=20"], ""),
-    "a filter off the form": lambda channel: ([], "curate.max_lacuna_share=0.5"),
+    "a filter off the form": lambda channel: ([], "curate.filter_limits=lacuna=0.5"),
     "other sources": lambda channel: (["curate.sources=poems"], ""),
     "benchmarks": lambda channel: ([], "curate.benchmarks=c3.jsonl"),
     "texts taken down": lambda channel: ([], f"curate.exclude={listed(channel, DOWN)}"),

@@ -1,7 +1,9 @@
 """Reads `--sources`: places, and settings for the text in each of them.
 
-poems.jsonl prose/*.parquet                 places, separated by commas or white space
-tang.jsonl;genre=shi;label.dynasty=tang     each with settings after semicolons
+    poems.jsonl prose/*.parquet                 places, separated by commas or white space
+    tang.jsonl;genre=shi;label.dynasty=tang     each with settings after semicolons
+
+A file whose name is the whole text is that one place, whatever the name holds.
 """
 
 from __future__ import annotations
