@@ -203,6 +203,12 @@ def test_an_answer_needs_marks(run, tmp_path):
     assert code == ExitCode.DATA and "leave --chat out" in err
 
 
+def test_at_a_terminal_a_prompt_is_missed_and_not_waited_for(run, folder, monkeypatch):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    code, out, err = run("--model", folder)
+    assert (code, out) == (ExitCode.USAGE, "") and "PROMPT is missing" in err
+
+
 @pytest.mark.long
 def test_stdin_is_a_prompt_and_the_process_ends_with_its_code(tmp_path):
     model = saying_model(tmp_path / "m", ["<|bos|>", "春", "眠", "<|eos|>"])

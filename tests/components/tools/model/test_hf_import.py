@@ -43,3 +43,7 @@ def test_what_is_no_such_model_is_refused(damage, store, folder, capsys, tmp_pat
     place = tmp_path / "nothing" if damage == "all" else folder
     code, name = imported(store, place, capsys)
     assert code in (64, 65) and not name
+
+
+def test_an_address_is_no_folder(store, capsys):
+    assert imported(store, "s3://models/Qwen2.5-0.5B", capsys) == (64, "")
