@@ -106,7 +106,10 @@ def test_what_names_no_options_file_is_said() -> None:
 
 def test_a_name_that_is_spelled_nearly_so_is_found() -> None:
     assert did_you_mean("stepss", ("seed", "steps", "stride"), "--") == "; did you mean --steps?"
-    assert did_you_mean("gpu", ("cpu", "mps")) == "; did you mean cpu?"
+    assert did_you_mean("gpu", ("cpu", "cuda", "mps")) == ""
+    assert did_you_mean("stride", ("seed", "steps", "store")) == ""
+    rates = ("adam-learning-rate", "head-learning-rate")
+    assert did_you_mean("learning-rate", rates, "--") == f"; did you mean --{', --'.join(rates)}?"
     assert did_you_mean("batch_size", ("seed", "steps")) == ""
 
 

@@ -33,7 +33,7 @@ from yanmo.train.config import TrainConfig
         (["--tag-share=1.5"], "--tag-share"),
         (["--muon-learning-rate=nan"], "--muon-learning-rate"),
         (["--precision=fp8"], "precision"),
-        (["--learning-rate=1"], "unknown option --learning-rate; here: --adam-learning-rate"),
+        (["--learning-rate=1"], "unknown option --learning-rate; did you mean --.*--adam-learning-rate"),
         (["--night=21:00"], "--night"),
         (["--timezone=Nowhere"], "--timezone"),
         (["--night-power-watts=300"], "--night, which is not given"),

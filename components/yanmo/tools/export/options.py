@@ -18,8 +18,9 @@ class ExportOptions(ToolOptions, group="export"):
         yanmo export train/1bcc4416 exported/small --dtype bf16
 
     Weights, tokenizer with chat template, the marks that end a text, and README.md, the model card that
-    `yanmo train` wrote. The folder is there whole or not at all, and one that is there is not replaced
-    without --overwrite. Exit code: 0, 64, 65 (no such model, or a damaged one), 75, 78.
+    `yanmo train` wrote; an imported model has none. The folder is there whole or not at all, and one that
+    is there is not replaced without --overwrite. Exit code: 0, 64, 65 (no such model, or a damaged one),
+    75, 78.
     """
 
     model: str = word(f"model: a folder in Hugging Face's layout, {MODEL}")

@@ -31,7 +31,7 @@ _TAKEN = (*_NEEDED, "tokenizer_config.json", "special_tokens_map.json", "genres.
 def run(store: ObjectStore, options: ImportOptions) -> int:
     """Check the model, commit it and its tokenizer, and print how to name it."""
     if "://" in options.folder:
-        raise UsageError(f"{options.folder}: expected a folder; copy the model to this machine")
+        raise UsageError(f"{options.folder}: expected a folder of this machine, without ://")
     folder = Path(options.folder)
     with only_answers():
         files = _files(folder)

@@ -183,7 +183,7 @@ class MachineOptions(Options, group="machine"):
     )
     profile: int = opt(
         0,
-        "steps to record in a torch profiler trace, written next to the model; 0 records none",
+        "steps to record, of the fourth on, in a torch profiler trace next to the model; 0 records none",
         kind="environment",
         trial=0,
     )

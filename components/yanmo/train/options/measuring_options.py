@@ -92,7 +92,7 @@ class MeasuringOptions(Options, group="measuring"):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointOptions(Options, group="checkpoints"):
-    """When a checkpoint is saved, and which stay (docs/explanation/store.md)."""
+    """When a checkpoint is saved (docs/explanation/store.md)."""
 
     checkpoint_steps: int = opt(
         0, "steps between checkpoints; 0 makes none by steps", kind="execution", trial=0
