@@ -19,7 +19,6 @@ from tokenizers import Tokenizer
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.foreign import foreign
 from yanmo.curate.sources.batches import open_parquet
-from yanmo.curate.sources.entries import read_entries
 from yanmo.curate.sources.listing import Source
 from yanmo.formats.chat_tokens import Turn
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
@@ -60,8 +59,6 @@ def test_yaml_whose_aliases_stand_for_a_billion_words(tmp_path: Path, cheaply: C
     path.write_text(laughs("sources"), encoding="utf-8")
     with pytest.raises(UsageError, match="line 2, column 10: expected the value itself, found an alias"):
         read_yaml(path)
-    with pytest.raises(DataError, match="found an alias"):
-        read_entries(str(path))
     cheaply()
 
 

@@ -89,7 +89,7 @@ def test_modern_text_gets_its_form_and_what_it_stands_for_without_an_option(
     assert (options_of(alone)["text_form"], options_of(alone)["min_han_share"]) == (MODERN, 0.1)
     asked = curate(path, "--text-form", MODERN, store="asked")
     assert asked.output().manifest.key == alone.output().manifest.key
-    assert alone.output().manifest.inputs["text_form"]["uri"] == "modern-1, revision 5"
+    assert alone.output().manifest.inputs["text_form"]["uri"] == "modern-1, revision 6"
     own = curate(path, "--min-han-share", "0.3", "--max-filter-share", "1", store="own")
     assert (options_of(own)["text_form"], options_of(own)["min_han_share"]) == (MODERN, 0.3)
 
