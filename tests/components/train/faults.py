@@ -96,23 +96,6 @@ def poison(rows: list[int], setattr=setattr) -> None:
     setattr(module.LossModule, "forward", forward)
 
 
-def poison_once(trigger: str, setattr=setattr) -> None:
-    """Make the loss of one micro batch NaN: the next one once a file of that name is there; it is removed."""
-    import yanmo.train.backends.loss_module as module
-
-    plain = module.LossModule.forward
-
-    def forward(self, ids_BT, *rest):
-        loss = plain(self, ids_BT, *rest)
-        try:
-            Path(trigger).unlink()
-        except FileNotFoundError:
-            return loss
-        return loss * float("nan")
-
-    setattr(module.LossModule, "forward", forward)
-
-
 def small_memory(most_rows: int, setattr=setattr) -> None:
     """Make every micro batch of more rows run out of memory."""
     import yanmo.train.backends.loss_module as module
