@@ -31,8 +31,12 @@ HAN_RANGES = ((0x3007, 0x3008), (0x3400, 0xA000), (0x20000, 0x40000))
 ideographs, which normalization replaces."""
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd
+_INVERSE = np.uint64(pow(int(_BASE), -1, 1 << 64))
+_BLOCK = 1 << 14
+"""Runs that are hashed at a time."""
 _MIX = np.uint64(0xBF58476D1CE4E5B9)  # splitmix64's multiplier
 _NONE, _END, _UNIT, _LETTER = range(4)
+"""Kinds of characters; those of units are the last two."""
 _FIRST_UNIT = 0x2E80
 """From here on scripts have no space between words, so that each letter is a unit."""
 
@@ -67,20 +71,24 @@ def compared(texts: Sequence[str], form: str) -> list[str]:
 def units(texts: Sequence[str]) -> tuple[Hashes, Ints]:
     """The units of all texts as numbers, one after the other, and the index of the text each lies in."""
     codes = np.frombuffer("\0".join([*texts, ""]).encode("utf-32-le"), dtype=np.uint32)
+    if not len(codes):
+        return np.zeros(0, np.uint64), np.zeros(0, np.int64)
     kinds = _kinds()[codes]
-    places = np.flatnonzero(kinds)
-    numbers, kinds = codes[places].astype(np.uint64), kinds[places]
+    is_unit = kinds >= _UNIT
+    numbers = codes[is_unit].astype(np.uint64)
+    texts_at = np.append(0, np.flatnonzero(kinds == _END)[:-1] + 1)
+    owner = np.repeat(np.arange(len(texts_at)), np.add.reduceat(is_unit, texts_at, dtype=np.int64))
     if (kinds == _LETTER).any():
+        places, kinds = np.flatnonzero(is_unit), kinds[is_unit]
         goes_on = np.zeros(len(numbers), np.bool_)
         goes_on[1:] = (kinds[1:] == _LETTER) & (kinds[:-1] == _LETTER) & (np.diff(places) == 1)
         starts = np.flatnonzero(~goes_on)
         sizes = np.diff(starts, append=len(numbers))
         factors = np.cumprod(np.append(np.uint64(1), np.full(sizes.max() - 1, _BASE)))
         numbers *= factors[np.arange(len(numbers)) - np.repeat(starts, sizes)]
-        numbers = np.add.reduceat(numbers, starts)
+        numbers, owner = np.add.reduceat(numbers, starts), owner[starts]
         numbers[sizes > 1] = _mixed(numbers[sizes > 1])
-    is_end = numbers == 0
-    return numbers[~is_end], np.cumsum(is_end)[~is_end]
+    return numbers, owner
 
 
 def _unit_spans(text: str) -> list[list[int]]:
@@ -110,15 +118,38 @@ def run_hashes(texts: Sequence[str], length: int) -> tuple[Hashes, Ints]:
 
 def hashes_of(codes: Hashes, owner: Ints, length: int) -> tuple[Hashes, Ints]:
     """`run_hashes` of texts whose `units` these are."""
-    count = len(codes) - length + 1
-    if count <= 0:
-        return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    hashes = np.zeros(count, dtype=np.uint64)
-    for offset in range(length):
-        hashes *= _BASE
-        hashes += codes[offset : offset + count]
-    inside = owner[:count] == owner[length - 1 :]
-    return _mixed(hashes)[inside], owner[:count][inside]
+    inside = _in_one_text(owner, length)
+    return _hashes(codes, length)[inside], owner[: len(inside)][inside]
+
+
+def _in_one_text(owner: Ints, length: int) -> Bools:
+    """Return for each run of `length` units that follow each other whether they are of one text."""
+    count = max(len(owner) - length + 1, 0)
+    return np.asarray(owner[:count] == owner[length - 1 :][:count])
+
+
+def _hashes(codes: Hashes, length: int) -> Hashes:
+    """Return the hash of each run of `length` units that follow each other.
+
+    It is sum(codes[i + k] * BASE^(length - 1 - k)) mod 2^64, mixed. Of sums of codes[j] * BASE^-j over all
+    that precedes, each is one difference: three passes over what lies in a processor's cache, not 2 * length.
+    """
+    count = max(len(codes) - length + 1, 0)
+    hashes = np.empty(count, dtype=np.uint64)
+    powers, inverse = _powers(_BASE, _BLOCK + length), _powers(_INVERSE, _BLOCK + length)
+    for start in range(0, count, _BLOCK):
+        part = codes[start : start + _BLOCK + length - 1]
+        sums = np.cumsum(part * inverse[: len(part)])
+        own = sums[length - 1 :].copy()
+        own[1:] -= sums[: len(own) - 1]
+        own *= powers[length - 1 : length - 1 + len(own)]
+        hashes[start : start + _BLOCK] = _mixed(own)
+    return hashes
+
+
+@lru_cache(maxsize=4)
+def _powers(base: np.uint64, count: int) -> Hashes:
+    return np.cumprod(np.append(np.uint64(1), np.full(count - 1, base)))
 
 
 @dataclass(frozen=True)
@@ -147,15 +178,16 @@ class Runs:
         result = np.zeros(len(texts))
         if not len(self.hashes):
             return result, self.hashes
-        hashes, owner = run_hashes(texts, self.length)
+        codes, owner = units(texts)
+        hashes = _hashes(codes, self.length)
         at = self._set.find(hashes)
+        at = at[owner[at] == owner[at + self.length - 1]]
         if len(at):
             whose = owner[at]
             more = np.diff(at, prepend=0)  # units by which a run goes beyond the one before it
             more[np.diff(whose, prepend=-1) > 0] = self.length
             covered = np.bincount(whose, weights=np.minimum(more, self.length), minlength=len(texts))
-            whole = np.bincount(owner, minlength=len(texts)) + self.length - 1
-            result = covered / whole
+            result = covered / np.maximum(np.bincount(owner, minlength=len(texts)), 1)
         return result, distinct(hashes[at])
 
     def longest(self, text: str) -> str:

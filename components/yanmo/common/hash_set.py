@@ -1,4 +1,4 @@
-"""Which of many hashes are among a few: a table over their low bits rules nearly all of them out.
+"""Which of many hashes are among a few: tables over some of their bits rule nearly all of them out.
 
 Ten times as fast as a binary search for each where few are found, which is what look-ups of runs and of band
 keys are like.
@@ -46,13 +46,23 @@ class HashSet:
         """
         if not len(self.values):
             return np.zeros(0, np.int64)
-        maybe = np.flatnonzero(self._table[others & others.dtype.type(len(self._table) - 1)])
+        low, high = self._tables
+        maybe = np.flatnonzero(low[others & others.dtype.type(len(low) - 1)])
+        maybe = maybe[high[_high_bits(others[maybe], len(high))]]  # one of the sixteen that pass by accident
         at = np.searchsorted(self.values, others[maybe]).clip(max=len(self.values) - 1)
         return np.asarray(maybe[self.values[at] == others[maybe]])
 
     @cached_property
-    def _table(self) -> npt.NDArray[np.bool_]:
+    def _tables(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Return which low bits, and which of the bits in the upper half, some value has."""
         wanted = 1 << (_PER_VALUE * len(self.values)).bit_length()
-        table = np.zeros(min(max(wanted, _FEWEST_PLACES), _MOST_PLACES), dtype=np.bool_)
-        table[self.values & self.values.dtype.type(len(table) - 1)] = True
-        return table
+        low = np.zeros(min(max(wanted, _FEWEST_PLACES), _MOST_PLACES), dtype=np.bool_)
+        high = np.zeros_like(low)
+        low[self.values & self.values.dtype.type(len(low) - 1)] = True
+        high[_high_bits(self.values, len(high))] = True
+        return low, high
+
+
+def _high_bits(values: npt.NDArray[Any], places: int) -> npt.NDArray[Any]:
+    half = values.dtype.type(values.dtype.itemsize * 4)
+    return np.asarray((values >> half) & values.dtype.type(places - 1))
