@@ -41,7 +41,6 @@ COMMANDS = {
         "yanmo_pipelines.cluster.rerun",
         "run one stage again in a cluster, as a Job",
     ),
-    "roll": ("yanmo_pipelines.cluster.roll", "let a Deployment in a cluster serve a channel's champion"),
     "status": (
         "yanmo_pipelines.cluster.status.command",
         "channels, champions, what runs where, what waits and why",
@@ -85,7 +84,7 @@ def main() -> None:
             f"yanmo {name}: the Python package {error.name!r} is not installed; `pip install` Yanmo with its "
             "extra: data for curate, balance, tokenize, tokenizer, documents and cache; train for train, "
             "evaluate, promote, generate, export and model; pipeline for run and compile; "
-            "cluster for submit, launch, schedule, rerun, roll, status and doctor",
+            "cluster for submit, launch, schedule, rerun, status and doctor",
             file=sys.stderr,
         )
         sys.exit(_ENVIRONMENT)

@@ -187,9 +187,9 @@ def test_no_service_account_may_more_than_it_needs() -> None:
 
 OF_CHOICE = {
     *("prometheus", "dashboards", "pushgateway", "night", "launch", "queue"),
-    *("serve", "serve-champion", "ray"),
+    *("serve", "ray"),
 }
-"""Components that no overlay has: eight need another project (test_rules.py, test_dashboards.py,
+"""Components that no overlay has: seven need another project (test_rules.py, test_dashboards.py,
 test_pushgateway.py, test_launch.py, test_serve.py and test_ray.py look at them), one is a night without KFP
 (test_nights.py looks at it)."""
 NOT_APPLIED = {f"components/prometheus/{name}.yaml" for name in ("rules", "scrape", "alertmanager")}
