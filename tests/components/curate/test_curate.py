@@ -32,7 +32,7 @@ FIXTURE = Path(__file__).parents[2] / "data" / "documents.jsonl"
 Run = Callable[..., Any]
 Record = dict[str, Any]
 
-GOLDEN = (11, "6574291b5f0d9e12", "dee3ef5b99afd1a2")
+GOLDEN = (11, "6b54b8d3b87f912b", "b4f33c241d17b3da")
 
 
 def han(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -177,9 +178,10 @@ def test_held_out_splits_are_apart_and_within_their_budgets(rows: list[tuple[int
             units = set(group[of_genre].tolist())
             whole = np.flatnonzero((genre == number) & np.isin(group, list(units)))
             assert of_genre.tolist() == whole.tolist(), "a group is torn apart"
-            least = min(size.min_documents, len(set(group[genre == number].tolist())) // 5)
+            groups = len(set(group[genre == number].tolist()))
+            least = min(size.min_documents, groups // 5)
             budget = min(size.characters, size.share * characters[genre == number].sum())
-            assert len(units) >= least
+            assert least <= len(units) <= max(least, math.ceil(2 * size.share * groups))
             assert len(units) == least or characters[of_genre].sum() <= budget
 
 
@@ -200,6 +202,13 @@ def test_one_long_book_is_not_the_split() -> None:
     test, valid = hold_out_each(characters)
     assert 0 not in test and 0 not in valid
     assert (characters[test].sum(), characters[valid].sum()) == (400, 100)
+
+
+def test_short_answers_beside_long_chapters_are_not_all_held_out() -> None:
+    characters = np.array([*[20] * 400, *[10_000] * 40])
+    sizes = [SplitSize(characters=50_000, share=0.1, min_documents=3)]
+    (test,) = held_out(np.zeros(440), characters, np.arange(440), sizes)
+    assert len(test) == 88 and test.max() < 400  # all of the 8,000 characters of answers would fit
 
 
 def test_a_genre_of_books_still_gets_its_documents() -> None:

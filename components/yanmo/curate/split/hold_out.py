@@ -36,7 +36,7 @@ class SplitSize:
     characters: int
     """Largest number of characters, per genre."""
     share: float
-    """Largest share of the genre's characters."""
+    """Largest share of the genre's characters, and half of the largest share of its documents."""
     min_documents: int
     """Least documents, even if they exceed the characters; at most a fifth of the genre's groups."""
 
@@ -44,6 +44,10 @@ class SplitSize:
 _LONGEST_SHARE = 0.1
 """A document or group that is longer than this share of a split's characters, and than the genre's median, is
 not held out: otherwise one book, or one prolific author, would make up the split."""
+
+_MOST_GROUPS = 2.0
+"""A split has at most so many times its share of the groups: where a genre has short texts and long ones, of
+which only the short are held out, its share of the characters could be nearly all of them."""
 
 _GROUPED = """
 create or replace table grouped as
@@ -119,15 +123,16 @@ create or replace table held as
 with bounds as (
     select genre, least($characters, floor($share * whole)::bigint) as budget,
         least($min_documents, groups // 5) as fewest,
+        greatest(fewest, ceil($most_groups * $share * groups)) as most,
         greatest(budget * $longest_share, middle) as longest
     from wholes join (select genre, median(size) as middle from left_units group by genre) using (genre)
 ), filled as (
-    select genre, unit, budget, fewest,
+    select genre, unit, budget, fewest, most,
         sum(size) over (partition by genre order by unit rows unbounded preceding) as filled,
         row_number() over (partition by genre order by unit) as number
     from left_units join bounds using (genre) where size <= longest
 )
-select genre, unit from filled where filled <= budget or number <= fewest
+select genre, unit from filled where (filled <= budget and number <= most) or number <= fewest
 """
 
 
@@ -156,6 +161,7 @@ def hold_out(tables: Tables, free: str, sizes: Sequence[SplitSize]) -> list[Ints
             share=float(size.share),
             min_documents=size.min_documents,
             longest_share=_LONGEST_SHARE,
+            most_groups=_MOST_GROUPS,
         )
         found = tables.table(
             f"select position from {free} semi join held using (genre, unit) order by position"

@@ -18,7 +18,7 @@ from yanmo.store.pointers import create_pointer
 log = logging.getLogger(__name__)
 
 EVALUATION_SET = "evaluation_set"
-EVALUATION_SET_REVISION = 6
+EVALUATION_SET_REVISION = 7
 """Raised when the same text and options give another evaluation set."""
 
 CHOSEN = (*MAP, "clusters", "confirm", "files", "split")
