@@ -49,6 +49,7 @@ sigterm = true
 """
 _TURNED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "in": "not in", "not in": "in"}
 _TURNED |= {"is": "is not", "is not": "is"}
+_NONE_COLLECTED = 5
 _FIRST = 150
 """Tests that run first, of those that execute a line; the others where these let it pass."""
 
@@ -169,27 +170,32 @@ def tests_of(mutant: Mutant, seed: int) -> list[str]:
 def killed_by(mutant: Mutant, tests: list[str]) -> str:
     """The test that fails with it; "" where all pass, those of its room too."""
     room = _room(mutant.path)
-    folder = ROOT / "tests" / ("pipelines" if room == "pipelines" else f"components/{room}")
-    others = [*([str(folder.relative_to(ROOT))] if folder.exists() else []), "tests/test_what_stays.py"]
+    own = "pipelines" if room == "pipelines" else f"components/{room}"
+    own = f"components/test_{room}" if room.endswith(".py") else own
+    others = [*([f"tests/{own}"] if (ROOT / "tests" / own).exists() else []), "tests/test_what_stays.py"]
     path = ROOT / mutant.path
     before = path.read_bytes()
     path.write_bytes(before[: mutant.start] + mutant.becomes.encode() + before[mutant.end :])
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "--tb=no", "-p", "no:cacheprovider"]
-    command.append("--quick")
     try:
-        for part in (tests[:_FIRST], tests[_FIRST:], others):
-            if part:
-                done = subprocess.run(
-                    [*command, *part], cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
-                )
-                if done.returncode:
-                    lines = [x for x in done.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]
-                    return (lines or done.stdout.splitlines()[-1:] or ["?"])[0][:160]
+        for part in filter(None, (tests[:_FIRST], tests[_FIRST:], others)):
+            done = _tested(part, "-n", "2")
+            if done.returncode == _NONE_COLLECTED:  # so xdist ends too where a module cannot be collected
+                done = _tested(part)
+            if done.returncode not in (0, _NONE_COLLECTED):
+                lines = [x for x in done.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))]
+                return (*lines, f"pytest ended with {done.returncode}")[0][:160]
     except subprocess.TimeoutExpired:
         return "it hangs"
     finally:
         path.write_bytes(before)
     return ""
+
+
+def _tested(part: list[str], *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--quick"]
+    return subprocess.run(
+        [*command, *options, *part], cwd=ROOT, capture_output=True, text=True, timeout=900, check=False
+    )
 
 
 def run(number: int, seed: int) -> None:

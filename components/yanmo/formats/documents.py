@@ -7,6 +7,7 @@ and then write the chosen rows in the order of their ids, gathered by row_pieces
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from yanmo.formats.records import TEXT_FORM, check_schema, documents_schema, wri
 from yanmo.store.output import Output
 
 Ints = npt.NDArray[np.signedinteger[Any]]
+BATCH_BYTES = 8 << 20
+"""Text of a batch of documents, about."""
 
 
 def count_characters(text: pa.ChunkedArray) -> Ints:
@@ -52,8 +55,8 @@ def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table
 
 
 def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the documents of one file in order, `rows` of them in memory at a time, with those of the columns
-    that it has.
+    """Yield the documents of one file in order, with those of the columns that it has: at most `rows` of them
+    in memory at a time, and fewer where their texts are long.
 
     Raises:
         DataError: the file holds no documents, or is damaged.
@@ -61,7 +64,19 @@ def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[
     check_schema(path, "documents")
     with pq.ParquetFile(path) as file:
         names = [name for name in columns if name in file.schema_arrow.names]
-        yield from file.iter_batches(rows, columns=names, use_threads=False)
+        for batch in file.iter_batches(rows, columns=names, use_threads=False):
+            yield from _bounded(batch)
+
+
+def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a batch, about BATCH_BYTES of text at a time."""
+    if "text" not in batch.schema.names or batch["text"].nbytes <= BATCH_BYTES:
+        yield batch
+        return
+    ends = pc.cumulative_sum(pc.binary_length(batch["text"]).cast(pa.int64())).to_numpy()
+    starts = [0, *(np.flatnonzero(np.diff(ends // BATCH_BYTES)) + 1).tolist(), len(batch)]
+    for start, stop in pairwise(starts):
+        yield batch.slice(start, stop - start)
 
 
 def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str] | None = None) -> pa.Table:

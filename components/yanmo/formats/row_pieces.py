@@ -126,20 +126,8 @@ class Pieces:
     def tables(self, at_a_time: int = ROW_GROUP) -> Iterator[pa.Table]:
         """Yield the rows in order, so many together, each column one chunk; no table without rows."""
         batches = self._batches()
-        ends = np.cumsum([len(batch) for batch in batches])
         for start in range(0, len(self.place), at_a_time):
-            place = self.place[start : start + at_a_time]
-            order = np.argsort(place, kind="stable")
-            bounds = np.searchsorted(place[order], [0, *ends.tolist()])
-            taken = [
-                pa.Table.from_batches([batch.take(pa.array(place[order[low:high]] - (end - len(batch))))])
-                for batch, end, (low, high) in zip(batches, ends.tolist(), pairwise(bounds), strict=True)
-                if low < high
-            ]
-            inverse = np.empty(len(order), np.int64)
-            inverse[order] = np.arange(len(order))
-            table = pa.concat_tables(taken, promote_options="default").combine_chunks()
-            yield table.take(pa.array(inverse)).combine_chunks()
+            yield _gathered(batches, self.place[start : start + at_a_time])
 
     def has(self, column: str) -> bool:
         """Return whether a row has a value in this column."""
@@ -156,3 +144,24 @@ class Pieces:
                 numbers = range(self.part, reader.num_record_batches, self.parts)
                 found += [batch for number in numbers if len(batch := reader.get_batch(number))]
         return found
+
+
+def _gathered(batches: list[pa.RecordBatch], place: Ints) -> pa.Table:
+    """Return rows of batches, of which each is one copy: what was copied on the way is let go.
+
+    Args:
+        place: of each row, where it is among the batches one after another.
+    """
+    ends = np.cumsum([len(batch) for batch in batches])
+    order = np.argsort(place, kind="stable")
+    bounds = np.searchsorted(place[order], [0, *ends.tolist()])
+    inverse = np.empty(len(order), np.int64)
+    inverse[order] = np.arange(len(order))
+    taken = [
+        pa.Table.from_batches([batch.take(pa.array(place[order[low:high]] - (end - len(batch))))])
+        for batch, end, (low, high) in zip(batches, ends.tolist(), pairwise(bounds), strict=True)
+        if low < high
+    ]
+    table = pa.concat_tables(taken, promote_options="default").combine_chunks()
+    taken.clear()
+    return table.take(pa.array(inverse)).combine_chunks()
