@@ -21,7 +21,7 @@ from yanmo.common.errors import UsageError
 
 Run = Callable[..., Any]
 ALL = "*:synonym=0.5,*:reorder=0.5,*:insert=0.3,*:delete=0.1"
-GOLDEN = "9685fd6d22e7aeee"
+GOLDEN = "9299f5d0f05b307f"
 
 
 def test_augmented_output_is_the_same_as_ever(balance: Run) -> None:
