@@ -147,6 +147,15 @@ def test_limits_in_documents_that_raise_the_longest_class_are_reported(balance: 
     assert re.search(r"raise 文, the largest, from 3\d\.\d% to \d\d", "".join(balanced.report()["warnings"]))
 
 
+def test_only_who_counts_tokens_without_a_tokenizer_is_told_that_they_are_characters(
+    balance: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    balance("--unit", "characters")
+    assert "counts as one token" not in capsys.readouterr().err
+    balance("--unit", "tokens")
+    assert "counts as one token" in capsys.readouterr().err
+
+
 def test_the_default_raises_scarce_genres_and_drops_nothing(balance: Run) -> None:
     balanced = balance()
     ids = {r["id"] for r in balanced.rows()}

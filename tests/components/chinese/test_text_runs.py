@@ -108,4 +108,4 @@ def test_words_are_whole_and_code_is_text() -> None:
 
 
 def test_of_classical_text_the_han_characters_are_left() -> None:
-    assert han_only(["天a地，〇\n", "", "b", "𠀀カ"]) == ["天地〇", "", "", "𠀀"]
+    assert han_only(["天a地，〇\n", "〈", "b", "𠀀カ"]) == ["天地〇", "", "", "𠀀"]

@@ -48,6 +48,7 @@ def test_a_channel_keeps_its_tokenizer_until_another_vocabulary_is_asked_for(
     assert channel.run("tokenize.vocab_size=4096")[2]["tokenizer"] is None
     assert f"{first}, the last run's, has vocab_size 8192, not 4096" in caplog.text
     assert channel.run(others="tokenize.user_dictionary=words.txt")[2]["tokenizer"] is None
+    assert "has user_dictionary none, not words.txt" in caplog.text
     assert channel.run("resolve.use_tokenizer=new")[2]["tokenizer"] is None
     small = channel.tokenizer("small", vocab_size=4096)
     move_pointer(channel.store, "main", "tokenizer", small.reference)

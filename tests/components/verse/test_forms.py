@@ -132,3 +132,9 @@ def test_all_known_forms_can_be_made_with_each_tone_and_the_sizes_are_theirs():
 def test_what_cannot_be_is_refused(given, message):
     with pytest.raises(ValueError, match=message):
         form_of(*given)
+
+
+def test_a_rhyme_that_is_asked_for_is_that_of_the_first_lines_that_rhyme():
+    free, asked = dict(form_of("菩萨蛮").rhymes), dict(form_of("菩萨蛮", "月").rhymes)
+    assert len(asked["a"]) == 1 and asked["a"] < free["a"]
+    assert all(asked[letter] == free[letter] for letter in "bcd")

@@ -2,16 +2,19 @@ import pytest
 
 from yanmo.evaluate.writing.degeneration import GenreJudge, cut_alike, distinct, has_loop, variety
 
+BLOCK = "甲乙丙丁戊己庚辛壬癸子丑寅卯辰巳午未申酉"
+"""The longest that counts: 20 characters."""
+
 
 @pytest.mark.parametrize(
-    "text", ["月" * 8, "明月，" * 3, "春江潮水连海平" + "青天" * 4, "一二三四五六七八九十" * 3]
+    "text", ["月" * 8, "明月，" * 3, "春江潮水连海平" + "青天" * 4, "一二三四五六七八九十" * 3, BLOCK * 3]
 )
 def test_a_block_that_repeats_itself_is_a_loop(text):
     assert has_loop(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "月", "悠悠悠悠", "明月明月，\n明月照山山。", "一二三四五六七八九十" * 2]
+    "text", ["", "月", "悠悠悠悠", "明月明月，\n明月照山山。", "一二三四五六七八九十" * 2, (BLOCK + "末") * 3]
 )
 def test_what_poets_repeat_is_none(text):
     assert not has_loop(text)
