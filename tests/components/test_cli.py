@@ -182,10 +182,11 @@ def test_a_missing_package_names_the_extra_and_not_a_traceback(tmp_path: Path) -
     assert "the Python package 'kfp' is not installed" in said.stderr and "Traceback" not in said.stderr
 
 
-def test_a_fault_in_yanmos_own_imports_is_not_hidden_as_a_missing_package() -> None:
+def test_a_fault_in_yanmos_own_imports_is_not_hidden_as_a_missing_package(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import yanmo.gone")
     code = (
-        "import sys, yanmo.cli; yanmo.cli.COMMANDS['gone'] = ('yanmo.gone', ''); "
-        "sys.argv = ['yanmo', 'gone']; yanmo.cli.main()"
+        f"import sys, yanmo.cli; sys.path.append({str(tmp_path)!r}); "
+        "yanmo.cli.COMMANDS['broken'] = ('broken', ''); sys.argv = ['yanmo', 'broken']; yanmo.cli.main()"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT)
     assert said.returncode not in (0, 78) and "yanmo.gone" in said.stderr
