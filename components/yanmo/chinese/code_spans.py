@@ -18,7 +18,7 @@ Spans = list[tuple[int, int]]
 
 
 def code_spans(text: str) -> Spans:
-    """Where a text holds program code, in order and apart: (first character, end)."""
+    """Return where a text holds program code, in order and apart: (first character, end)."""
     spans = _fences(text)
     spans += [found.span() for found in _INLINE.finditer(text)] if "`" in text else []
     if ("\n\n    " in text or "\n\n\t" in text) and not _HTML_PAGE.match(text):
@@ -33,13 +33,13 @@ def protected_spans(text: str) -> Spans:
 
 
 def has_much_code(text: str) -> bool:
-    """Whether a text is code or documentation of code: a fenced block, or several pieces of inline code."""
+    """Return whether a text is about code: it has a fenced block, or several pieces of inline code."""
     spans = code_spans(text)
     return len(spans) >= 3 or any("\n" in text[start:end] for start, end in spans)
 
 
 def is_in(at: int, spans: Spans) -> bool:
-    """Whether a character lies in one of the spans, which are in order and apart."""
+    """Return whether a character lies in one of the spans, which are in order and apart."""
     before = bisect.bisect_right(spans, at, key=lambda span: span[0])
     return before > 0 and at < spans[before - 1][1]
 

@@ -233,5 +233,5 @@ class Runs:
         return Runs(self.length, distinct(hashes[touched])).without(free)
 
     def found_in(self, texts: Sequence[str]) -> Bools:
-        """Whether each text shares a run."""
+        """Return whether each text shares a run."""
         return self.shares(texts)[0] > 0

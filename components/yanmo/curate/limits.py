@@ -120,7 +120,7 @@ def check_share(report: MapReport, reason: str, allowed: float, option: str, lim
 
 
 def _shares(report: MapReport, reason: str, genre: str | None) -> list[tuple[int, int]]:
-    """Of the documents of a genre how many `reason` dropped, and of how many; the same of characters."""
+    """Return how many documents of a genre `reason` dropped, and of how many; the same of characters."""
     tally = report.tally
     return [(count(reason, genre), count("read", genre)) for count in (tally.documents, tally.characters)]
 

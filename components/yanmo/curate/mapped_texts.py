@@ -31,7 +31,7 @@ def form_of_file(path: Path) -> str:
 
 
 def comparable(texts: Sequence[str], form: str) -> list[str]:
-    """Of classical texts the Han characters of classical-1, of modern ones the text as it reads.
+    """Return the Han characters (classical-1) of classical texts, modern texts as they read.
 
     Technical pages differ in names, numbers and code: `tiup dm` and `tiup cluster`, GB18030 and GBK.
     """

@@ -37,7 +37,7 @@ class Apart(NamedTuple):
     whole: Tensor
     """The others, that compute all logits."""
     drawn: Tensor
-    """Of `whole`, whether its target is frequent: then it stands for 1 / share positions; bool."""
+    """bool; whether a target of `whole` is frequent: its position then stands for 1 / share positions."""
     frequent: int
     """Frequent tokens."""
     share: float

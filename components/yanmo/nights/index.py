@@ -70,12 +70,12 @@ INDEX = Record("yanmo.nights/1", Index, "restore it, or delete it: the next run 
 
 
 def index_name(channel: str) -> str:
-    """Where the document of the newest runs lies."""
+    """Return where the document of the newest runs lies."""
     return f"nights/{channel}/index.json"
 
 
 def index_page(channel: str) -> str:
-    """Where the page of that document lies."""
+    """Return where the page of that document lies."""
     return f"nights/{channel}/index.html"
 
 
@@ -112,7 +112,7 @@ def _serial_of_page(store: ObjectStore, channel: str) -> int:
 
 
 def _serial(page: bytes) -> int:
-    """Of which change a page is; -1 where it does not say."""
+    """Return the number of the change that a page shows; -1 where it does not say."""
     found = _MARK.search(page[:_HEAD])
     return int(found[1]) if found else -1
 

@@ -171,12 +171,12 @@ class Run:
 
 
 def record_name(channel: str, run_id: str) -> str:
-    """Where the record of a run lies."""
+    """Return where the record of a run lies."""
     return f"nights/{channel}/runs/{as_part(run_id)}.json"
 
 
 def read_record(store: ObjectStore, channel: str, run_id: str) -> NightRecord | None:
-    """What is known of a night; None for nothing. Raises DataError where it is damaged."""
+    """Return what is known of a night; None for nothing. Raises DataError where it is damaged."""
     return NIGHT.read(store, record_name(channel, run_id))
 
 

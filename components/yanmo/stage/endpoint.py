@@ -101,7 +101,7 @@ class _Scrapes:
             self._answered.notify_all()
 
     def wait_for_another(self, most: float) -> bool:
-        """Whether one came that began after this call; does not wait where none can be expected in time."""
+        """Return whether a scrape came that began after this call; do not wait where none can be expected."""
         now = time.monotonic()
         with self._answered:
             if not self._asked:
@@ -189,7 +189,7 @@ class _Handler(WSGIRequestHandler):
     timeout = _LONGEST_SECONDS
 
     def get_stderr(self) -> Any:
-        """Where wsgiref tells of a scraper that left: nowhere."""
+        """Drop what wsgiref says of a scraper that left."""
         return io.StringIO()
 
     def log_message(self, format: str, *args: Any) -> None:

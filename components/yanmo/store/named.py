@@ -225,7 +225,7 @@ def _reference_in(text: str | bytes, where: str) -> Reference:
 
 
 def carried_in(value: str, where: str) -> dict[str, Reference] | None:
-    """What travels inside a reference that a task of a pipeline handed on: input -> reference.
+    """Return what travels inside a reference that a task of a pipeline handed on: input -> reference.
 
     Args:
         value: the reference, or the file that holds it.

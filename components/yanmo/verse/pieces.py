@@ -73,7 +73,7 @@ class Pieces:
         return found
 
     def goes_on(self, ids: tuple[int, ...]) -> bool:
-        """Whether tokens are a part of a character's spelling, from its beginning."""
+        """Return whether tokens are a part of a character's spelling, from its beginning."""
         return ids in self._beginnings
 
     def fitting(self, demands: Iterable[tuple[Demand, ...]]) -> Bools:

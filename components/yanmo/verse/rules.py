@@ -27,13 +27,15 @@ OF_REGULAR: dict[str, Callable[[Poem], tuple[int, int]]] = {
 
 
 def is_regulated(poem: Poem) -> bool:
-    """Whether a poem has a regular form and breaks no rule of rhyme and tones; an unknown character breaks
-    none."""
+    """Return whether a poem has a regular form and breaks no rule of rhyme and tones.
+
+    An unknown character breaks none.
+    """
     return poem.form is not None and all(a == b for a, b in (rule(poem) for rule in OF_REGULAR.values()))
 
 
 def passes(text: str, form: Form) -> bool:
-    """Whether a text is a poem of the form, by all its rules."""
+    """Return whether a text is a poem of the form, by all its rules."""
     poem = read_poem(text)
     if poem.shape != form.shape:
         return False

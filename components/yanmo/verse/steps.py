@@ -49,7 +49,7 @@ class Demand:
     """None where it need not rhyme."""
 
     def is_met(self, character: str) -> bool:
-        """Whether the character will do."""
+        """Return whether the character will do."""
         if self.marks:
             return character in self.marks
         in_tone = is_han(character) if self.tone == ANY else self.tone in tones(character)
@@ -75,7 +75,7 @@ class Steps:
         return 0 if self.is_done(state) else len(self.form.shape) - self.places[state.at][0]
 
     def described(self, state: State) -> str:
-        """Where the next character stands, for a message."""
+        """Return where the next character stands, for a message."""
         if self.is_done(state):
             return "its end"
         line, column, marks = self.places[state.at]
@@ -88,7 +88,7 @@ class Steps:
         return self.form.shape[line] - 1 - column if rhyming else -1
 
     def is_done(self, state: State) -> bool:
-        """Whether the poem is whole."""
+        """Return whether the poem is whole."""
         return state.at == len(self.places)
 
     def after(self, state: State, character: str) -> State | None:
@@ -126,14 +126,14 @@ class Steps:
         return frozenset(Way(p, way, found) for p, found in left for way in self.form.patterns[p][line])
 
     def demand(self, way: Way, column: int) -> Demand:
-        """What a way asks of a character of its line."""
+        """Return what a way asks of a character of its line."""
         tone, letter = way.line.tones[column], way.line.rhyme
         if not letter or column + 1 < len(way.line.tones):
             return Demand(tone=tone)
         return Demand(tone=tone, rhymes=way.rhymes[self._letters[letter]])
 
     def demands(self, at: int, ways: frozenset[Way], most: int) -> set[tuple[Demand, ...]]:
-        """What the ways ask of the next characters, as far as the marks behind this line; at most so many."""
+        """Return what the ways ask of at most `most` next characters of this line and its marks."""
         line = self.places[at][0]
         ahead = [place for place in self.places[at : at + most] if place[0] == line]
         marks = tuple(Demand(marks=marks) for _, _, marks in ahead if marks)
@@ -143,5 +143,5 @@ class Steps:
 
 
 def is_han(character: str) -> bool:
-    """Whether it is a Han character."""
+    """Return whether it is a Han character."""
     return any(low <= ord(character) < high for low, high in HAN_RANGES)

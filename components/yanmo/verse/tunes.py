@@ -44,7 +44,7 @@ class Tunes:
         return cls(by_tune, frozenset().union(*by_tune.values()))
 
     def own(self, poem: Poem, title: str | None) -> tuple[int, int]:
-        """Whether the poem has a usual pattern of the tune in its title; (0, 0) where none is known."""
+        """Return whether the poem has a usual pattern of its title's tune; (0, 0) where none is known."""
         shapes = self.by_tune.get(tune_of(title)) if title else None
         return (int(poem.whole and poem.shape in shapes), 1) if shapes else (0, 0)
 

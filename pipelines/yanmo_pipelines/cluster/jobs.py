@@ -34,7 +34,7 @@ def ended_state(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def last_message(pods: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the last pod of these that ended left as its termination message: a stage's card, line by line."""
+    """Return the termination message of the last of these pods that ended: a stage's card, line by line."""
     ends = [end for pod in pods if (end := ended_state(pod))]
     return str(ends[-1].get("message") or "").splitlines() if ends else []
 

@@ -86,7 +86,7 @@ class KfpApi:
         return self._health
 
     def is_a_page(self) -> bool:
-        """Whether a browser gets KFP's UI at this address, and not the API alone."""
+        """Return whether a browser gets KFP's UI at this address, and not the API alone."""
         try:
             return "html" in self._ask("GET", "/", "look for KFP's UI")[1]
         except (OSError, ValueError, RuntimeError):

@@ -38,7 +38,7 @@ def of_run(api: KubernetesApi, run_id: str) -> list[str]:
 
 
 def ended_of_run(api: KubernetesApi, run_id: str, task: str) -> str:
-    """What Argo says of the end of a task's last pod (`main: OOMKilled (exit code 137)`), and what to do."""
+    """Return what Argo says of a task's last pod (`main: OOMKilled (exit code 137)`), and what to do."""
     said = [message for name, message in _said_of_pods(api, run_id, ("Failed", "Error")) if name == task]
     last = said[-1] if said else ""
     return f"{last}: {_TOO_LITTLE}" if "OOMKilled" in last else last

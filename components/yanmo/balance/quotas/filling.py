@@ -114,7 +114,7 @@ def best_subset(sizes: Sequence[int], target: int) -> list[int]:
 
 
 def _as_they_fit(tables: Tables) -> None:
-    """Where a goal is missed: take the documents in their order, each that still fits, if that lacks less."""
+    """Take the documents of a missed goal in their order, each that still fits, if that lacks less."""
     tables.run("create or replace table pooled as from taken")
     tables.run("delete from taken where class in (select class from lacking)")
     query = """

@@ -37,7 +37,7 @@ def run(store: ObjectStore, options: PlanOptions) -> int:
 
 
 def figures_of(index: DocumentIndex, tagged: Any, how: Packing, seed: int) -> dict[str, Any]:
-    """What one way makes of an epoch."""
+    """Return what one way makes of an epoch."""
     began = time.process_time()
     plan = plan_epoch(index.length, tagged, how, seed, 0)
     seconds = time.process_time() - began

@@ -46,7 +46,7 @@ def run(store: ObjectStore, options: CacheShowOptions) -> int:
 
 
 def _facts(output: Output) -> dict[str, Any]:
-    """What a cache is, apart from its counts."""
+    """Return what a cache is, apart from its counts."""
     manifest = output.manifest
     metadata, tokenizer = manifest.metadata, manifest.references.get(TOKENIZER, {})
     files = output.entries("tokens-*.parquet")

@@ -78,7 +78,7 @@ def marked(before: str, after: str) -> str:
 
 
 def _parts(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """What is equal and what differs, in turn."""
+    """Return what is equal and what differs, in turn."""
     for _, begin, end, start, stop in SequenceMatcher(None, a, b, len(a) > _MANY).get_opcodes():
         yield a[begin:end], b[start:stop]
 

@@ -54,7 +54,7 @@ class NamedModel:
         return self.ends if end is None else self.ends | {end}
 
     def ids_of(self, text: str, genre: str = "") -> list[int]:
-        """What the model reads before it goes on from `text`: marks written in it are text.
+        """Return what the model reads before it goes on from `text`: marks written in it are text.
 
         Args:
             genre: the genre whose tag is read before the text.
@@ -81,7 +81,7 @@ class NamedModel:
         return [tag]
 
     def ids_of_turns(self, turns: list[Turn]) -> list[int]:
-        """What the model reads before it answers a conversation.
+        """Return what the model reads before it answers a conversation.
 
         Raises:
             DataError: the model's tokenizer has no marks for turns, or loses something of one; its chat
@@ -132,7 +132,7 @@ def open_model(store: ObjectStore | None, what: str, channel: str, device: str, 
 
 
 def is_folder(what: str) -> bool:
-    """Whether `what` names a folder, and nothing in a store."""
+    """Return whether `what` names a folder, and nothing in a store."""
     return bool(what) and len(what) < 1000 and Path(what).is_dir()
 
 
@@ -156,7 +156,7 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def _ends(folder: Path, settings: dict[str, Any], symbols: Symbols, size: int) -> frozenset[int]:
-    """What transformers ends a text at: the ids of generation_config.json, else those of config.json."""
+    """Return where transformers ends a text: the ids of generation_config.json, else of config.json."""
     for name, value in (
         ("generation_config.json", settings),
         ("config.json", read_object(folder / "config.json")),

@@ -17,7 +17,7 @@ _MOST_CHARACTERS = 1 << 20
 
 
 def rendered(template: str, values: dict[str, Any]) -> str:
-    """What a template makes of values.
+    """Return what a template makes of values.
 
     Raises:
         ValueError: it cannot be run, or asks for more than any chat template needs.

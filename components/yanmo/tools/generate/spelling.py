@@ -31,7 +31,7 @@ class Spelling:
         self._known: dict[int, bytes] = {}
 
     def _by_kind(self) -> Callable[[str], bytes] | None:
-        """How a piece becomes bytes; None where the tokenizer joins pieces in a way of its own."""
+        """Return how a piece becomes bytes; None where the tokenizer joins pieces in a way of its own."""
         decoder = self._tokenizer.decoder
         kinds = _kinds(json.loads(decoder.__getstate__())) if decoder is not None else []
         if kinds == ["ByteLevel"]:

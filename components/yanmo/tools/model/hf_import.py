@@ -48,7 +48,7 @@ def run(store: ObjectStore, options: ImportOptions) -> int:
 
 
 def _files(folder: Path) -> list[Path]:
-    """What counts of a folder.
+    """Return what counts of a folder.
 
     Raises:
         UsageError: it is no folder, or lacks something.
@@ -91,7 +91,7 @@ def check(store: ObjectStore, folder: Path, channel: str) -> None:
 
 
 def _stored_dtype(folder: Path) -> str:
-    """How the weights are stored: bf16 where all of them are bf16, else fp32, which holds any of them."""
+    """Return the type that weights are stored in: bf16 where all are, else fp32, which holds any of them."""
     return "bfloat16" if {one.dtype for one in read_headers(folder).values()} == {"BF16"} else "float32"
 
 

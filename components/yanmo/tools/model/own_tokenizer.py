@@ -82,7 +82,7 @@ def own_marks(folder: Path) -> SpecialIds:
 
 
 def _writes_chats_as_we_do(folder: Path) -> bool:
-    """Whether a model's own chat template writes ChatML and loses nothing; a warning says where it does not.
+    """Return whether a model's own chat template writes ChatML and loses nothing; warn where it does not.
 
     Its system turn is given: many templates add one of their own to conversations without.
     """

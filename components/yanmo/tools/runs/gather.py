@@ -126,7 +126,7 @@ def gather(store: ObjectStore, channel: str = "", last: int = 0) -> Gathered:
 
 
 def _named(store: ObjectStore, channel: str) -> list[Named]:
-    """What the channel's pointers and history name; of a whole store only champions."""
+    """Return what the channel's pointers and history name; of a whole store only champions."""
     listed = [info for info in store.list("pointers") if info.name.count("/") > 1]  # others' files lie above
     channels = sorted({info.name.split("/")[1] for info in listed})
     if channel and channel not in channels:
@@ -233,5 +233,5 @@ def _options(output: Output, opened: dict[Reference, Output | None]) -> Iterator
 
 
 def _is_own(cache: Output, tokenizer: Output | None) -> bool:
-    """Whether tokenize made the tokenizer itself, of this text: it then follows from options and text."""
+    """Return whether tokenize made the tokenizer of this text: it then follows from options and text."""
     return tokenizer is not None and input_digest(cache, "documents") == input_digest(tokenizer, "documents")

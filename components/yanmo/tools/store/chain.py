@@ -74,7 +74,7 @@ class Opener:
 
 
 def inputs_of(store: ObjectStore, folder: KeyFolder) -> list[Reference]:
-    """What INPUTS.json of a key names; empty where there is none.
+    """Return what INPUTS.json of a key names; empty where there is none.
 
     Raises:
         DataError: it is damaged.

@@ -94,7 +94,7 @@ class _Copy:
                     self.target.create(name, data)
 
     def _is_there(self, output: Output) -> bool:
-        """Whether the target has this content of the key, whole; a manifest that references pin is added."""
+        """Return whether the target has this content of the key, whole; add a manifest that is pinned."""
         manifest = output.manifest
         try:
             if find_output(self.target, manifest.stage, manifest.key) is None:

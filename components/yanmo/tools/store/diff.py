@@ -107,7 +107,7 @@ def _of_input(name: str, first: Output, second: Output, seen: set[tuple[str, ...
 
 
 def _of_raw(a: dict[str, Any], b: dict[str, Any]) -> Iterator[Difference]:
-    """Which raw files differ."""
+    """Return which raw files differ."""
     left, right = (
         {file["name"]: file["sha256"] for file in value.get("files", []) if isinstance(file, dict)}
         for value in (a, b)

@@ -71,7 +71,7 @@ def _is_needed(
     name: str,
     is_worked_at: Callable[[KeyFolder], bool],
 ) -> bool:
-    """Whether the key that a record of `auto` made is kept, or worked at; also where nobody can say."""
+    """Return whether the key of a record of `auto` is kept or worked at; true where nobody can say."""
     try:
         record = read_record(store, name)
     except DataError as error:

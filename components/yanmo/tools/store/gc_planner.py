@@ -92,8 +92,8 @@ class Planner:
             yield from self._young(folder)
 
     def _of_unfinished_trainings(self) -> Iterator[_Wanted]:
-        """What the trainings rest on that a channel's next run finishes, or a person may take up again; and
-        the model of one that is made and waits for its verdict."""
+        """Yield what unfinished trainings rest on, which a channel's next run or a person may take up again,
+        and the model of one that is made and waits for its verdict."""
         for info in filter(lambda info: is_unfinished_record(info.name), self.inventory.runs):
             record = UNFINISHED.read(self.store, info.name) or Unfinished()
             for training in to_be_kept(record, self._is_abandoned):
@@ -181,7 +181,7 @@ class Planner:
                 yield edge.reference, f"{edge.label} of {folder}"
 
     def _may_go_on(self, folder: KeyFolder) -> bool:
-        """Whether what a key rests on is needed: by a live run, by one that goes on, by the next night."""
+        """Return whether a live run, one that goes on, or the next night needs what a key rests on."""
         if folder.name in self._live:
             return True
         if folder.inputs is None:
@@ -265,7 +265,7 @@ class Planner:
         )
 
     def _is_all_of(self, here: tuple[Manifest, bytes], folder: KeyFolder) -> bool:
-        """Whether the manifest in place stands for all of its key, so that other attempts may go.
+        """Return whether the manifest in place stands for all of its key, so that other attempts may go.
 
         Not an older one that was put back by hand: `--force` kept that next to it, under its own name. Where
         there are files of other attempts, its own may be the damaged ones: every file is read then. That
@@ -297,7 +297,7 @@ class Planner:
         return self._manifests[name]
 
     def _judge(self, folder: KeyFolder) -> None:
-        """What is to be removed of a key that no live run holds."""
+        """Decide what of a key that no live run holds is removed."""
         if folder.name not in self.plan.kept:
             self._list_all(folder) if folder.manifest else self._list_debris(folder, set())
         elif folder.manifest:
@@ -305,7 +305,7 @@ class Planner:
         # else it is needed and not there: nothing of it is touched
 
     def _list_debris(self, folder: KeyFolder, used: set[str]) -> None:
-        """What lies next to the output, if there is one."""
+        """Enter in the plan what lies next to the output, if there is one."""
         old = [] if folder.manifest else folder.old_manifests
         objects = list(old)
         why = ["a manifest that was set aside"] if old else []
@@ -355,5 +355,5 @@ class Planner:
         return [*folder.checkpoints, *(info for info in (inputs, folder.lease) if info)]
 
     def _is_worked_at(self, folder: KeyFolder) -> bool:
-        """Whether its work goes on, or may."""
+        """Return whether its work goes on, or may."""
         return folder.manifest is None and bool(folder.work) and not self._old_work(folder)

@@ -103,7 +103,7 @@ class Sweep:
         self._count(info.bytes)
 
     def _is_at_work(self, run: str) -> bool:
-        """Whether `yanmo run` holds the lease of its folder: asked once, just before the folder goes."""
+        """Return whether `yanmo run` holds the lease of its folder; asked once, just before that goes."""
         if run not in self._asked:
             self._asked[run] = is_held(self.store, f"{run}/{LEASE}")
             if self._asked[run]:
@@ -156,7 +156,7 @@ class Sweep:
             time.sleep(1.0 if waiting else 0.0)
 
     def _take(self, one: ToDelete, lease: Lease) -> bool:
-        """Whether the lease was free; it is held then, unless the key was changed since the plan."""
+        """Return whether the lease was free; it is held then, unless the key was changed since the plan."""
         if not lease.acquire():
             return False
         if self._current(one.folder.name) == one.data:
@@ -183,7 +183,7 @@ class Sweep:
         return True
 
     def _is_ours(self, one: ToDelete) -> bool:
-        """Whether the lease of a key is still held; a machine that slept may have lost it."""
+        """Return whether the lease of a key is still held; a machine that slept may have lost it."""
         try:
             self._held[one.folder.name].check()
         except LeaseLost:

@@ -88,7 +88,7 @@ class KeyFolder:
         return next((info for info in self.work if info.name.endswith(f"/{last}")), None)
 
     def has_others_than(self, manifest: Manifest) -> bool:
-        """Whether there are attempts with files that `manifest` does not name."""
+        """Return whether there are attempts with files that `manifest` does not name."""
         return bool(self.attempts.keys() - {manifest.attempt})
 
     @property
@@ -158,7 +158,7 @@ def take(store: ObjectStore, prefix: str = "", *, leftovers: bool = True) -> Inv
 
 
 def _leftovers(store: ObjectStore) -> Iterator[Leftover]:
-    """What killed writers left. To list it takes more rights than to read, and some servers cannot."""
+    """Return what killed writers left. To list it takes more rights than to read, and some servers cannot."""
     try:
         yield from store.leftovers()
     except (EnvironmentFault, NotSupportedHere) as error:
@@ -203,5 +203,5 @@ def _sort_in(found: Inventory, info: ObjectInfo) -> None:
 
 
 def is_working(store: ObjectStore, folder: KeyFolder) -> bool:
-    """Whether a run may be making this key now."""
+    """Return whether a run may be making this key now."""
     return folder.lease is not None and is_held(store, folder.lease.name)

@@ -48,7 +48,7 @@ class Web:
                     self.users[edge.reference.stage, edge.reference.key].append((name, edge.label))
 
     def down(self, names: Sequence[KeyName]) -> Iterator[tuple[KeyName, str]]:
-        """What rests on `names`, nearest first, each once, and how."""
+        """Return what rests on `names`, nearest first, each once, and how."""
         seen, waiting = set(names), list(names)
         while waiting:
             name = waiting.pop(0)
@@ -198,7 +198,7 @@ def _up(web: Web, output: Output, depth: int = 0, seen: set[KeyName] | None = No
 
 
 def find_documents(web: Web, ids: Sequence[str]) -> dict[str, Holders]:
-    """Where each of `ids` is.
+    """Return where each of `ids` is.
 
     Raises:
         DataError: a file is damaged: it might hold one of them.

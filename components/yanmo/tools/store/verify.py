@@ -90,7 +90,7 @@ def _chosen(store: ObjectStore, what: Sequence[str], channel: str, faults: Fault
 
 
 def _opened(opener: Opener, reference: Reference, who: str, faults: Faults) -> list[Output]:
-    """What `reference` names, once its manifest was compared with it byte by byte."""
+    """Return what `reference` names, once its manifest was compared with it byte by byte."""
     try:
         output = opener.open(reference)
     except DataError as error:

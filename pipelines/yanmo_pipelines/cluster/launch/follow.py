@@ -75,7 +75,7 @@ class Follower:
         return None
 
     def _show_state(self, made: Mapping[str, Any], state: str, message: str, pods: list[NodePod]) -> None:
-        """What it waits for, or how many nodes run."""
+        """Return what it waits for, or how many nodes run."""
         running = [pod for pod in pods if pod.phase == "Running"]
         if len(running) == self._nodes:
             if not self._is_up:

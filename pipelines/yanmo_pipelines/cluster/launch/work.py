@@ -127,7 +127,7 @@ def _found(api: KubernetesApi, maker: Maker, training: Training) -> dict[str, An
 
 
 def _goes_on(maker: Maker, found: Mapping[str, Any], options: LaunchOptions) -> bool:
-    """Whether to follow what is there: it works, waits, or ended well. One that failed is begun again."""
+    """Return whether to follow what is there, which works, waits, or ended well; else it is begun again."""
     over = ("Failed", "Complete") if options.force else ("Failed",)
     return not found["metadata"].get("deletionTimestamp") and maker.state(found)[0] not in over
 

@@ -207,12 +207,12 @@ def _is_ours(run: Mapping[str, Any], name: str) -> bool:
 
 
 def _has_account(run: Mapping[str, Any]) -> bool:
-    """Whether its service account was asked for: KFP shows its own one of those that asked for none."""
+    """Return whether its service account was asked for: KFP shows its own where none was."""
     return f" {_ACCOUNT}" in str(run.get("description", ""))
 
 
 def _contents(version: str) -> str:
-    """Of a version's name what says what is in it: another commit may have compiled the same."""
+    """Return the part of a version's name that says what is in it, which another commit may have too."""
     return "-".join(version.rsplit("-", 2)[1:]) or version
 
 
