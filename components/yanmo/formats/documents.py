@@ -54,7 +54,9 @@ def read_documents(path: Path, columns: Sequence[str] | None = None) -> pa.Table
     return pq.read_table(path, columns=None if columns is None else list(columns), partitioning=None)
 
 
-def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+def document_batches(
+    path: Path, columns: Sequence[str], rows: int, most_bytes: int = BATCH_BYTES
+) -> Iterator[pa.RecordBatch]:
     """Yield the documents of one file in order, with those of the columns that it has: at most `rows` of them
     in memory at a time, and fewer where their texts are long.
 
@@ -65,16 +67,16 @@ def document_batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[
     with pq.ParquetFile(path) as file:
         names = [name for name in columns if name in file.schema_arrow.names]
         for batch in file.iter_batches(rows, columns=names, use_threads=False):
-            yield from _bounded(batch)
+            yield from _bounded(batch, most_bytes)
 
 
-def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a batch, about BATCH_BYTES of text at a time."""
-    if "text" not in batch.schema.names or batch["text"].nbytes <= BATCH_BYTES:
+def _bounded(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a batch, about so many bytes of text at a time."""
+    if "text" not in batch.schema.names or batch["text"].nbytes <= most_bytes:
         yield batch
         return
     ends = pc.cumulative_sum(pc.binary_length(batch["text"]).cast(pa.int64())).to_numpy()
-    starts = [0, *(np.flatnonzero(np.diff(ends // BATCH_BYTES)) + 1).tolist(), len(batch)]
+    starts = [0, *(np.flatnonzero(np.diff(ends // most_bytes)) + 1).tolist(), len(batch)]
     for start, stop in pairwise(starts):
         yield batch.slice(start, stop - start)
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yanmo.formats import documents
 from yanmo.formats.documents import document_batches
 from yanmo.formats.records import documents_schema
 
@@ -25,9 +24,7 @@ def test_batches_hold_every_row_once_and_about_so_much_text(
     schema = documents_schema("classical-1", False)
     table = pa.table({"text": pa.array(texts, pa.string())}).replace_schema_metadata(schema.metadata)
     pq.write_table(table, path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "BATCH_BYTES", most)
-        batches = list(document_batches(path, ("id", "text"), rows))
+    batches = list(document_batches(path, ("id", "text"), rows, most))
     assert [text for batch in batches for text in batch["text"].to_pylist()] == texts
     for batch in batches:
         bytes_of = [len(text.encode()) for text in batch["text"].to_pylist()]
