@@ -31,6 +31,7 @@ _FORMS = {
     "probes": re.compile(r"probes/[0-9a-f]{32}\Z"),
     "pointers": re.compile(r"pointers/"),
     "nights": NIGHTS,
+    "report.html": re.compile(r"report\.html\Z"),
 }
 """What the store makes outside of keys. A store may be a whole bucket, in which others write as well."""
 _LOOSE = re.compile(
@@ -115,12 +116,12 @@ class Inventory:
     """Below runs/ but in no key's folder: records of what `auto` became, and of what channels have
     begun and not judged."""
     nights: list[ObjectInfo] = field(default_factory=list)
-    """Below nights/: what people read of a channel's nights. It keeps nothing, and gc removes none of it."""
+    """Below nights/, and report.html: what people read. It keeps nothing, and gc removes none of it."""
     kfp: list[ObjectInfo] = field(default_factory=list)
     sources: list[ObjectInfo] = field(default_factory=list)
     probes: list[ObjectInfo] = field(default_factory=list)
     strays: list[ObjectInfo] = field(default_factory=list)
-    """Anything else: a report, or not Yanmo's."""
+    """Anything else, which is not Yanmo's."""
     leftovers: list[Leftover] = field(default_factory=list)
     """Temporary files of pointers, which belong to no key."""
 
@@ -184,6 +185,7 @@ def _sort_in(found: Inventory, info: ObjectInfo) -> None:
             "kfp": found.kfp,
             "sources": found.sources,
             "probes": found.probes,
+            "report.html": found.nights,  # the newest page of `yanmo run`
         }
         form = _FORMS.get(parts[0])
         place = places[parts[0]] if form and form.match(info.name) else found.strays
