@@ -143,7 +143,8 @@ def finish(run: EvaluateRun, output: Output) -> Finish:
     number = int(summary["conditions"].get("documents_per_genre", 0))
     parts: dict[str, Output] = {}
     if run.inputs.get("documents") is None:
-        log.info("no training documents given: no baselines, and no search for copies")
+        if run.options.documents != NONE:  # who declines them by name, as for champion and base, knows it
+            log.info("no training documents given: no baselines, and no search for copies")
     else:
         from yanmo.evaluate.writing.writing import committed_writing
 
