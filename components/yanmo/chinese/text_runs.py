@@ -149,7 +149,7 @@ def _hashes(codes: Hashes, length: int) -> Hashes:
 
 @lru_cache(maxsize=4)
 def _powers(base: np.uint64, count: int) -> Hashes:
-    return np.cumprod(np.append(np.uint64(1), np.full(count - 1, base)))
+    return np.cumprod(np.append(np.uint64(1), np.full(count - 1, base)), dtype=np.uint64)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from yanmo_pipelines.cluster.refusals import KUBERNETES, NotThatServer, refusal,
 
 _SECONDS = (5.0, 60.0)
 _PAGE = 500
-_JSON = "application/json"
+_JSON, _MERGE = "application/json", "application/merge-patch+json"
 
 
 class NoCluster(EnvironmentFault):
@@ -93,6 +93,10 @@ class KubernetesApi:
         """Delete an object and what it owns."""
         self._ask("DELETE", path, asked, {"propagationPolicy": "Background"})
 
+    def merge(self, path: str, asked: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Change these fields of an object."""
+        return self._object(self._ask("PATCH", path, asked, None, changes, _MERGE), asked)
+
     def log(self, pod: str, container: str = "", since: str = "") -> bytes:
         """Return what a container has said so far."""
         query = {"container": container, "sinceTime": since, "timestamps": "true"}
@@ -118,12 +122,13 @@ class KubernetesApi:
         asked: str,
         query: Mapping[str, Any] | None = None,
         body: Any = None,
+        kind: str = _JSON,
     ) -> bytes:
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
         given = [(name, value) for name, value in (query or {}).items() if value not in ("", None)]
-        headers = {"Accept": _JSON, "Content-Type": _JSON}
+        headers = {"Accept": _JSON, "Content-Type": kind}
         try:
             answer = self._client.call_api(
                 path,

@@ -28,11 +28,11 @@ FLAGS = ("--batch-bytes=65536", "--shard-characters=3000", "--default-genre=文"
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file in several ranges, one of blocks, a packed one, and one in another encoding."""
+    """A file in several ranges, one of blocks with near copies, a packed one, and one in another encoding."""
     folder = tmp_path_factory.mktemp("sources")
     texts = [json.loads(line)["text"] for line in LINES]
     (folder / "a.jsonl").write_text("\n".join([*LINES, "{broken", *LINES]), encoding="utf-8")
-    (folder / "b.txt").write_text("\n\n".join(f"{t}{n}" for n in range(2) for t in texts), encoding="utf-8")
+    (folder / "b.txt").write_text("\n\n".join(t + n for n in ("", "也乎") for t in texts), encoding="utf-8")
     (folder / "c.jsonl.gz").write_bytes(gzip.compress("\n".join(LINES[:90]).encode(), mtime=0))
     (folder / "d.txt").write_bytes("\n".join(texts[:50]).encode("gb18030"))
     return folder

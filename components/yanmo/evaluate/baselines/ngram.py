@@ -222,7 +222,7 @@ def _unigram(left: Ints) -> Floats:
 
 
 def _discounted(adjusted: Ints, context: Ints, num_contexts: int, n: int) -> tuple[Floats, Floats]:
-    """What is left of each n-gram's probability after discounting, and what each context gives away."""
+    """Return what discounting leaves of each n-gram's probability, and what each context gives away."""
     discount = discounts(np.bincount(np.minimum(adjusted, 5), minlength=6)[:5], n)[np.minimum(adjusted, 3)]
     total = np.bincount(context, weights=adjusted, minlength=num_contexts)
     given = np.bincount(context, weights=discount, minlength=num_contexts)

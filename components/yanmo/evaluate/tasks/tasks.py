@@ -73,7 +73,7 @@ def begun(text: str) -> str:
 
 
 def _next_line(document: Document, others: Sequence[str], seed: int) -> Task | None:
-    """Which of four lines of one genre and about one length comes next; None where there are too few."""
+    """Return the task which of four lines of one genre and length comes next; None where too few are."""
     own, draw = _lines(document), generator_for(seed, document.id)
     if len(own) < 2:
         return None

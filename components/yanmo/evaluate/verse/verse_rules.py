@@ -61,7 +61,7 @@ def _regular_form(text: Text, knowledge: Knowledge) -> Tally:
 
 
 def _regulated(text: Text, knowledge: Knowledge) -> Tally:
-    """What `yanmo generate --form` always writes."""
+    """Return what `yanmo generate --form` always writes."""
     return int(is_regulated(text.poem)), 1
 
 

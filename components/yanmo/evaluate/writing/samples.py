@@ -88,7 +88,7 @@ def _described(loaded: LoadedModel, ids: Sequence[int], ended: bool) -> dict[str
 
 
 def text_of(tokenizer: Tokenizer, ids: Sequence[int], ended: bool) -> str:
-    """What tokens say; where a text was cut and tokens are bytes, without the half character at its end."""
+    """Return what tokens say, without half a character at the end of a text that was cut."""
     text = tokenizer.decode(list(ids)).strip()
     return text if ended else text.rstrip("\ufffd")
 

@@ -40,7 +40,7 @@ class Evaluation:
         return float(self.summary["mean"]["bits_per_character"])
 
     def section(self, name: str) -> Any:
-        """What the evaluation says of `verse`, `memorization` ...: in its summary or a file, or None."""
+        """Return what it says of `verse`, `memorization` ..., in its summary or a file; or None."""
         if name in self.summary:
             return self.summary[name]
         file = f"{name}.json"
@@ -142,7 +142,7 @@ Coverage = Literal["all", "part", "nothing"]
 
 
 def coverage(writing: Output, model: Output) -> tuple[Coverage, list[str]]:
-    """How much of the text that the model was trained on was searched for copies, and what was not, in words.
+    """Say how much of the text that the model was trained on was searched for copies, and what was not.
 
     Where the lineage has a gap, another text that was searched may be the missing one: a part.
     """

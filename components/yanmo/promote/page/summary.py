@@ -42,7 +42,7 @@ def summary_text(report: Mapping[str, Any], seed: int) -> str:
 
 
 def base_lines(report: Mapping[str, Any]) -> list[str]:
-    """What the tuning gained and cost, beside the model that it started from; nothing where none was."""
+    """Say what tuning gained and cost beside the model that it started from; nothing where none was."""
     base, tasks = report["base"], report["tasks"]
     if not base:
         return []

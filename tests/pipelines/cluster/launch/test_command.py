@@ -173,6 +173,26 @@ def test_a_launch_attaches_to_a_training_that_is_there(ask: Ask, name: str, plac
     assert len(server.sent(f"POST {SPACE}/trainjobs")) == 1
 
 
+def test_who_attaches_owns_it_too(ask: Ask, name: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KFP_POD_NAME", "launcher-1")
+    first, second = owner("Workflow", "run-1"), owner("Workflow", "run-2")
+    there = ours(name)
+    there["metadata"]["ownerReferences"] = [first]
+    pod = {"metadata": {"ownerReferences": [second | {"controller": True}]}}
+    model = committed(open_store(place), "train")
+    told = [*INSTALLED, TAKEN, *ended_well(name, model.reference.to_json())]
+    told += [
+        one("GET /api/v1/namespaces/kubeflow/pods/launcher-1", 200, pod),
+        one(f"PATCH {SPACE}/trainjobs/{name}", 200, there),
+    ]
+    told.insert(3, one(f"GET {SPACE}/trainjobs/{name}", 200, there))
+    code, _, err, server = ask(told)
+    assert code == 0, err
+    (changed,) = server.sent(f"PATCH {SPACE}/trainjobs/{name}")
+    assert changed == {"metadata": {"ownerReferences": [first, second]}}
+
+
 def test_one_that_failed_before_is_begun_again(ask: Ask, name: str, place: str) -> None:
     model = committed(open_store(place), "train")
     told = [*INSTALLED, TAKEN, made(name), *ended_well(name, model.reference.to_json())]
