@@ -18,7 +18,7 @@ from yanmo.nights.record import read_record
 from yanmo.stage.run import main
 from yanmo.store.named import carried_in
 from yanmo.store.output import open_reference
-from yanmo.store.pointers import move_pointer, read_pointer
+from yanmo.store.pointers import move_pointer, pointer_name, read_pointer
 from yanmo.store.runs.run_record import add_to_run
 
 
@@ -240,11 +240,13 @@ def test_without_a_model_the_channels_inputs_say_so_however_they_are_named(groun
     assert "run `yanmo train` first, or give --model" in caplog.text
 
 
-def test_without_training_documents_there_are_no_baselines(ground, caplog):
-    assert evaluate(ground) == 0
+@pytest.mark.parametrize(("documents", "is_said"), [("", True), ("none", False)])
+def test_without_training_documents_there_are_no_baselines(ground, caplog, documents, is_said):
+    ground.store.delete(pointer_name("dev", "curate"))
+    assert evaluate(ground, documents=documents) == 0
     assert read_pointer(ground.store, "dev", "baselines") is None
     assert read_pointer(ground.store, "dev", "writing") is None
-    assert "no baselines" in caplog.text
+    assert ("no baselines" in caplog.text) is is_said, "not to who declined them, as a night for its champion"
 
 
 def test_an_absent_or_empty_split_is_refused(ground, caplog):
