@@ -137,7 +137,7 @@ class Schedule:
         return o.floor + (1 - o.floor) * self._share(step)
 
     def _share(self, step: int) -> float:
-        """Return where the step lies after the warm-up, from 1 (the peak) to 0 (the floor)."""
+        """Return the height above the floor at a step after the warm-up, from 1 (the peak) to 0."""
         o, name = self._o, cast(ScheduleName, self._o.schedule)
         after, length = step - o.warmup_steps, max(o.steps - o.warmup_steps, 1)
         match name:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
-from yanmo.train.schedule import Plateau, Schedule, ScheduleOptions, ValidationPatience
+from yanmo.train.schedule import SCHEDULES, Plateau, Schedule, ScheduleOptions, ValidationPatience
 
 
 def rates(schedule: str, floor: float = 0.0) -> list[float]:
     return of(schedule=schedule, steps=20, warmup_steps=4, floor=floor)
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_warm_up_rises_evenly_to_the_peak(schedule):
     found = rates(schedule)
     assert found[:5] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
