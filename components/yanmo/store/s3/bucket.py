@@ -30,7 +30,7 @@ from yanmo.common.threads import thread_pool
 from yanmo.store.cancellation import Cancellation, current, under
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, Damaged, Wanted, Written, check_sha256, check_size
 from yanmo.store.s3.client import connect
-from yanmo.store.s3.retry import OutOfRange, PreconditionFailed, RetryBudget, Truncated
+from yanmo.store.s3.retry import OutOfRange, PreconditionFailed, Retry, RetryBudget, Truncated
 
 THREADS = 8
 PART_BYTES = 8 << 20
@@ -45,8 +45,8 @@ class Got(NamedTuple):
 
     data: bytes
     etag: str
-    total: int | None
-    """Bytes of the whole object; None where the server does not say."""
+    total: int
+    """Bytes of the whole object."""
 
 
 class Bucket:
@@ -60,7 +60,7 @@ class Bucket:
 
     def ask(self, what: str, request: Callable[[], T], *, absent_passes: bool = False) -> T:
         """Return the answer to a request, made again while its failure may pass; raises as `Retry.run`."""
-        return self._retry_budget.retry(what, absent_passes=absent_passes).run(request)
+        return Retry(what, self._retry_budget, absent_passes=absent_passes).run(request)
 
     def get(
         self,
@@ -91,7 +91,7 @@ class Bucket:
             try:
                 data: bytes = answer.read(length or most)
                 total = _total(answer)
-                expected = (length or len(data)) if total is None else min(length or most, total - offset)
+                expected = min(length or most, total - offset)
                 if len(data) != expected:
                     raise Truncated(f"expected {expected} bytes, got {len(data)}")
                 return Got(data, answer.headers["ETag"], total)
@@ -109,7 +109,7 @@ class Bucket:
         Raises:
             PreconditionFailed: another writer's object is there, or there is none to replace.
         """
-        retry = self._retry_budget.retry(f"writing {where}", absent_passes="If-None-Match" in headers)
+        retry = Retry(f"writing {where}", self._retry_budget, absent_passes="If-None-Match" in headers)
         try:
             written = retry.run(lambda: self.client._put_object(self.name, key, data, dict(headers)))
             return f'"{written.etag}"'
@@ -249,8 +249,10 @@ class Bucket:
         upload = self.ask(f"writing {name}", start)
         try:
             return self._upload_parts(path, name, upload)
-        except BaseException:  # Ctrl-C too: an unfinished upload costs money until somebody aborts it
+        except BaseException as error:  # Ctrl-C too: an unfinished upload costs money until it is aborted
             self.abort(name, upload)
+            if isinstance(error, FileNotFoundError):
+                raise StorageError(f"{name}: its upload was aborted; run the command again") from error
             raise
 
     def _upload_parts(self, path: Path, name: str, upload: str) -> Written:
@@ -276,12 +278,7 @@ class Bucket:
     def _put_part(self, name: str, upload: str, number: int, data: bytes) -> str:
         query: Any = {"partNumber": str(number), "uploadId": upload}
         put = lambda: self.client._put_object(self.name, name, data, None, query)  # noqa: E731
-        try:
-            return str(self.ask(f"writing part {number} of {name}", put, absent_passes=True).etag)
-        except FileNotFoundError as error:
-            raise StorageError(
-                f"{name}: its upload was aborted by somebody; run the command again"
-            ) from error
+        return str(self.ask(f"writing part {number} of {name}", put, absent_passes=True).etag)
 
     def _complete(self, name: str, upload: str, parts: list[Part], total: int) -> None:
         """Join the parts; where an earlier try did it and only its answer was lost, the object is there."""
@@ -293,12 +290,7 @@ class Bucket:
                 if error.code not in ("NoSuchUpload", "NoSuchKey") or self._size(name) != total:
                     raise
 
-        try:
-            self.ask(f"completing {name}", complete, absent_passes=True)
-        except FileNotFoundError as error:
-            raise StorageError(
-                f"{name}: its upload was aborted by somebody; run the command again"
-            ) from error
+        self.ask(f"completing {name}", complete, absent_passes=True)
         found = self.ask(f"looking at {name}", lambda: self._size(name))
         if found != total:  # S3 may answer 200 with an error in the body
             raise StorageError(
@@ -332,7 +324,7 @@ class Bucket:
             raise Damaged(f"{where}: expected {wanted.bytes} bytes, found no such file") from None
         except OutOfRange:
             raise Damaged(f"{where}: expected {wanted.bytes} bytes, found at most {offset}") from None
-        check_size(where, wanted, wanted.bytes if found.total is None else found.total)
+        check_size(where, wanted, found.total)
         return found.data
 
 
@@ -348,8 +340,14 @@ def _write(file: int, data: bytes, offset: int) -> None:
         rest, offset = rest[written:], offset + written
 
 
-def _total(answer: BaseHTTPResponse) -> int | None:
-    """Return the whole object's size, as the answer to a (ranged) GET tells it; None where it does not."""
+def _total(answer: BaseHTTPResponse) -> int:
+    """Return the whole object's size, as the answer to a (ranged) GET tells it.
+
+    Raises:
+        Truncated: it does not, as every server does.
+    """
     name = "Content-Range" if answer.status == 206 else "Content-Length"
     whole = answer.headers.get(name, "").rpartition("/")[2]
-    return int(whole) if whole.isdigit() else None
+    if not whole.isdigit():
+        raise Truncated(f"the answer has no {name}")
+    return int(whole)

@@ -46,21 +46,10 @@ class MountedSecret(Provider):  # type: ignore[misc]
             ValueError: no folder has both.
         """
         for folder in secret_folders():
-            access, secret, token = _pair(folder)
+            access, secret, token = (value_in(folder, names) for names in (_ACCESS, _SECRET, _TOKEN))
             if access and secret:
                 return Credentials(access, secret, token or None)
         raise ValueError("no mounted secret")
-
-
-def _pair(folder: Path) -> tuple[str, str, str]:
-    """Key, secret and token of one folder; read again where they were exchanged meanwhile."""
-    found = before = None
-    for _ in range(5):
-        found, before = tuple(value_in(folder, names) for names in (_ACCESS, _SECRET, _TOKEN)), found
-        if found == before:
-            break
-    assert found is not None
-    return found[0], found[1], found[2]
 
 
 class NoKey(EnvironmentFault):
@@ -74,13 +63,9 @@ class Guarded(Provider):  # type: ignore[misc]
         self._provider = provider
 
     @property
-    def source(self) -> str:
-        """Return where new keys may arrive while this process runs, in words; "" where none can."""
-        if isinstance(self._provider, MountedSecret):
-            return f"the mounted Secret ({', '.join(map(str, secret_folders()))})"
-        if isinstance(self._provider, AWSConfigProvider):
-            return "the AWS credentials file"
-        return "" if isinstance(self._provider, EnvAWSProvider | EnvMinioProvider) else "the role"
+    def may_change(self) -> bool:
+        """Return whether new keys may arrive while this process runs; not in its environment."""
+        return not isinstance(self._provider, EnvAWSProvider | EnvMinioProvider)
 
     def retrieve(self) -> Credentials:
         """Return the credentials.

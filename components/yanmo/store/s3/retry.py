@@ -47,42 +47,14 @@ _FIRST_CONTACT_SECONDS = 20.0
 _DOWN_SECONDS = 5.0
 _PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504}
 _PASSING_CODES = {
-    *(
-        "RequestTimeout",
-        "RequestTimeTooSkewed",
-        "SlowDown",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequests",
-    ),
-    *(
-        "InternalError",
-        "ServiceUnavailable",
-        "OperationAborted",
-        "ConditionalRequestConflict",
-        "ExpiredToken",
-    ),
-    *(
-        "BadDigest",
-        "IncompleteBody",
-        "XAmzContentSHA256Mismatch",
-        "XMinioServerNotInitialized",
-        "RequestTimedOut",
-    ),
+    *("RequestTimeout", "RequestTimeTooSkewed", "Throttling", "OperationAborted", "ExpiredToken"),
+    *("ConditionalRequestConflict", "BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"),
 }
-_CREDENTIAL_CODES = {
-    *("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "AllAccessDisabled"),
-    *("AuthorizationHeaderMalformed", "InvalidSecurity", "AccountProblem"),
-}
+"""Of answers with another status, 400 mostly."""
 _EXCHANGED = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "UserSuspended"}
 """What servers say of a key that is gone, of halves of two keys, of an old session."""
-_FULL_CODES = {
-    "QuotaExceeded",
-    "XMinioStorageFull",
-    "InsufficientStorage",
-    "EntityTooLarge",
-    "InsufficientCapacity",
-}
+_CREDENTIAL_CODES = {*_EXCHANGED, "AuthorizationHeaderMalformed"}
+_FULL_CODES = {"QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity"}
 
 
 ASKED: dict[str, tuple[traffic.Kind, str]] = {
@@ -129,8 +101,8 @@ class RetryBudget:
     """The server's clock minus ours, seconds, by its last answer."""
     longest_wait: float = 0.0
     """How long this process may wait for the store, seconds."""
-    key_source: str = ""
-    """Where a new key may arrive while this process runs, in words; empty where none can."""
+    keys_may_change: bool = False
+    """Whether a new key may arrive while this process runs."""
     accepted: bool = False
     """Whether the server has ever taken the key of this process."""
     down: bool = False
@@ -153,22 +125,14 @@ class RetryBudget:
             reached=lambda: pool.reached,
             offset=lambda: pool.clock_offset,
             longest_wait=waiting.longest_wait(),
-            key_source=client.key_source,
+            keys_may_change=client.keys_may_change,
         )
 
-    def awaits_another(self, error: Exception) -> str:
-        """Return what is refused now and was good, and the file where a new one may come; "" for nothing."""
-        if self.accepted and self.key_source and _is_of_key(error):
-            return f"the server refuses the key of {self.key_source}: put one there that it takes"
-        if self.reached() and ca_source() and _is_certificate(error):
-            return (
-                f"the server's certificate is not signed by an authority in {ca_source()}: add its own there"
-            )
-        return ""
-
-    def retry(self, what: str, *, absent_passes: bool = False) -> Retry:
-        """Return a new request: `what` says in messages which one; `absent_passes` as in `Retry`."""
-        return Retry(what, self, absent_passes=absent_passes)
+    def awaits_another(self, error: Exception) -> bool:
+        """Return whether what is refused now was good, and lies in a file, where a new one may come."""
+        if _is_of_key(error):
+            return self.accepted and self.keys_may_change
+        return self.reached() and bool(ca_source()) and _is_certificate(error)
 
 
 class Retry:
@@ -225,7 +189,7 @@ class Retry:
                 wait.because(f"{self.what}: {describe(error)}")
                 self._wait(error, awaited)
 
-    def _wait(self, error: Exception, awaited: str) -> None:
+    def _wait(self, error: Exception, awaited: bool) -> None:
         wait = random.uniform(0, min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self.failures, 20)))
         spent = time.monotonic() - self._started
         if self._cancellation.is_set():
@@ -233,10 +197,11 @@ class Retry:
         self._check_name(error, spent + wait)
         if spent + wait > self._retry_budget.limit:
             self._retry_budget.down = True
+            mend = "; put a key or an authority that is good into its file" if awaited else ""
             raise StorageError(
                 f"{self.what}: {self.failures} tries in {spent:.0f} s failed, the last with: "
-                f"{describe(error)}{f'; {awaited}' if awaited else ''}. The same command goes on where this "
-                "one ended, once the server answers"
+                f"{describe(error)}{mend}. The same command goes on where this one ended, once the server "
+                "answers"
             ) from error
         level = logging.WARNING if self.failures in (3, 10, 30) else logging.DEBUG
         log.log(level, "%s: try %d failed (%s); again", self.what, self.failures, describe(error))

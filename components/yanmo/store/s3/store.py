@@ -271,9 +271,7 @@ class S3Store:
 
 def _shown_as(name: str) -> dict[str, str]:
     """Return the type that a browser is told; without it a page would be saved as a file."""
-    kinds = {"html": "text/html; charset=utf-8", "xml": "application/atom+xml; charset=utf-8"}
-    kind = kinds.get(name.rpartition(".")[2])
-    return {"Content-Type": kind} if kind else {}
+    return {"Content-Type": "text/html; charset=utf-8"} if name.endswith(".html") else {}
 
 
 def _info(name: str, found: Any) -> ObjectInfo:

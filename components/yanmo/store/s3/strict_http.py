@@ -5,30 +5,17 @@ dying server cuts there passes for a whole one with fewer headers: 200 without a
 body, a 404 whose reason is lost. Over TLS the same happens where a peer ends without close_notify. A cut
 answer is a passing fault, so it is refused here, where the bytes are, for every kind of request at once.
 
-Alternative not taken: a list of headers that each kind of answer must have. It is kept beside this
-(`require`), for proxies that drop headers of whole answers, but a cut between two headers passes by it.
+Alternative not taken: a list of headers that each kind of answer must have; a cut between two others passes
+by it.
 """
 
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
 from typing import Any
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError
-
-
-class CutOff(HTTPError):
-    """An answer lacks what every server sends; as passing as a reset."""
-
-
-def require(headers: Mapping[str, str], *names: str, what: str) -> None:
-    """Raise `CutOff` unless the answer to `what` has the headers `names`, each with a value."""
-    missing = [name for name in names if not headers.get(name)]
-    if missing:
-        raise CutOff(f"the answer to {what} has no {', '.join(missing)}, which every server sends: cut off?")
 
 
 class _Watched:

@@ -117,14 +117,14 @@ def test_a_key_that_dies_is_waited_for_until_the_new_one_is_in_the_file(
     arrives.join()
 
 
-def test_where_no_new_key_comes_the_end_is_75_and_says_where_it_was_sought(
+def test_where_no_new_key_comes_the_end_is_75(
     server: Rotating, secret: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("YANMO_S3_RETRY_SECONDS", "20")
     store = open_store(bucket(server))
     store.create("a.json", b"1")
     server.end_key(ACCESS_KEY)
-    with pytest.raises(StorageError, match=rf"InvalidAccessKeyId.*refuses the key of.*{secret}.*goes on"):
+    with pytest.raises(StorageError, match=r"InvalidAccessKeyId.*put a key .*into its file.*goes on"):
         store.read("a.json")
 
 
@@ -133,12 +133,12 @@ def test_a_key_that_was_never_good_is_told_at_once(
 ) -> None:
     mount(secret, "nobody", "nothing")
     began = time.monotonic()
-    with pytest.raises(EnvironmentFault, match="InvalidAccessKeyId"):
+    with pytest.raises(EnvironmentFault, match=r"InvalidAccessKeyId"):
         open_store("s3://rotated/yanmo").read("a.json")
     monkeypatch.delenv("YANMO_S3_SECRET_DIR")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
-    with pytest.raises(EnvironmentFault, match="InvalidAccessKeyId"):
+    with pytest.raises(EnvironmentFault, match=r"InvalidAccessKeyId"):
         open_store("s3://rotated/yanmo").read("a.json")
     assert time.monotonic() - began < 30, "a person waits, or no new key can arrive"
 
