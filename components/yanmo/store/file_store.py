@@ -10,7 +10,6 @@ import contextlib
 import errno
 import functools
 import hashlib
-import io
 import os
 import shutil
 import stat
@@ -18,7 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import BinaryIO, Concatenate, ParamSpec, TypeVar
 
 from yanmo.common.errors import DataError, StoreUnusable
 from yanmo.store import traffic
@@ -48,37 +47,28 @@ from yanmo.store.objects import (
 
 _LOCKS = ".locks"
 _TRY = ".try-"
-_FOR_GOOD = {errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
+_FOR_GOOD = {
+    *(errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG),
+    errno.ENXIO,  # a socket in the place of a file
+}
 _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
 
 
-def _explained(
-    method: Callable[Concatenate[FileStore, _Given], _Answer],
-) -> Callable[Concatenate[FileStore, _Given], _Answer]:
-    """`method`, which says what to do where the system only says "permission denied"."""
-
-    @functools.wraps(method)
-    def explained(store: FileStore, /, *args: _Given.args, **options: _Given.kwargs) -> _Answer:
-        with store.explaining():
-            return method(store, *args, **options)
-
-    return explained
-
-
 def _request(
-    kind: traffic.Kind,
+    kind: traffic.Kind | None = None,
 ) -> Callable[
     [Callable[Concatenate[FileStore, _Given], _Answer]], Callable[Concatenate[FileStore, _Given], _Answer]
 ]:
-    """Return a method that is `_explained` and counted as a request."""
+    """Return a method that is counted, and says what to do where the system says "permission denied" only."""
 
     def counted(
         method: Callable[Concatenate[FileStore, _Given], _Answer],
     ) -> Callable[Concatenate[FileStore, _Given], _Answer]:
         @functools.wraps(method)
         def request(store: FileStore, /, *args: _Given.args, **options: _Given.kwargs) -> _Answer:
-            traffic.request(kind)
+            if kind:
+                traffic.request(kind)
             with store.explaining():
                 return method(store, *args, **options)
 
@@ -91,6 +81,10 @@ def _unless_gone(error: OSError) -> None:
     """For os.walk, which passes over a folder that it cannot read: only one that is gone may be."""
     if not isinstance(error, FileNotFoundError):
         raise error
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class FileStore:
@@ -135,31 +129,17 @@ class FileStore:
             )
         return data, hashlib.sha256(data).hexdigest()
 
-    def _opened(self, name: str) -> io.BufferedReader:
-        """Return the file of an object, which is never waited for.
+    def _opened(self, name: str) -> BinaryIO:
+        """Return the file of an object; a pipe in its place is not waited for, and a device not read.
 
         Raises:
-            DataError: a pipe, a device, a socket or a link to nothing lies in its place.
-            FileNotFoundError: nothing does.
+            DataError: it is no file.
         """
-        path = self._path(name)
-        try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno == errno.ENOENT and path.is_symlink():
-                raise self._no_object(name, "a link to nothing") from None
-            if error.errno == errno.ENXIO:
-                raise self._no_object(name, "a socket") from None
-            raise
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            os.close(file)
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-            raise self._no_object(name, "a pipe or a device")
-        return os.fdopen(file, "rb")
-
-    def _no_object(self, name: str, found: str) -> DataError:
-        return DataError(f"{self.uri}/{name}: expected a file, found {found}; remove it, or restore the file")
+        file = open(self._path(name), "rb", opener=_without_waiting)  # noqa: SIM115
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
+        file.close()
+        raise DataError(f"{self.uri}/{name}: expected a file; remove what is there, or restore the file")
 
     @_request("write")
     def create(self, name: str, data: bytes) -> str:
@@ -192,16 +172,9 @@ class FileStore:
         path = self._path(name)
         try:
             found = path.stat()  # once: it may be deleted or made meanwhile
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-                raise
-            if path.is_symlink():
-                raise self._no_object(name, "a link to nothing") from None
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        if not stat.S_ISREG(found.st_mode):
-            what = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe, a device or a socket"
-            raise self._no_object(name, what)
-        return ObjectInfo(name, found.st_size, found.st_mtime)
+        return ObjectInfo(name, found.st_size, found.st_mtime) if stat.S_ISREG(found.st_mode) else None
 
     def sizes(self, names: Sequence[str]) -> list[int | None]:
         found = [self.stat(name) for name in names]
@@ -210,7 +183,7 @@ class FileStore:
     def clock(self) -> float:
         return time.time()
 
-    @_explained
+    @_request()
     def writable(self, prefix: str) -> Path:
         path = self._path(prefix)
         make_folders(path)
@@ -232,7 +205,7 @@ class FileStore:
                 break
         return written
 
-    @_explained
+    @_request()
     def new_try(self, prefix: str) -> Path:
         path = self._path(f"{prefix}/{_TRY}{uuid.uuid4().hex}")
         path.mkdir()  # not its parents: the attempt may have ended
@@ -307,10 +280,9 @@ class FileStore:
         try:
             with self._opened(name) as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-                written = Written(file.tell(), sha256)
+                return Written(file.tell(), sha256)
         except (FileNotFoundError, IsADirectoryError):
             return None
-        return written
 
     @_request("delete")
     def delete(self, name: str) -> None:
