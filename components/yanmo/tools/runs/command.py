@@ -19,11 +19,11 @@ from yanmo.store.opening import store_of
 
 @dataclass(frozen=True, kw_only=True)
 class RunsOptions(ToolOptions, group="runs"):
-    """Compare the runs of a channel or of a whole store: each model, what differs, bits, cost.
+    """Compare the runs of a channel or of a whole store: each model, what differs, bits, time.
 
     One line a model: the options of train, tokenize, balance and curate that differ between the
-    models shown, bits per character on one evaluation set, the time of the training by the clock and
-    of the CPU, its tokens, and whether it is or was champion. Reads manifests and small records only.
+    models shown, bits per character on one evaluation set, the time of the training by the clock, its
+    tokens, and whether it is or was champion. Reads manifests and small records only.
     """
 
     channel: str = opt(

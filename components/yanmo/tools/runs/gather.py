@@ -16,7 +16,6 @@ from typing import Any
 
 from yanmo.common.errors import UsageError
 from yanmo.common.names import DATA_STAGES
-from yanmo.formats.stage_cost import StageCost, stage_cost
 from yanmo.options.nearest import did_you_mean
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
@@ -49,11 +48,15 @@ class Run:
     champion: list[str] = field(default_factory=list)
     """`demo` where it is the channel's champion, `was demo` where it was."""
     evaluation: Evaluation | None = None
-    cost: StageCost = field(default_factory=StageCost)
 
     @property
     def name(self) -> str:
         return f"train/{self.model.manifest.key}"
+
+    @property
+    def seconds(self) -> float | None:
+        """Time of the training by the clock on the wall; None where its manifest does not say."""
+        return self.model.manifest.metadata.get("seconds")
 
 
 @dataclass(kw_only=True)
@@ -119,8 +122,8 @@ def gather(store: ObjectStore, channel: str = "", last: int = 0) -> Gathered:
     digests = {run.model.content_digest for run in shown}
     read = each(read_evaluation, [e for e in evaluations if input_digest(e, "model") in digests])
     best = most_alike([e for e in read if e])
-    for run, cost in zip(shown, each(lambda run: stage_cost(run.model), shown), strict=True):
-        run.evaluation, run.cost = best.get(run.model.content_digest), cost
+    for run in shown:
+        run.evaluation = best.get(run.model.content_digest)
         run.champion = list(_champion(run, named))
     return Gathered(uri=store.uri, channel=channel, runs=shown, others=len(runs) - len(shown))
 

@@ -48,7 +48,7 @@ def _rows(found: Gathered) -> Iterator[list[str]]:
     options = [
         name if short[name.partition(".")[2]] > 1 else name.partition(".")[2] for name in found.differing
     ]
-    yield ["run", "made (UTC)", "champion", *options, "mean [interval]", *genres, "wall", "CPU", "tokens"]
+    yield ["run", "made (UTC)", "champion", *options, "mean [interval]", *genres, "wall", "tokens"]
     for run in found.runs:
         manifest, evaluation = run.model.manifest, run.evaluation
         bits = [_shown_bits(evaluation.genres.get(g) if evaluation else None) for g in genres]
@@ -59,7 +59,7 @@ def _rows(found: Gathered) -> Iterator[list[str]]:
             *(_shown(run.options.get(name)) for name in found.differing),
             _shown_bits(evaluation.mean if evaluation else None, with_interval=True),
             *bits,
-            *(_ABSENT if n is None else human_seconds(n) for n in (run.cost.seconds, run.cost.cpu_seconds)),
+            _ABSENT if run.seconds is None else human_seconds(run.seconds),
             f"{manifest.counts.get('tokens', 0):,}",
         ]
 
@@ -107,7 +107,7 @@ def _document(run: Run) -> dict[str, Any]:
         "evaluation": f"evaluate/{evaluation.output.manifest.key}" if evaluation else None,
         "mean": _bits(evaluation.mean) if evaluation else None,
         "genres": {name: _bits(bits) for name, bits in evaluation.genres.items()} if evaluation else {},
-        **vars(run.cost),
+        "seconds": run.seconds,
         **{name: counts.get(name) for name in ("steps", "tokens", "parameters")},
         "made_of": {stage: f"{o.manifest.stage}/{o.manifest.key}" for stage, o in run.chain.items()},
         "options": run.options,

@@ -20,7 +20,6 @@ from yanmo.store.pointers import move_pointer
 from yanmo.tools.runs.command import main
 
 GENRES = {"诗": 8.0, "词": 7.0}
-PROM = "yanmo_train_duration_seconds 50.0\nyanmo_train_cpu_seconds 90.0\n"
 
 
 def raw(name: str = "tang") -> dict[str, Any]:
@@ -69,7 +68,7 @@ class Lab:
     ) -> Output:
         def build(attempt: Attempt) -> Result:
             for name, text in (files or {"content.txt": json.dumps([stage, dict(options)])}).items():
-                attempt.write(name, text, role="record" if name.startswith("metrics") else "content")
+                attempt.write(name, text)
             return Result(counts=dict(counts or {}), metadata=dict(metadata or {}))
 
         recipe = Recipe(stage=stage, revision=1, semantic=dict(options), inputs=dict(inputs))
@@ -119,14 +118,10 @@ class Lab:
 
     def train(self, cache: Output, **options: Any) -> Output:
         options = {"seed": 0, "steps": 20, **options}
-        line = json.dumps({"step": 20, "cpu_seconds": 120.0, "run": str(options)})
-        files = {
-            "model.safetensors": f"weights {cache.content_digest} {json.dumps(options, sort_keys=True)}",
-            "metrics.prom": f"{PROM}# {cache.content_digest} {options}\n",
-            "metrics.jsonl": f"{line}\n",
-        }
+        files = {"model.safetensors": f"{cache.content_digest} {json.dumps(options, sort_keys=True)}"}
         counts = {"steps": 20, "tokens": 40_000, "parameters": 4_000_000}
-        return self.commit("train", {"token_cache": cache, "model": None}, options, files, counts)
+        inputs = {"token_cache": cache, "model": None}
+        return self.commit("train", inputs, options, files, counts, {"seconds": 50.0})
 
     def evaluate(
         self, model: Output, held: Output, genres: Mapping[str, Any] = GENRES, **options: Any
@@ -159,10 +154,6 @@ class Lab:
         record |= {"model": vars(model.reference), "previous": vars(previous.reference) if previous else None}
         name = f"pointers/{channel}/history/{number:06d}.json"
         self.store.create(name, sealed(json.dumps(record, indent=1).encode()))
-
-
-def folder_of(output: Output) -> str:
-    return f"cas/{output.manifest.stage}/{output.manifest.key}"
 
 
 def named(output: Output) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Lab, folder_of, named, raw
+from lab import Lab, named, raw
 
 from yanmo.common.errors import ExitCode
 from yanmo.store.file_store import FileStore
@@ -41,13 +41,13 @@ def test_the_table_shows_what_differs_the_bits_the_cost_and_the_champion(three) 
     assert said.code == 0
     heading, *rows = said.table
     assert heading[:6] == ["run", "made", "(UTC)", "champion", "seed", "vocab"]
-    assert {"诗", "词", "wall", "CPU", "tokens"} <= {*heading}
+    assert {"诗", "词", "wall", "tokens"} <= {*heading}
     short = [f"train/{m.manifest.key[:12]}" for m in models]
     assert [row[0] for row in rows] == [short[1], short[0], short[2]]
-    shown = [" ".join(row[3:-8]) for row in rows]
+    shown = [" ".join(row[3:-5]) for row in rows]
     assert [row.split(" 7.")[0] for row in shown[:2]] == ["demo 1 100", "was demo 0 100"]
     assert "7.375 [7.275, 7.475]" in said.out and "2 of 3 runs measured" in said.out
-    assert rows[1][-7:] == ["50", "s", "2", "min", "00", "s", "40,000"]
+    assert rows[1][-3:] == ["50", "s", "40,000"]
     best = by_run(lab.tool("--json"))[named(models[1])]["evaluation"]
     assert f"--challenger {best[:21]} --champion evaluate/" in said.out
 
@@ -61,7 +61,7 @@ def test_json_has_all_options_bits_and_costs(three) -> None:
     assert run["options"]["train.seed"] == 1 and run["options"]["curate.min"] == 1
     assert run["mean"] == {"bits_per_character": 7.375, "interval": [7.275, 7.475]}
     assert run["genres"]["诗"]["bits_per_character"] == 7.5 and run["champion"] == ["demo"]
-    assert (run["seconds"], run["cpu_seconds"], run["tokens"]) == (50.0, 120.0, 40_000)
+    assert (run["seconds"], run["tokens"]) == (50.0, 40_000)
     assert run["made_of"].keys() == {"train", "tokenize", "balance", "curate"}
 
 
@@ -168,7 +168,6 @@ def test_a_balanced_text_that_is_balanced_again_keeps_both_apart(lab: Lab) -> No
         "cas/train/*/MANIFEST.json",
         "cas/tokenize/*/MANIFEST.json",
         "cas/evaluate/*/*/summary.json",
-        "cas/train/*/*/metrics.prom",
     ],
 )
 def test_what_is_damaged_is_said_and_the_rest_is_shown(three, name: str, caplog) -> None:
@@ -179,7 +178,7 @@ def test_what_is_damaged_is_said_and_the_rest_is_shown(three, name: str, caplog)
     path.write_bytes(b"{")
     said = lab.tool("--channel", "demo")
     assert said.code == 0 and len(said.table) >= 3
-    assert "left out" in caplog.text or "no record of its cost" in caplog.text
+    assert "left out" in caplog.text
 
 
 class Counting(FileStore):
@@ -201,7 +200,7 @@ class Counting(FileStore):
 
 
 @pytest.mark.parametrize("number", [2, 9])
-def test_five_requests_a_run_and_only_small_records(lab: Lab, number: int) -> None:
+def test_three_requests_a_run_and_only_small_records(lab: Lab, number: int) -> None:
     held = lab.evaluation_set()
     for seed in range(number):
         lab.evaluate(lab.model(held, seed=seed), held)
@@ -209,8 +208,8 @@ def test_five_requests_a_run_and_only_small_records(lab: Lab, number: int) -> No
     store = Counting(lab.store.root)
     assert len(gather(store, "demo").runs) == number
     shared = 1 + 1 + 4  # the pointer and its set; tokenizer, cache, balanced and curated text
-    assert store.asked == {"read": shared + 2 * number, "fetch": 3 * number}
-    assert store.fetched == {"summary.json", "metrics.prom", "metrics.jsonl"}
+    assert store.asked == {"read": shared + 2 * number, "fetch": number}
+    assert store.fetched == {"summary.json"}
 
 
 def test_runs_are_compared_where_no_extra_is_installed(three) -> None:
@@ -220,17 +219,3 @@ def test_runs_are_compared_where_no_extra_is_installed(three) -> None:
     command = [sys.executable, "-c", code, "--store", three[0].uri, "--sort", "mean"]
     said = subprocess.run(command, capture_output=True, text=True)
     assert said.returncode == 0 and said.stdout.count("train/") == 3, said.stderr
-
-
-def test_the_same_on_a_bucket(s3_lab: Lab) -> None:
-    lab = s3_lab
-    held = lab.evaluation_set()
-    first = lab.model(held)
-    lab.evaluate(first, held)
-    lab.promote(first)
-    second = lab.model(held, seed=1)
-    found = by_run(lab.tool("--channel", "demo", "--json"))
-    run = found[named(first)]
-    assert (run["mean"]["bits_per_character"], run["champion"], run["cpu_seconds"]) == (7.5, ["demo"], 120.0)
-    lab.store.delete(f"{folder_of(second)}/MANIFEST.json")
-    assert by_run(lab.tool("--json")).keys() == {named(first)}
