@@ -35,7 +35,6 @@ def cases(ground: Ground) -> Iterator[Case]:
         yield _through(ground, f"{rate:.0%} of requests", Faults.evenly(rate))
     for kind, what in {
         "cut_head": "answers cut in their headers",
-        "drop_header": "a header is missing",
     }.items():
         yield _through(ground, f"30%: {what}", Faults(rates={kind: 0.3}))
     yield Case("network", "no server", lambda: _without(ground))

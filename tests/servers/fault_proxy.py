@@ -26,7 +26,6 @@ KINDS = (
     "truncate_request",  # the server gets half a body and then an orderly end
     "truncate_response",  # the client gets part of the answer and then an orderly end
     "cut_head",  # after all of the work the client gets part of the answer's head and an orderly end
-    "drop_header",  # the answer's head is whole but lacks one of SENT
     "swallow",  # the server does all of the work, the client gets RST instead of the answer
     "status",  # the proxy itself answers 500, 503 or 429
     "delay",  # nothing happens for a while
@@ -34,8 +33,6 @@ KINDS = (
 )
 PLACES = ("status line", "after a line", "name", "value", "before the empty line", "inside the empty line")
 """Where `cut_head` ends an answer, evenly drawn: each lets a careless client believe something else."""
-SENT = (b"content-length", b"etag", b"last-modified", b"content-range")
-"""Headers of which `drop_header` takes one, as a proxy that rewrites answers may."""
 _STATUS = {500: "InternalError", 503: "SlowDown", 429: "TooManyRequests"}
 _CHUNK = 64 * 1024
 _HEAD_LIMIT = 256 * 1024
@@ -156,10 +153,6 @@ class FaultProxy(Proxy):
             self.cuts[place] += 1
             client.writer.write(head[: cut_at(head, place, draw)])
             return await client.writer.drain()
-        if kind == "drop_header":
-            head = await down.source.reader.readuntil(b"\r\n\r\n")
-            down.first = without_header(head, draw)
-            return await down.copy()
         if kind == "swallow":
             down.target = None
             await down.copy()
@@ -198,15 +191,6 @@ def cut_at(head: bytes, place: str, draw: random.Random) -> int:
         if place == "name"
         else len(name) + 1 + draw.randrange(len(value) + 2)
     )
-
-
-def without_header(head: bytes, draw: random.Random) -> bytes:
-    """An answer's head without one of the headers SENT that it has; itself where it has none."""
-    lines = head.split(b"\r\n")
-    there = [n for n, line in enumerate(lines) if n and line.partition(b":")[0].strip().lower() in SENT]
-    if there:
-        del lines[draw.choice(there)]
-    return b"\r\n".join(lines)
 
 
 class _Side:

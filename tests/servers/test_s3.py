@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
@@ -26,19 +25,6 @@ server = s3.borrow(sys.argv[1])
 print(*server.pids, flush=True)
 time.sleep(600)
 """
-
-
-def test_a_bucket_is_removed_with_its_unfinished_uploads(s3_server: S3Server) -> None:
-    place = s3_server.new_bucket()
-    bucket = place.partition("/")[0]
-    prefix = place.partition("/")[2]
-    s3_server.client().put_object(
-        bucket_name=bucket, object_name=f"{prefix}/a/b".lstrip("/"), data=io.BytesIO(b"x"), length=1
-    )
-    name = f"{place}/half".partition("/")[2]
-    s3_server.client()._create_multipart_upload(bucket_name=bucket, object_name=name, headers={})
-    s3_server.remove_bucket(place)
-    assert bool(s3_server.bucket) == s3_server.client().bucket_exists(bucket_name=bucket)
 
 
 def borrower(session: str) -> tuple[subprocess.Popen[str], list[int]]:
@@ -81,10 +67,3 @@ def test_kill_9_of_the_supervisor_ends_the_daemons_and_its_folder_is_swept(s3_se
     process.communicate()
     s3.sweep()
     assert not (Path(tempfile.gettempdir()) / f"yanmo-s3-{os.getuid()}-{session[:16]}").exists()
-
-
-def test_a_bucket_without_credentials_is_said_to_be_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in s3.GIVEN:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("YANMO_TEST_S3_BUCKET", "b")
-    assert "AWS_ENDPOINT_URL" in s3.absent() and "is set" in s3.absent()
