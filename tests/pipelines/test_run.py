@@ -14,7 +14,7 @@ from tiny_road import ALL, ENV, SETTINGS, committed_in, stages_of, write_text
 
 from yanmo.nights.index import rows_shown
 from yanmo.store.file_store import FileStore
-from yanmo.store.runs.failure_card import read_cards
+from yanmo.store.runs.failure_card import read_card
 from yanmo.store.runs.unfinished import read_unfinished
 
 TOO_LITTLE = "train.memory_gib=0.001"
@@ -71,7 +71,7 @@ def assert_loud(folder: Path, field: str) -> None:
     """On the card, the index and by `yanmo status`."""
     store = FileStore(folder / "store")
     (training,) = read_unfinished(store, "demo").set_aside
-    assert "is given up" in (card := read_cards(store, "train", training.key)[0].why) and field in card
+    assert "is given up" in (card := read_card(store, "train", training.key).why) and field in card
     row = rows_shown(store, "demo")[0]
     assert row.state == "given up" and "is given up: 3 runs in a row came no further" in row.sentence.en
     assert "given up" in html.unescape(store.read("nights/demo/index.html")[0].decode())

@@ -74,8 +74,7 @@ def leave_message(lines: list[str], path: Path | None = None) -> None:
         log.debug("no termination message: %s", error)
 
 
-def show_earlier(cards: list[Card]) -> None:
+def show_earlier(last: Card | None) -> None:
     """Log how the last try of this key ended."""
-    if cards:
-        last = cards[0]
+    if last:
         log.info("an earlier try ended at %s: %s", last.made_at, "; ".join(last.lines()[:3]))

@@ -28,7 +28,7 @@ from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
 from yanmo.store.manifest import digest
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.store.runs.failure_card import Card, forget_cards, keep_card, read_cards
+from yanmo.store.runs.failure_card import Card, forget_card, keep_card, read_card
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ def _build(
         run.observer.begins(run.store, run.key)
     resolved = by_kind(run.options, "semantic", "execution")
     attempt.write("config.yaml", dump_yaml(resolved), role="record")
-    earlier = read_cards(run.store, run.stage.name, run.key)
+    earlier = read_card(run.store, run.stage.name, run.key)
     show_earlier(earlier)
     cost = CostMeter(run.counted)
     try:
@@ -171,7 +171,7 @@ def finish_and_hand_over(
     """Do what follows once the output is there, made now or before; return its parts."""
     run.is_made = True
     if run.has_failed_before:
-        forget_cards(run.store, run.stage.name, run.key)
+        forget_card(run.store, run.stage.name, run.key)
     run.telemetry.state("handing_over")
     shown = steps.finish(run, output) if steps.finish else Finish()
     parts = hand_over(run, output, shown, outputs)

@@ -15,7 +15,7 @@ import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, BinaryIO
 
 from yanmo.common.errors import StoreUnusable
 
@@ -25,67 +25,17 @@ _TRIES = 100
 """How often a folder is made that others remove in between; each time costs them a removal."""
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 """What link(2) says where a file system has no hard links, or no more of one file."""
+LACKING = NO_LINKS | {errno.ENOLCK, errno.EINVAL}
+"""Those, what flock(2) says where there are no locks, and fsync(2) where a folder cannot be made durable."""
 
 
 def fsync_dir(path: Path) -> None:
-    """Make renames inside the folder `path` durable.
-
-    Raises:
-        StoreUnusable: the file system cannot do that for a folder.
-    """
+    """Make renames inside the folder `path` durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
-            raise
-        raise StoreUnusable(
-            f"{path}: this file system cannot make a folder durable (fsync: {error.strerror}), so that a "
-            "power cut would take what was committed; give a --store on a local disk (ext4, XFS) or on NFS"
-        ) from error
     finally:
         os.close(handle)
-
-
-def hard_link(source: Path, target: Path, option: str = "--store") -> None:
-    """Give a file a second name.
-
-    Args:
-        option: what names the folder, for the message.
-
-    Raises:
-        FileExistsError, FileNotFoundError, PermissionError: as the system says.
-        StoreUnusable: the file system has no hard links (FAT, exFAT, some network and FUSE ones), which no
-            later try mends.
-    """
-    try:
-        os.link(source, target)
-    except OSError as error:
-        of_another = error.errno == errno.EPERM and source.stat().st_uid != os.geteuid()
-        if error.errno not in NO_LINKS or of_another:  # fs.protected_hardlinks
-            raise
-        raise StoreUnusable(
-            f"{target.parent}: this file system has no hard links ({error.strerror}), so that writers "
-            f"cannot be kept apart; give a {option} on a local disk (ext4, XFS) or on NFS"
-        ) from error
-
-
-def flock(file: IO[Any] | int, how: int) -> None:
-    """fcntl.flock, whose lock ends with the process.
-
-    Raises:
-        BlockingIOError: another holds it, and `how` says not to wait.
-        StoreUnusable: the file system has no locks.
-    """
-    try:
-        fcntl.flock(file, how)
-    except OSError as error:
-        if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
-            raise
-        raise StoreUnusable(
-            f"the file system of --store, or of --scratch, has no locks (flock: {error.strerror}); give one "
-            "on a local disk (ext4, XFS) or on NFS"
-        ) from error
 
 
 def make_folders(path: Path) -> None:
@@ -123,7 +73,7 @@ def _opened_in_folder(path: Path) -> BinaryIO:
 def remove_abandoned(path: Path) -> None:
     """Remove a temporary file unless its writer lives, which holds its lock."""
     with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
-        flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink()
 
 
@@ -141,7 +91,7 @@ def temporary_file(path: Path, data: bytes) -> Iterator[Path]:
     found = path.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
     try:
         with _opened_in_folder(found) as file:
-            flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -157,7 +107,7 @@ def locked(folder: Path, name: str) -> Iterator[None]:
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
-            flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_EX)
             if not _is_at(file, path):
                 continue  # its last holder removed it: the lock is another file by now
             try:

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import io
 import os
 import shutil
 import stat
@@ -17,15 +18,15 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from yanmo.common.errors import DataError, StoreUnusable
 from yanmo.store import traffic
 from yanmo.store.durable_files import (
+    LACKING,
     NO_LINKS,
     TEMPORARY,
     fsync_dir,
-    hard_link,
     locked,
     make_folders,
     remove_abandoned,
@@ -50,29 +51,23 @@ _TRY = ".try-"
 _FOR_GOOD = {
     *(errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG),
     errno.ENXIO,  # a socket in the place of a file
+    *LACKING,
 }
-_Given = ParamSpec("_Given")
-_Answer = TypeVar("_Answer")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def _request(
-    kind: traffic.Kind | None = None,
-) -> Callable[
-    [Callable[Concatenate[FileStore, _Given], _Answer]], Callable[Concatenate[FileStore, _Given], _Answer]
-]:
+def _request(kind: traffic.Kind | None = None) -> Callable[[_Method], _Method]:
     """Return a method that is counted, and says what to do where the system says "permission denied" only."""
 
-    def counted(
-        method: Callable[Concatenate[FileStore, _Given], _Answer],
-    ) -> Callable[Concatenate[FileStore, _Given], _Answer]:
+    def counted(method: _Method) -> _Method:
         @functools.wraps(method)
-        def request(store: FileStore, /, *args: _Given.args, **options: _Given.kwargs) -> _Answer:
+        def request(store: FileStore, /, *args: Any, **options: Any) -> Any:
             if kind:
                 traffic.request(kind)
             with store.explaining():
                 return method(store, *args, **options)
 
-        return request
+        return cast(_Method, request)
 
     return counted
 
@@ -101,7 +96,7 @@ class FileStore:
         """Errors of the system that no later try mends, in words.
 
         Raises:
-            StoreUnusable: a file or a broken link where a folder should be, or no permission.
+            StoreUnusable: a file or a broken link where a folder should be, no permission, no hard links.
         """
         try:
             yield
@@ -111,9 +106,9 @@ class FileStore:
             if error.errno not in _FOR_GOOD:
                 raise
             raise StoreUnusable(
-                f"{error.filename or self.root}: {error.strerror}. The store {self.uri} must be a "
-                f"folder that user {os.geteuid()} may read and write: change its owner or mode, or give "
-                "another --store"
+                f"{error.filename or self.root}: {error.strerror}. The store {self.uri} must be a folder "
+                f"that user {os.geteuid()} may read and write, on a file system with hard links and locks (a "
+                "local disk: ext4, XFS; or NFS): change its owner or mode, or give another --store"
             ) from error
 
     def _path(self, name: str) -> Path:
@@ -129,7 +124,7 @@ class FileStore:
             )
         return data, hashlib.sha256(data).hexdigest()
 
-    def _opened(self, name: str) -> BinaryIO:
+    def _opened(self, name: str) -> io.BufferedReader:
         """Return the file of an object; a pipe in its place is not waited for, and a device not read.
 
         Raises:
@@ -146,7 +141,7 @@ class FileStore:
         path = self._path(name)
         with temporary_file(path, data) as temporary:
             try:
-                hard_link(temporary, path)
+                os.link(temporary, path)
             except FileExistsError:
                 raise AlreadyExists(f"{self.uri}/{name}: already there") from None
         fsync_dir(path.parent)
@@ -302,22 +297,12 @@ class FileStore:
             folder = folder.parent
 
     def leftovers(self) -> Iterator[Leftover]:
-        yield from self._empty_folders()
         for path in self._files(""):
             if path.name.startswith(TEMPORARY):
                 with contextlib.suppress(FileNotFoundError):
                     info = self._info(path.relative_to(self.root).as_posix(), path)
                     remove = functools.partial(remove_abandoned, path)
                     yield Leftover(info.name, "temporary file", info.bytes, info.modified, remove)
-
-    def _empty_folders(self) -> Iterator[Leftover]:
-        for folder, folders, files in self._folders(self.root):
-            path = Path(folder)
-            name = path.relative_to(self.root).as_posix()
-            if not folders and not files and name.count("/") > 1 and is_name(name):
-                with contextlib.suppress(FileNotFoundError):
-                    modified = path.stat().st_mtime
-                    yield Leftover(name, "empty folder", 0, modified, functools.partial(self._prune, path))
 
     def _files(self, prefix: str) -> Iterator[Path]:
         base = self._path(prefix) if prefix else self.root

@@ -13,11 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from yanmo.common.errors import DataError
 from yanmo.store.objects import MAX_DOCUMENT_BYTES
 from yanmo.store.record import shown
 from yanmo.store.schema import MAX_REFERENCE_BYTES as MAX_REFERENCE_BYTES
-from yanmo.store.schema import OtherSchema, parse
+from yanmo.store.schema import judging, parse
 
 MANIFEST_SCHEMA = "yanmo.manifest/1"
 REFERENCE_SCHEMA = "yanmo.reference/1"
@@ -100,12 +99,8 @@ class Reference:
         Raises:
             DataError: it is not one, or of a schema this version does not know.
         """
-        try:
+        with judging(where, "not a reference to an output: {}", mend):
             return cls.from_dict(parse(text, REFERENCE_SCHEMA, MAX_REFERENCE_BYTES))
-        except OtherSchema as error:
-            raise DataError(f"{where}: {error}") from error
-        except ValueError as error:
-            raise DataError(f"{where}: not a reference to an output: {error}; {mend}") from error
 
     @classmethod
     def from_dict(cls, values: Any) -> Reference:
@@ -157,15 +152,11 @@ class Manifest:
         Raises:
             DataError: it is damaged, or of a schema this version does not know.
         """
-        try:
+        with judging(where, "damaged manifest ({})", MAKE_AGAIN):
             values = parse(data, MANIFEST_SCHEMA, MAX_DOCUMENT_BYTES)
             unsealed(data)
             del values["sealed"]
             return cls(**{**values, "files": tuple(FileEntry(**each) for each in values["files"])})
-        except OtherSchema as error:
-            raise DataError(f"{where}: {error}") from error
-        except (ValueError, TypeError, KeyError) as error:  # the last two: of fields that are not ours
-            raise DataError(f"{where}: damaged manifest ({error}); {MAKE_AGAIN}") from error
 
 
 def _check_texts(values: dict[str, Any], patterns: dict[str, re.Pattern[str]]) -> None:

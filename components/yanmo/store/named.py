@@ -120,7 +120,6 @@ def _by_name(store: ObjectStore, value: str, wanted: Wanted) -> _Found:
     if not name_problems("", first) and not name_problems("", second):
         found = next(_pointed(store, first, (second,)), None)
         if found:
-            _check_pointer(second, found[0], wanted, value)
             return found
     output = find_by_digits(store, first, second)
     if output is not None:
@@ -131,16 +130,6 @@ def _by_name(store: ObjectStore, value: str, wanted: Wanted) -> _Found:
         f"{_said(value, wanted)}: {store.uri} has no such output, and no such pointer; expected {wanted}. "
         "`yanmo store ls` shows what there is"
     )
-
-
-def _check_pointer(name: str, reference: Reference, wanted: Wanted, value: str) -> None:
-    """Refuse a pointer that by its name is of another stage; one of the right name is `check_stage`'s."""
-    if wanted.stages and name in POINTED and POINTED[name] not in wanted.stages:
-        stages = " or ".join(sorted(wanted.stages))
-        raise DataError(
-            f"{_said(value, wanted)}: names {reference.stage}/{reference.key[:12]}, expected an output of "
-            f"{stages}; give {wanted}"
-        )
 
 
 def _of_one_word(store: ObjectStore, word: str, wanted: Wanted, value: str) -> _Found:

@@ -1,15 +1,50 @@
-"""Opens the store at an address, by its scheme."""
+"""Opens the store at an address, by its scheme; where its server and this machine's scratch folder are."""
 
 from __future__ import annotations
 
 import os
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from yanmo.common.errors import StoreUnusable, UsageError
+from yanmo.common.errors import UsageError
 from yanmo.store.objects import ObjectStore
-from yanmo.store.settings import StoreSettings
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSettings:
+    """What an s3 store needs in addition to its address. Credentials are not here (s3/credentials.py)."""
+
+    endpoint: str = ""
+    """http(s)://host[:port]; "" means what the environment or the mounted secret says, else AWS."""
+    scratch: str = ""
+    """Folder on a local disk; "" means $YANMO_SCRATCH, else yanmo/ in the user's cache folder."""
+    scratch_gib: float = 200.0
+    """Cap of the read-through cache, GiB."""
+
+    @classmethod
+    def of(cls, options: Any) -> StoreSettings:
+        """Return the settings in a stage's options."""
+        return cls(
+            endpoint=options.endpoint,
+            scratch=options.scratch,
+            scratch_gib=options.scratch_gib,
+        )
+
+    @property
+    def scratch_folder(self) -> Path:
+        """Return the folder of scratch on this machine."""
+        given = self.scratch or os.environ.get("YANMO_SCRATCH", "")
+        if given:
+            return Path(given).absolute()
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        # A container may run as a user without a home ("~" stays, or is /): then the temporary folder.
+        usable = os.path.isabs(cache) and os.access(os.path.dirname(cache.rstrip("/")), os.W_OK)
+        return Path(cache if usable else tempfile.gettempdir()) / "yanmo"
 
 
 def open_store(uri: str, settings: StoreSettings | None = None) -> ObjectStore:
@@ -36,7 +71,8 @@ def open_store(uri: str, settings: StoreSettings | None = None) -> ObjectStore:
         path = local_folder(uri)
         if path is None or not (parts.path if parts.scheme else uri):
             raise UsageError("--store is empty: expected a folder, file:///path or s3://bucket/prefix")
-        _check_place(uri, path)
+        if path.is_file():
+            raise UsageError(f"--store {uri}: expected a folder, found a file")
         return FileStore(path)
     raise UsageError(
         f"--store {uri}: no backend for {parts.scheme}://; expected file:///path or s3://bucket/prefix"
@@ -71,25 +107,3 @@ def default_store(kfp_bucket: str = "") -> str:
     if not uri:
         raise UsageError("--store is empty: expected a folder, file:///path or s3://bucket/prefix")
     return uri
-
-
-def _check_place(uri: str, path: Path) -> None:
-    """A folder can be at `path`: no file and no broken link lies there or above.
-
-    Raises:
-        UsageError: a file.
-        StoreUnusable: something else that is no folder.
-    """
-    try:
-        path = path.absolute()
-    except FileNotFoundError:
-        raise StoreUnusable(
-            f"--store {uri}: the folder that this shell is in has been deleted; change to one that exists, "
-            "or give the store's whole path"
-        ) from None
-    if os.path.isfile(path):
-        raise UsageError(f"--store {uri}: expected a folder, found a file")
-    nearest = next((place for place in (path, *path.parents) if os.path.lexists(place)), path)
-    if not os.path.isdir(nearest):
-        what = "a link to nothing; repair it" if os.path.islink(nearest) else "not a folder; look at it"
-        raise StoreUnusable(f"--store {uri}: {nearest} is {what}, or give another --store")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Literal
 
-from yanmo.store.schema import MAX_REFERENCE_BYTES, load, utc_now
-
-PAUSE_SCHEMA = "yanmo.pause/1"
-_FIELDS = ("stage", "key", "where", "why", "at")
+from yanmo.common.errors import DataError
+from yanmo.store.record import Record
+from yanmo.store.schema import utc_now
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +31,7 @@ class Pause:
 class PausedOutput:
     """What is passed on in the place of a reference: no output was committed, no pointer moved."""
 
+    status: Literal["paused"] = "paused"
     stage: str
     key: str
     where: str
@@ -48,15 +48,15 @@ class PausedOutput:
         return f"{self.stage}/{self.key[:12]} is paused at {self.where} ({self.why})"
 
     def to_json(self) -> str:
-        return json.dumps({"schema": PAUSE_SCHEMA, "status": "paused", **asdict(self)}, indent=1) + "\n"
+        return _PAUSED.to_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> PausedOutput | None:
         """Return the pause that `text` records; None where it is something else."""
         try:
-            values = load(text) if len(text) <= MAX_REFERENCE_BYTES else None
-        except ValueError:
+            return _PAUSED.parse(text, "a pause")
+        except DataError:
             return None
-        if not isinstance(values, dict) or values.get("schema") != PAUSE_SCHEMA:
-            return None
-        return cls(**{name: str(values.get(name, "?"))[:500] for name in _FIELDS})
+
+
+_PAUSED = Record("yanmo.pause/1", PausedOutput)

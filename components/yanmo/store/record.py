@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from yanmo.common.errors import DataError, StorageError
+from yanmo.common.errors import StorageError
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectStore, amend, overwrite
-from yanmo.store.schema import OtherSchema, parse
+from yanmo.store.schema import judging, parse
 
 T = TypeVar("T")
 
@@ -44,21 +44,17 @@ class Record(Generic[T]):
         text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False)
         return text.encode("utf-8", "replace") + b"\n"
 
-    def parse(self, data: bytes, where: str) -> T:
+    def parse(self, data: str | bytes, where: str) -> T:
         """Return the record in `data`, which was read from `where`.
 
         Raises:
             DataError: it is damaged, or of another version.
         """
-        try:
+        with judging(where, "damaged: {}", self.mend):
             values = parse(data, self.schema, MAX_DOCUMENT_BYTES)
             del values["schema"]
             value: T = built(self.kind, values)
             return value
-        except OtherSchema as error:  # whole: nothing is to be put in its place
-            raise DataError(f"{where}: {error}") from error
-        except ValueError as error:
-            raise DataError(f"{where}: damaged: {error}; {self.mend}") from error
 
     def read(self, store: ObjectStore, name: str) -> T | None:
         """Return the record `name`; None where there is none. Raises as `parse`."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+from collections.abc import Iterator
 from typing import Any
 
+from yanmo.common.errors import DataError
 from yanmo.common.given_file import kind_of_json
 from yanmo.common.plain_json import json_value
 
@@ -20,6 +23,22 @@ def utc_now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
+@contextlib.contextmanager
+def judging(where: str, damaged: str, mend: str) -> Iterator[None]:
+    """Raise DataError for what the block, which reads the document at `where`, finds wrong with it.
+
+    Args:
+        damaged: what is said of it, with {} for why: `damaged: {}`.
+        mend: what a person does about it.
+    """
+    try:
+        yield
+    except OtherSchema as error:  # whole: nothing is to be put in its place
+        raise DataError(f"{where}: {error}") from error
+    except (ValueError, TypeError, KeyError) as error:  # the last two: of fields that are not ours
+        raise DataError(f"{where}: {damaged.format(error)}; {mend}") from error
+
+
 def parse(data: str | bytes, schema: str, limit: int) -> dict[str, Any]:
     """Return the JSON object in `data`, which is of `schema`.
 
@@ -28,25 +47,16 @@ def parse(data: str | bytes, schema: str, limit: int) -> dict[str, Any]:
 
     Raises:
         OtherSchema: another version wrote it.
-        ValueError: too long, not JSON, not an object, or of no version of `schema`.
+        ValueError: too long, not JSON, too deep, not an object, or of no version of `schema`.
     """
     if len(data) > limit:
         raise ValueError(f"{len(data)} bytes, expected at most {limit}")
-    values = load(data)
+    values = json_value(data, parse_constant=_refuse)
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, found {kind_of_json(values)}")
     if values.get("schema") != schema:
         raise _other_schema(values.get("schema"), schema)
     return values
-
-
-def load(data: str | bytes) -> Any:
-    """Return the JSON value in `data`, which `ObjectStore.read` has capped.
-
-    Raises:
-        ValueError: it is not JSON, or too deep.
-    """
-    return json_value(data, parse_constant=_refuse)
 
 
 def _other_schema(found: Any, schema: str) -> ValueError:

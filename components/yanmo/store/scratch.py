@@ -32,7 +32,7 @@ from pathlib import Path
 
 from yanmo.common.errors import EnvironmentFault, StorageError
 from yanmo.common.logs import human_bytes
-from yanmo.store.durable_files import flock, hard_link
+from yanmo.store.durable_files import LACKING
 
 _TRIES = 5
 _RESCAN_SHARE = 0.02
@@ -63,7 +63,7 @@ class Scratch:
     @property
     def process(self) -> Path:
         """This process's own folder, made at first use; a forked child gets its own."""
-        with self._lock:
+        with self._lock, _friendly(self.root):
             if self._process is None or self._pid != os.getpid():
                 _sweep_processes(self.root / "processes")
                 self._process, self._held = _claim(self.root / "processes")
@@ -199,13 +199,15 @@ class Scratch:
 
 @contextlib.contextmanager
 def _friendly(root: Path) -> Iterator[None]:
-    """Say what to do where another user's files are in the way."""
+    """Say what to do where another user's files are in the way, or the file system lacks something."""
     try:
         yield
-    except PermissionError as error:
+    except OSError as error:
+        if error.errno not in (errno.EACCES, *LACKING):
+            raise
         raise EnvironmentFault(
-            f"{root}: {error.filename} belongs to another user; give each user a scratch folder of their own "
-            "(--scratch)"
+            f"{error.filename or root}: {error.strerror}; give each user a scratch folder of their own "
+            "(--scratch), on a file system with hard links and locks: a local disk (ext4, XFS) or NFS"
         ) from error
 
 
@@ -215,7 +217,7 @@ def _claim(folder: Path) -> tuple[Path, int]:
         path = folder / uuid.uuid4().hex
         (path / "pins").mkdir(parents=True)
         handle = os.open(path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-        flock(handle, fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_EX)
         if (path / "lock").exists():
             return path, handle
         os.close(handle)  # swept between the open and the lock
@@ -235,7 +237,7 @@ def _sweep_processes(folder: Path) -> None:
         except PermissionError:
             continue  # another user's
         try:
-            flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path, ignore_errors=True)
         except BlockingIOError:
             pass  # it lives
@@ -249,7 +251,7 @@ def _sweep_downloads(folder: Path) -> None:
         with contextlib.suppress(OSError):
             handle = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
             try:
-                flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
             finally:
                 os.close(handle)
@@ -262,7 +264,7 @@ def _locked(path: Path) -> Iterator[None]:
     while True:
         handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
         try:
-            flock(handle, fcntl.LOCK_EX)
+            fcntl.flock(handle, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError):
                 if os.fstat(handle).st_ino == os.stat(path).st_ino:
                     yield
@@ -290,7 +292,7 @@ def _is_whole(path: Path, sha256: str, size: int) -> bool:
 def _pin(path: Path, pin: Path, sha256: str, size: int) -> bool:
     """Link the cached `path` as `pin`; False where it is absent or was written to."""
     try:
-        hard_link(path, pin, "--scratch")
+        os.link(path, pin)
     except FileNotFoundError:
         return False
     except FileExistsError:

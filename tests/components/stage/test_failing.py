@@ -90,7 +90,7 @@ def test_a_failed_stage_leaves_its_card_until_its_key_is_committed(
     flags = [f"--store={tmp_path}/store", "--metrics-port=-1", "--end=data", "--run-id=5a1b"]
     assert main(toy_stage.STAGE, toy_stage.STEPS, flags) == 65
     (path,) = (tmp_path / "store").glob("runs/toy/*/FAILURE.json")
-    (kept,) = json.loads(path.read_text(encoding="utf-8"))["cards"]
+    kept = json.loads(path.read_text(encoding="utf-8"))
     assert kept["why"].startswith("line 3 of raw.txt: not a poem") and kept["run_id"] == "5a1b"
     assert message.read_text().splitlines()[:2] == [
         "toy failed with exit code 65 (an input is wrong)",

@@ -108,8 +108,7 @@ def test_inputs_of_a_run_are_what_it_made_or_found_and_else_the_latest(
 def test_the_lease_of_a_run_that_paused_says_for_whom_it_was(store: FileStore, toy: Run) -> None:
     assert toy("--end=pause", "--run-id=night-1", "--channel=nightly") == 0
     (lease,) = (path.read_bytes() for path in store.root.glob("runs/toy/*/LEASE.json"))
-    found = holder_in(lease)
-    assert (found.channel, found.run_id) == ("nightly", "night-1")
+    assert holder_in(lease).note == {"channel": "nightly", "run_id": "night-1"}
 
 
 def test_a_disk_is_as_large_as_a_user_may_fill_it(store: FileStore) -> None:

@@ -24,7 +24,6 @@ from yanmo.store.output import Output
 from yanmo.store.pause import Pause, PausedOutput
 from yanmo.store.pointers import POINTED, move_pointer
 from yanmo.store.runs.run_record import add_to_run
-from yanmo.tools.export.command import main as export
 from yanmo.tools.generate.named_model import model_output
 from yanmo.tools.store.find import find
 
@@ -196,10 +195,3 @@ def test_a_paused_output_is_said_to_be_none_yet(store: FileStore) -> None:
     paused = PausedOutput.of(MODEL, "1" * 64, Pause(where="step 3 of 9", why="asked to stop")).to_json()
     with pytest.raises(PausedInput, match="no output yet"):
         find_named(store, paused, WANTED)
-
-
-def test_the_exported_model_is_named_in_the_same_way(store: FileStore, capsys: Any) -> None:
-    """As far as the weights, which these have not."""
-    assert export([f"--store={store.root}", f"--channel={OWN}", "run:night-1", "x"]) == 65
-    key = committed(store, MODEL, 2).manifest.key[:12]
-    assert f"train/{key}" in capsys.readouterr().err

@@ -98,33 +98,21 @@ def test_a_pointer_that_never_stands_still_ends_in_try_again(
 
 def test_a_damaged_pointer_is_refused_and_the_next_success_mends_it(store: FileStore, output: Output) -> None:
     store.create("pointers/dev/toy.json", b'{"schema":')
-    with pytest.raises(DataError, match=r"pointers/dev/toy.json: not a reference"):
+    with pytest.raises(DataError, match=r"pointers/dev/toy\.json: not a reference"):
         read_pointer(store, "dev", "toy")
     move_pointer(store, "dev", "toy", output.reference)
     assert read_pointer(store, "dev", "toy") == output.reference
 
 
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (b"{}", "not a reference"),
-        (b"null", "not a reference"),
-        (b"[]", "not a reference"),
-        (b"", "not a reference"),
-        (b'{"schema": "yanmo.reference/2", "stage": "toy"}', "another version of Yanmo"),
-        (b'{"schema": "yanmo.manifest/1"}', "not a reference"),
-    ],
-)
-def test_what_holds_other_json_is_no_pointer_that_was_never_set(
-    store: FileStore, output: Output, data: bytes, says: str
+def test_a_pointer_of_another_version_is_neither_believed_nor_overwritten(
+    store: FileStore, output: Output
 ) -> None:
+    data = b'{"schema": "yanmo.reference/2", "stage": "toy"}'
     store.create("pointers/dev/toy.json", data)
-    with pytest.raises(DataError, match=rf"pointers/dev/toy\.json: .*{says}"):
-        read_pointer(store, "dev", "toy")
-    if "version" in says:  # another version wrote it: neither believed nor overwritten
-        with pytest.raises(DataError, match=says):
-            move_pointer(store, "dev", "toy", output.reference)
-        assert store.read("pointers/dev/toy.json")[0] == data
+    for use in (read_pointer, lambda *where: move_pointer(*where, output.reference)):
+        with pytest.raises(DataError, match=r"pointers/dev/toy\.json: .*another version of Yanmo"):
+            use(store, "dev", "toy")
+    assert store.read("pointers/dev/toy.json")[0] == data
 
 
 @pytest.mark.parametrize("name", sorted(POINTED))
@@ -150,7 +138,7 @@ def test_the_pointers_of_every_input_of_every_stage_are_known() -> None:
     assert followed | made <= set(POINTED)
 
 
-@pytest.mark.parametrize("channel", ["", "..", "a/b", "a b", "诗", "-x", "x" * 101, "a\n"])
+@pytest.mark.parametrize("channel", ["", "..", "a/b", "诗", "x" * 101, "a\n"])
 def test_a_hostile_channel_is_a_usage_error(channel: str) -> None:
     with pytest.raises(UsageError, match=r"--channel .*expected up to 100 letters"):
         pointer_name(channel, "toy")

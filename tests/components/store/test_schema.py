@@ -88,11 +88,8 @@ def test_a_manifest_of_100_000_files_is_taken() -> None:
     assert len(Manifest.from_json(data, "here").files) == 100_000
 
 
-@pytest.mark.parametrize("number", [0, 2, 10])
-def test_a_document_of_another_version_is_refused_in_one_sentence_and_not_called_damaged(number: int) -> None:
-    data = json.dumps({**MANIFEST, "schema": f"yanmo.manifest/{number}"}).encode()
-    with pytest.raises(
-        DataError, match=f"here: schema 'yanmo.manifest/{number}' is of another version"
-    ) as refused:
+def test_a_document_of_another_version_is_refused_in_one_sentence_and_not_called_damaged() -> None:
+    data = json.dumps({**MANIFEST, "schema": "yanmo.manifest/2"}).encode()
+    with pytest.raises(DataError, match=r"here: schema 'yanmo.manifest/2' is of another version") as refused:
         Manifest.from_json(data, "here")
     assert "damaged manifest" not in str(refused.value) and "use that version here" in str(refused.value)

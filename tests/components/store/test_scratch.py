@@ -45,13 +45,6 @@ def cached(root: Path) -> list[str]:
     return sorted(p.name for p in (root / "objects").glob("??/*") if p.suffix != ".lock")
 
 
-def test_a_file_is_downloaded_once_for_all_processes_of_a_node(tmp_path: Path) -> None:
-    source = Source("春".encode())
-    first, second = Scratch(tmp_path, 1000), Scratch(tmp_path, 1000)
-    assert source.get(first).read_bytes() == source.get(second, "other/name").read_bytes() == source.data
-    assert source.downloads == 1
-
-
 def test_threads_that_want_one_file_wait_for_its_one_download(tmp_path: Path) -> None:
     source, scratches = Source(b"x" * 100, pause=0.3), [Scratch(tmp_path, 1000) for _ in range(5)]
     threads = [threading.Thread(target=source.get, args=(scratch,)) for scratch in scratches]

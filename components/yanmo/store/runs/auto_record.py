@@ -9,21 +9,14 @@ says. gc removes it with the output and the work of its key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from yanmo.common.errors import DataError
-from yanmo.store.objects import ObjectStore
 from yanmo.store.output import KEY
 from yanmo.store.record import Record
 from yanmo.store.schema import utc_now
 
 Scalar = str | int | float | bool
-_MEND = (
-    "give the options that were `auto` themselves, or delete this record: the next run puts what its "
-    "machine finds in its place"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +37,12 @@ class AutoRecord:
             raise ValueError("key is none")
 
 
-AUTO_RECORD = Record("yanmo.auto/1", AutoRecord, _MEND)
+AUTO_RECORD = Record(
+    "yanmo.auto/1",
+    AutoRecord,
+    "give the options that were `auto` themselves, or delete this record: the next run puts what its machine "
+    "finds in its place",
+)
 
 
 def record_name(stage: str, digest: str) -> str:
@@ -56,33 +54,3 @@ def is_auto_record(name: str) -> bool:
     """Return whether an object of the store is such a record, by its name."""
     parts = name.split("/")
     return len(parts) == 4 and parts[0] == "runs" and parts[2] == "auto" and not parts[3].startswith(".")
-
-
-def read_record(
-    store: ObjectStore, name: str, check: Callable[[AutoRecord], None] = lambda record: None
-) -> AutoRecord | None:
-    """Return the record `name`, or None where there is none.
-
-    Args:
-        check: raises ValueError where the record is not the one that was looked for.
-
-    Raises:
-        DataError: it is damaged or misplaced; says what to do.
-    """
-    found = AUTO_RECORD.read(store, name)
-    return found and _checked(found, check, f"{store.uri}/{name}")
-
-
-def keep_first(
-    store: ObjectStore, name: str, record: AutoRecord, check: Callable[[AutoRecord], None]
-) -> AutoRecord:
-    """Write the record unless there is one; the one that counts then. Raises as `read_record`."""
-    return _checked(AUTO_RECORD.create(store, name, record), check, f"{store.uri}/{name}")
-
-
-def _checked(record: AutoRecord, check: Callable[[AutoRecord], None], where: str) -> AutoRecord:
-    try:
-        check(record)
-    except ValueError as error:
-        raise DataError(f"{where}: damaged: {error}; {_MEND}") from error
-    return record

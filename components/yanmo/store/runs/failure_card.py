@@ -4,7 +4,7 @@ One card, wherever a person looks first: in the log above the error's own line (
 the pod's termination message (`kubectl describe pod`), and in the store beside the work in progress, where
 `yanmo status` and the next run find it:
 
-    <store>/runs/<stage>/<key>/FAILURE.json   the last cards, newest first; removed when the key is committed
+    <store>/runs/<stage>/<key>/FAILURE.json   the last card; removed when the key is committed
 
 KFP 2.17 keeps no artifact of a failed task, so a failure has no page.
 """
@@ -28,7 +28,6 @@ from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
 FILE = "FAILURE.json"
-_KEPT = 5
 _LONGEST_LINE = 1000
 _MEANINGS = {
     ExitCode.USAGE: "the options are wrong",
@@ -135,14 +134,7 @@ class Card:
         return datetime.fromisoformat(self.made_at).timestamp()
 
 
-@dataclass(frozen=True)
-class Cards:
-    """The cards of one key, newest first."""
-
-    cards: tuple[Card, ...]
-
-
-CARDS = Record("yanmo.failures/1", Cards)
+CARD = Record("yanmo.failure/1", Card)
 
 
 def _short(text: str) -> str:
@@ -151,38 +143,36 @@ def _short(text: str) -> str:
 
 
 def failure_name(stage: str, key: str) -> str:
-    """Return the name of the object with the cards of a key."""
+    """Return the name of the object with the card of a key."""
     return f"{work_name(stage, key)}/{FILE}"
 
 
-def read_cards(store: ObjectStore, stage: str, key: str) -> list[Card]:
-    """Return the cards of a key that is not committed, newest first; none where they cannot be read."""
+def read_card(store: ObjectStore, stage: str, key: str) -> Card | None:
+    """Return the card of a key that is not committed; None where there is none, or none that can be read."""
     try:
-        found = CARDS.read(store, failure_name(stage, key))
-        return list(found.cards) if found else []
+        return CARD.read(store, failure_name(stage, key))
     except (OSError, DataError, EnvironmentFault) as error:
         log.debug("%s", error)
-        return []
+        return None
 
 
 def keep_card(store: ObjectStore, key: str, card: Card, error: BaseException) -> None:
-    """Put a card before the others of its key; no error where the store is what failed.
+    """Put a card in the place of the last one of its key; no error where the store is what failed.
 
     Args:
         error: whose card it is; a run that lost its lease leaves the key's folder to the one that has it.
     """
     if isinstance(error, LeaseLost):
         return
-    cards = [card, *read_cards(store, card.stage, key)][:_KEPT]
     try:
-        CARDS.write(store, failure_name(card.stage, key), Cards(tuple(cards)))
-    except (OSError, EnvironmentFault, DataError) as problem:
+        CARD.write(store, failure_name(card.stage, key), card)
+    except (OSError, EnvironmentFault) as problem:
         log.debug("could not record the failure: %s", problem)
 
 
-def forget_cards(store: ObjectStore, stage: str, key: str) -> None:
-    """Remove the cards of a key: it is committed."""
+def forget_card(store: ObjectStore, stage: str, key: str) -> None:
+    """Remove the card of a key: it is committed."""
     try:
         store.delete(failure_name(stage, key))
     except (OSError, EnvironmentFault) as error:
-        log.debug("could not remove the record of earlier failures: %s", error)
+        log.debug("could not remove the record of an earlier failure: %s", error)

@@ -19,15 +19,15 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, LeaseLost
 from yanmo.common.plain_json import json_value
 from yanmo.store.cancellation import Cancellation, under
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
+from yanmo.store.record import built
 
 log = logging.getLogger(__name__)
 TTL_SECONDS = 60.0
@@ -54,6 +54,57 @@ def _machine() -> str:
     except OSError:
         boot = space = ""
     return f"{socket.gethostname()}/{boot}/{space}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """What LEASE.json says of the run that holds it; one that says nothing is given up."""
+
+    owner: str = ""
+    attempt: str = ""
+    ttl_seconds: float = TTL_SECONDS
+    expires_at: float = _RELEASED
+    machine: str = "?"
+    """As `_machine` gives it."""
+    pid: int = 0
+    process_start: str = ""
+    since: float = 0.0
+    """Unix time."""
+    note: dict[str, str] = field(default_factory=dict)
+    """For whom the work is: `channel` and `run_id`."""
+
+    @property
+    def host(self) -> str:
+        return self.machine.partition("/")[0]
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether the lease is of this machine, so that its process can be looked at."""
+        return bool(self.machine == _machine() and self.process_start)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Return whether the lease was released, or its process is dead."""
+        is_dead = self.is_here and _process_start(self.pid) != self.process_start
+        return self.expires_at == _RELEASED or is_dead
+
+    def __str__(self) -> str:
+        """`run 4f1c2a3e on node-7 since 2026-11-28 21:00 UTC`."""
+        if not self.since:
+            return "by whom is not known"
+        run = f"run {self.note['run_id'][:40]} " if self.note.get("run_id") else ""
+        return f"{run}on {self.host} since {datetime.fromtimestamp(self.since, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def holder_in(data: bytes) -> Holder:
+    """Return who holds the lease in `data`; where it is damaged, and nobody can renew it, nobody."""
+    try:
+        value = json_value(data)
+        known = Holder.__dataclass_fields__.keys()
+        found: Holder = built(Holder, {name: value[name] for name in known & value.keys()})
+        return found
+    except (ValueError, AttributeError):
+        return Holder()
 
 
 class Lease:
@@ -84,7 +135,8 @@ class Lease:
         except AlreadyExists:
             try:
                 data, version = self.store.read(self.name)
-                if not (_is_given_up(data) or self._is_silent(data, version)):
+                holder = holder_in(data)
+                if not (holder.is_given_up or self._is_silent(holder, version)):
                     return False
                 self._version = self.store.replace(self.name, self._body(), version)
             except (FileNotFoundError, Changed):
@@ -93,15 +145,14 @@ class Lease:
         self._thread.start()
         return True
 
-    def _is_silent(self, data: bytes, version: str) -> bool:
+    def _is_silent(self, holder: Holder, version: str) -> bool:
         """Return whether a lease of another machine was not renewed for so long that its run must be gone."""
-        value = json_value(data)
-        if _is_here(value):
+        if holder.is_here:
             return False
         now = time.monotonic()
         if version != self._seen:
             self._seen, self._seen_at = version, now
-        ttl, watched = float(value.get("ttl_seconds", TTL_SECONDS)), now - self._seen_at
+        ttl, watched = holder.ttl_seconds, now - self._seen_at
         return watched > ttl or (watched > ttl / 2 and self._age() > ttl)
 
     def _age(self) -> float:
@@ -130,12 +181,12 @@ class Lease:
         """
         try:
             data, version = self.store.read(self.name)
-            held = json_value(data)["owner"] == self.owner
         except FileNotFoundError:
             return "removed by somebody while this run held it", ""
-        except (ValueError, KeyError, TypeError):
-            return "damaged while this run held it", ""
-        return ("", version) if held else ("taken over by another run", "")
+        owner = holder_in(data).owner
+        if owner == self.owner:
+            return "", version
+        return "taken over by another run" if owner else "damaged while this run held it", ""
 
     def remove(self) -> None:
         """End the lease by removing its object, which no other run can have taken while this one held it."""
@@ -149,8 +200,7 @@ class Lease:
         self._end_renewal()
         try:
             self.check()
-            body = {**json.loads(self._body()), "expires_at": _RELEASED}
-            self.store.replace(self.name, json.dumps(body).encode(), self._version)
+            self.store.replace(self.name, self._body(is_released=True), self._version)
         except (LeaseLost, Changed):
             pass
         except (OSError, EnvironmentFault) as error:
@@ -163,20 +213,20 @@ class Lease:
         if self._thread:
             self._thread.join()
 
-    def _body(self) -> bytes:
+    def _body(self, *, is_released: bool = False) -> bytes:
         pid = os.getpid()
-        value: dict[str, Any] = {
-            "owner": self.owner,
-            "attempt": self.attempt,
-            "ttl_seconds": self.ttl,
-            "expires_at": time.time() + self.ttl,
-            "machine": _machine(),
-            "pid": pid,
-            "process_start": _process_start(pid),
-            "since": self._since,
-            "note": self._note,
-        }
-        return json.dumps(value).encode()
+        holder = Holder(
+            owner=self.owner,
+            attempt=self.attempt,
+            ttl_seconds=self.ttl,
+            expires_at=_RELEASED if is_released else time.time() + self.ttl,
+            machine=_machine(),
+            pid=pid,
+            process_start=_process_start(pid),
+            since=self._since,
+            note=self._note,
+        )
+        return json.dumps(asdict(holder)).encode()
 
     def _renew(self) -> None:
         while not self._stop.wait(self.ttl / 3):
@@ -205,10 +255,8 @@ def is_live(data: bytes, age: float) -> bool:
     Args:
         age: seconds since it was last renewed, by the store's clock.
     """
-    if _is_given_up(data):
-        return False
-    value = json_value(data)
-    return _is_here(value) or age <= float(value.get("ttl_seconds", TTL_SECONDS))
+    holder = holder_in(data)
+    return not holder.is_given_up and (holder.is_here or age <= holder.ttl_seconds)
 
 
 def is_held(store: ObjectStore, name: str) -> bool:
@@ -231,61 +279,4 @@ def live_holder(name: str, data: bytes, age: float) -> str:
     """
     holder = holder_in(data)
     is_session = holder.attempt == name.split("/")[-2][:12]
-    return "" if is_session or not is_live(data, age) else holder.machine
-
-
-@dataclass(frozen=True)
-class Holder:
-    """What a lease says of itself, for people; as much as can be read of a damaged one."""
-
-    channel: str = ""
-    run_id: str = ""
-    """Of the pipeline's run that waits for it; "" where there is none."""
-    machine: str = "?"
-    attempt: str = ""
-    since: float = 0.0
-    """Unix time."""
-
-    def __str__(self) -> str:
-        """`run 4f1c2a3e on node-7 since 2026-11-28 21:00 UTC`."""
-        if not self.since:
-            return "by whom is not known"
-        run = f"run {self.run_id[:40]} " if self.run_id else ""
-        return f"{run}on {self.machine} since {datetime.fromtimestamp(self.since, UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def holder_in(data: bytes) -> Holder:
-    """Return who holds the lease in `data`."""
-    found = Holder()
-    try:
-        value = json_value(data)
-        note = value.get("note")
-        if isinstance(note, dict):
-            found = replace(found, channel=str(note.get("channel", "")), run_id=str(note.get("run_id", "")))
-        since = float(value["since"])
-        datetime.fromtimestamp(since, UTC)
-        return replace(
-            found,
-            machine=str(value["machine"]).partition("/")[0] or "?",
-            attempt=str(value["attempt"]),
-            since=since,
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, OSError):
-        return found
-
-
-def _is_here(value: dict[str, Any]) -> bool:
-    """Return whether the lease is of this machine, so that its process can be looked at."""
-    return bool(value["machine"] == _machine() and value["process_start"])
-
-
-def _is_given_up(data: bytes) -> bool:
-    """Return whether the lease was released, its process is dead, or it cannot be read by its owner."""
-    try:
-        value = json_value(data)
-        float(value.get("ttl_seconds", TTL_SECONDS))
-        if value["expires_at"] == _RELEASED:
-            return True
-        return _is_here(value) and bool(_process_start(value["pid"]) != value["process_start"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return True  # damaged: nobody can renew it
+    return "" if is_session or not is_live(data, age) else holder.host

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,12 +73,7 @@ def pin_for_run(
     store: ObjectStore, channel: str, run_id: str, options: str, pinned: Mapping[str, Reference | None]
 ) -> None:
     """Record the options and inputs of the run's later tasks (stage/pinned.py); raises as `add_to_run`."""
-
-    def with_pinned(before: RunRecord | None) -> RunRecord:
-        before = before or RunRecord(run_id=run_id)
-        return dataclasses.replace(before, options=options, pinned=dict(pinned))
-
-    RUN.change(store, run_record_name(channel, run_id), with_pinned)
+    _change(store, channel, run_id, lambda run: {"options": options, "pinned": dict(pinned)})
 
 
 def add_to_run(store: ObjectStore, channel: str, run_id: str, outputs: Mapping[str, Reference]) -> None:
@@ -88,12 +83,9 @@ def add_to_run(store: ObjectStore, channel: str, run_id: str, outputs: Mapping[s
         StorageError: it changed under every try.
         DataError: what is there is damaged.
     """
-
-    def with_outputs(before: RunRecord | None) -> RunRecord:
-        before = before or RunRecord(run_id=run_id)
-        return dataclasses.replace(before, outputs=dict(sorted((before.outputs | dict(outputs)).items())))
-
-    RUN.change(store, run_record_name(channel, run_id), with_outputs)
+    _change(
+        store, channel, run_id, lambda run: {"outputs": dict(sorted((run.outputs | dict(outputs)).items()))}
+    )
 
 
 def note_night(store: ObjectStore, channel: str, run_id: str, said: Mapping[str, Any]) -> None:
@@ -102,9 +94,14 @@ def note_night(store: ObjectStore, channel: str, run_id: str, said: Mapping[str,
     Args:
         said: JSON values for `RunRecord.night`.
     """
+    _change(store, channel, run_id, lambda run: {"night": {**run.night, **said}})
 
-    def with_night(before: RunRecord | None) -> RunRecord:
+
+def _change(
+    store: ObjectStore, channel: str, run_id: str, changes: Callable[[RunRecord], dict[str, Any]]
+) -> None:
+    def changed(before: RunRecord | None) -> RunRecord:
         before = before or RunRecord(run_id=run_id)
-        return dataclasses.replace(before, night={**before.night, **said})
+        return dataclasses.replace(before, **changes(before))
 
-    RUN.change(store, run_record_name(channel, run_id), with_night)
+    RUN.change(store, run_record_name(channel, run_id), changed)

@@ -17,10 +17,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from yanmo.store.durable_files import hard_link
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import FileEntry, file_sha256
-from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, Wanted
+from yanmo.store.objects import ObjectStore, Wanted
 from yanmo.store.record import Record
 from yanmo.store.runs.lease import Lease
 
@@ -74,7 +73,7 @@ class WorkFolder:
                 files.append(FileEntry(path=path, bytes=one.bytes, sha256=one.sha256, role="record"))
             lease.check()
             before = self._swap(State(label, tuple(files)))
-            kept = {file.path for file in self._read()[0].files}
+            kept = {file.path for file in self._read().files}
             for old in {file.path for file in before} - kept:
                 self.store.delete(f"{self.name}/{old}")
         log.info("saved %s to %s/%s", label, self.store.uri, self.name)
@@ -82,7 +81,7 @@ class WorkFolder:
     def _saved_already(self, attempt: str, names: Sequence[str]) -> dict[str, FileEntry]:
         """Return the files that this run's saved state holds as they are: they need not travel again."""
         found = {}
-        known = {file.path: file for file in self._read()[0].files}
+        known = {file.path: file for file in self._read().files}
         for name in names:
             entry = known.get(f"{attempt}/{name}")
             path = self.path / name
@@ -99,7 +98,7 @@ class WorkFolder:
                 target = folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.unlink(missing_ok=True)
-                hard_link(self.path / name, target, "--scratch")
+                os.link(self.path / name, target)
             yield prefix
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -111,7 +110,7 @@ class WorkFolder:
         Raises:
             DataError: WORK.json is damaged.
         """
-        return "" if self.is_in_store else self._read()[0].label
+        return "" if self.is_in_store else self._read().label
 
     def restore(self, label: str) -> bool:
         """Bring the saved state here if it is newer than `label` ("" for none); whether it was.
@@ -119,7 +118,7 @@ class WorkFolder:
         Raises:
             DataError: a file of the state is missing or changed.
         """
-        state = State() if self.is_in_store else self._read()[0]
+        state = State() if self.is_in_store else self._read()
         if not state.label > label:
             return False
         wanted = [Wanted(f"{self.name}/{file.path}", file.bytes, file.sha256) for file in state.files]
@@ -136,9 +135,9 @@ class WorkFolder:
         """The key is committed: drop the saved state."""
         if self.is_in_store:
             return
-        state, version = self._read()
-        if version:
-            self.store.replace(self._place, STATE.to_json(State()), version)
+        state = self._read()
+        if state != State():
+            STATE.write(self.store, self._place, State())
             for file in state.files:
                 self.store.delete(f"{self.name}/{file.path}")
         shutil.rmtree(self.path, ignore_errors=True)
@@ -147,25 +146,18 @@ class WorkFolder:
     def _place(self) -> str:
         return f"{self.name}/WORK.json"
 
-    def _read(self) -> tuple[State, str]:
-        """Return the saved state and its version; "" where there is none."""
-        try:
-            data, version = self.store.read(self._place)
-        except FileNotFoundError:
-            return State(), ""
-        return STATE.parse(data, f"{self.store.uri}/{self._place}"), version
+    def _read(self) -> State:
+        """Return the saved state; an empty one where there is none."""
+        return STATE.read(self.store, self._place) or State()
 
     def _swap(self, state: State) -> Sequence[FileEntry]:
-        """Write WORK.json over what is there; returns the files of the state that lost its place."""
-        while True:
-            before, version = self._read()
-            if before.label > state.label:
-                return state.files
-            try:
-                if version:
-                    self.store.replace(self._place, STATE.to_json(state), version)
-                else:
-                    self.store.create(self._place, STATE.to_json(state))
-            except (AlreadyExists, Changed):
-                continue  # only our own earlier try, or a run that lost its lease, can have been faster
-            return before.files
+        """Write WORK.json over an older one; returns the files of the state that lost its place."""
+        lost = state
+
+        def newer(before: State | None) -> State | None:
+            nonlocal lost
+            lost = state if before and before.label > state.label else before or State()
+            return None if lost is state else state
+
+        STATE.change(self.store, self._place, newer)
+        return lost.files

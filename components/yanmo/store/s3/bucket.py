@@ -25,12 +25,13 @@ from minio.datatypes import Part
 from minio.error import S3Error
 from urllib3 import BaseHTTPResponse
 
+from yanmo.common import waiting
 from yanmo.common.errors import StorageError
 from yanmo.common.threads import thread_pool
 from yanmo.store.cancellation import Cancellation, current, under
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, Damaged, Wanted, Written, check_sha256, check_size
 from yanmo.store.s3.client import connect
-from yanmo.store.s3.retry import OutOfRange, PreconditionFailed, Retry, RetryBudget, Truncated
+from yanmo.store.s3.retry import OutOfRange, PreconditionFailed, Retry, RetryBudget, Truncated, retry_seconds
 
 THREADS = 8
 PART_BYTES = 8 << 20
@@ -55,7 +56,12 @@ class Bucket:
     def __init__(self, scheme: str, name: str, endpoint: str = "") -> None:
         self.name = name
         self.client = connect(scheme, endpoint, THREADS + 2)
-        self._retry_budget = RetryBudget.with_client(self.client)
+        self._retry_budget = RetryBudget(
+            seconds=retry_seconds(),
+            pool=self.client.pool,
+            longest_wait=waiting.longest_wait(),
+            keys_may_change=self.client.keys_may_change,
+        )
         self._pool = thread_pool(THREADS, "s3")
 
     def ask(self, what: str, request: Callable[[], T], *, absent_passes: bool = False) -> T:

@@ -36,7 +36,7 @@ from yanmo.store.objects import NotSupportedHere
 from yanmo.store.s3.credentials import NoKey
 
 if TYPE_CHECKING:
-    from yanmo.store.s3.client import Client
+    from yanmo.store.s3.client import Pool
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -49,6 +49,7 @@ _PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504}
 _PASSING_CODES = {
     *("RequestTimeout", "RequestTimeTooSkewed", "Throttling", "OperationAborted", "ExpiredToken"),
     *("ConditionalRequestConflict", "BadDigest", "IncompleteBody", "XAmzContentSHA256Mismatch"),
+    *("InternalError", "SlowDown"),  # in the body of a 200, to the end of an upload
 }
 """Of answers with another status, 400 mostly."""
 _EXCHANGED = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "UserSuspended"}
@@ -95,10 +96,8 @@ class RetryBudget:
     """How long the requests of one store are tried; shared by its threads."""
 
     seconds: float
-    reached: Callable[[], bool]
-    """Whether the server ever answered."""
-    offset: Callable[[], float] = lambda: 0.0
-    """The server's clock minus ours, seconds, by its last answer."""
+    pool: Pool
+    """What it knows of the server: whether that ever answered, and its clock."""
     longest_wait: float = 0.0
     """How long this process may wait for the store, seconds."""
     keys_may_change: bool = False
@@ -113,26 +112,14 @@ class RetryBudget:
         """Seconds that a request may take now."""
         if self.down or waiting.is_ending():
             return min(self.seconds, _DOWN_SECONDS)
-        seconds = self.seconds if self.reached() else min(self.seconds, _FIRST_CONTACT_SECONDS)
+        seconds = self.seconds if self.pool.reached else min(self.seconds, _FIRST_CONTACT_SECONDS)
         return max(seconds, self.longest_wait)
-
-    @classmethod
-    def with_client(cls, client: Client) -> RetryBudget:
-        """Return the budget of a client's own requests."""
-        pool = client.pool
-        return cls(
-            seconds=retry_seconds(),
-            reached=lambda: pool.reached,
-            offset=lambda: pool.clock_offset,
-            longest_wait=waiting.longest_wait(),
-            keys_may_change=client.keys_may_change,
-        )
 
     def awaits_another(self, error: Exception) -> bool:
         """Return whether what is refused now was good, and lies in a file, where a new one may come."""
         if _is_of_key(error):
             return self.accepted and self.keys_may_change
-        return self.reached() and bool(ca_source()) and _is_certificate(error)
+        return self.pool.reached and bool(ca_source()) and _is_certificate(error)
 
 
 class Retry:
@@ -171,7 +158,7 @@ class Retry:
     def _run(self, request: Callable[[], T], wait: waiting.Wait) -> T:
         budget = self._retry_budget
         while True:
-            offset = budget.offset()
+            offset = budget.pool.clock_offset
             try:
                 traffic.request(self._kind)
                 result = request()
@@ -180,7 +167,7 @@ class Retry:
             except (MinioException, HTTPError, ParseError, OSError, ValueError, EnvironmentFault) as error:
                 final, awaited = _final(error, self.what), budget.awaits_another(error)
                 budget.accepted |= isinstance(final, FileNotFoundError | PreconditionFailed)
-                if awaited or (_is_forbidden(error) and budget.offset() != offset):
+                if awaited or (_is_forbidden(error) and budget.pool.clock_offset != offset):
                     final = None  # a new one may come; or our clock was off, as its Date tells: sign again
                 if final is not None and not (self._absent_passes and _is_absent(error)):
                     raise final from error
@@ -213,7 +200,7 @@ class Retry:
         Raises:
             EnvironmentFault: so it is.
         """
-        if spent > _FIRST_CONTACT_SECONDS and not self._retry_budget.reached() and _has_no_address(error):
+        if spent > _FIRST_CONTACT_SECONDS and not self._retry_budget.pool.reached and _has_no_address(error):
             raise EnvironmentFault(
                 f"{self.what}: no server has the name in the store's endpoint (docs/explanation/store.md "
                 "says where that comes from); correct it"

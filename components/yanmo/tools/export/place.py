@@ -16,7 +16,7 @@ from typing import Any
 
 from yanmo.common.errors import UsageError, naming
 from yanmo.common.plain_json import json_value
-from yanmo.store.durable_files import flock, fsync_dir
+from yanmo.store.durable_files import fsync_dir
 
 log = logging.getLogger(__name__)
 RECORD = "yanmo.json"
@@ -55,7 +55,7 @@ class Place:
         folder = self.path.with_name(f"{self._prefix}{uuid.uuid4().hex}")
         folder.mkdir()
         lock = os.open(folder, os.O_RDONLY)
-        flock(lock, fcntl.LOCK_EX)  # while this process lives nobody takes it for a leftover
+        fcntl.flock(lock, fcntl.LOCK_EX)  # while this process lives nobody takes it for a leftover
         try:
             yield folder
         finally:
@@ -70,7 +70,7 @@ class Place:
             with contextlib.suppress(OSError):
                 lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
                 try:
-                    flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(path)
                     log.info("removed %s, which an export that was killed had left", path)
                 finally:

@@ -14,7 +14,6 @@ from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.words import plural
 from yanmo.store.durable_files import fsync_dir
-from yanmo.store.manifest import Reference
 from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output, find_output, manifest_name, open_reference, superseded_name
@@ -37,14 +36,10 @@ def run(store: ObjectStore, options: CpOptions) -> int:
     if target.uri == store.uri:
         raise UsageError(f"--to {options.to}: is the store to copy from; give another one")
     outputs = [find(store, one, channel=options.channel) for one in options.what]
-    opener = Opener(store)
-    chain = opener.chain(outputs)
+    chain = Opener(store).chain(outputs)
     copy = _Copy(target, sum(entry.bytes for output in chain for entry in output.manifest.files))
     for output in chain:
         copy.output(output)
-        for edge in edges(output.manifest):
-            if opener.open(edge.reference).reference != edge.reference:
-                copy.replaced(store, edge.reference)
     if options.pointer:
         move_pointer(target, channel, name, outputs[0].reference)
     print(
@@ -75,32 +70,20 @@ class _Copy:
         if not lease.acquire():
             raise StorageError(f"{self.target.uri}: a run is making {output} there now; run this again later")
         try:
-            inputs = {edge.label: edge.reference for edge in edges(manifest)}
-            arrived = {name: self._arrived(reference) for name, reference in inputs.items()}
-            announce(self.target, manifest.stage, manifest.key, arrived)
-            self._files(output)
+            inputs = {e.label: open_reference(self.target, e.reference) for e in edges(manifest)}
+            announce(self.target, manifest.stage, manifest.key, inputs)
+            for entry in output.entries():
+                self._file(output, output.wanted(entry))
             lease.check()
             self._commit(output)
         finally:
             lease.release()
 
-    def replaced(self, source: ObjectStore, reference: Reference) -> None:
-        """Copy the manifest that `reference` pins and `--force` replaced by one of equal content."""
-        name = superseded_name(reference.stage, reference.key, reference.manifest_sha256)
-        with contextlib.suppress(FileNotFoundError):  # removed by hand: `verify` names it in both stores
-            data, _ = source.read(name)
-            if hashlib.sha256(data).hexdigest() == reference.manifest_sha256:
-                with contextlib.suppress(AlreadyExists):
-                    self.target.create(name, data)
-
     def _is_there(self, output: Output) -> bool:
         """Return whether the target has this content of the key, whole; add a manifest that is pinned."""
         manifest = output.manifest
-        try:
-            if find_output(self.target, manifest.stage, manifest.key) is None:
-                return False
-        except DataError as error:
-            raise DataError(f"{error}; nothing was copied over it") from error
+        if find_output(self.target, manifest.stage, manifest.key) is None:
+            return False
         try:
             found = open_reference(self.target, output.reference)
         except DataError:
@@ -110,14 +93,6 @@ class _Copy:
         if found.reference.manifest_sha256 != output.reference.manifest_sha256:
             self._keep_beside(output)
         return True
-
-    def _arrived(self, reference: Reference) -> Output:
-        """The very content, where the target has other content of the key."""
-        return open_reference(self.target, reference)
-
-    def _files(self, output: Output) -> None:
-        for entry in output.entries():
-            self._file(output, output.wanted(entry))
 
     def _file(self, output: Output, wanted: Wanted) -> None:
         manifest = output.manifest

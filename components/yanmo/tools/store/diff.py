@@ -29,7 +29,7 @@ class Difference:
 
 
 def run(store: ObjectStore, options: DiffOptions) -> int:
-    other = _other(options) or store
+    other = store_of(options, options.other_store) if options.other_store else store
     first = find(store, options.a, channel=options.channel, where="A")
     second = find(other, options.b, channel=options.channel, where="B")
     found = differences(first, second, set())
@@ -38,20 +38,12 @@ def run(store: ObjectStore, options: DiffOptions) -> int:
     print(f"B  {second.manifest.stage}/{second.manifest.key}  made {second.manifest.created_at}")
     print("the same content" if same else "different content")
     _print(found, 0)
-    if not same:
-        _print_counts(first.manifest.counts, second.manifest.counts)
     causes = list(first_causes(found))
     if causes and not same:
         print("\nfirst cause" + "s" * (len(causes) > 1))
         for cause in causes:
             print(f"  {cause.text}")
     return 0
-
-
-def _other(options: DiffOptions) -> ObjectStore | None:
-    if not options.other_store:
-        return None
-    return store_of(options, options.other_store)
 
 
 def differences(first: Output, second: Output, seen: set[tuple[str, ...]]) -> list[Difference]:
@@ -132,21 +124,3 @@ def _print(found: list[Difference], depth: int) -> None:
         if one.text:
             print("  " * (depth + 1) + one.text)
         _print(one.inner, depth + 1)
-
-
-def _print_counts(a: Any, b: Any) -> None:
-    left, right = dict(_flat(a)), dict(_flat(b))
-    rows = [(name, left.get(name), right.get(name)) for name in sorted(left.keys() | right.keys())]
-    changed = [(name, x, y) for name, x, y in rows if x != y]
-    if changed:
-        print("\ncounts")
-        for name, x, y in changed[:20]:
-            print(f"  {name}: {x} / {y}")
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for inner, found in value.items():
-            yield from _flat(found, f"{name}.{inner}" if name else str(inner))
-    else:
-        yield name, value

@@ -7,8 +7,8 @@ from collections import defaultdict
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes
 from yanmo.store.objects import ObjectStore
-from yanmo.tools.store.gc_plan import Ages, GcPlan, shown_age
-from yanmo.tools.store.gc_planner import Planner
+from yanmo.tools.store.gc_plan import GcPlan, shown_age
+from yanmo.tools.store.gc_planner import Ages, Planner
 from yanmo.tools.store.gc_sweep import Sweep, Swept
 from yanmo.tools.store.inventory import Inventory, take
 from yanmo.tools.store.options import GcOptions

@@ -14,17 +14,6 @@ from yanmo.tools.store.inventory import KeyFolder, KeyName
 _DAY = 86400
 
 
-@dataclass(frozen=True)
-class Ages:
-    """The ages in seconds from which things may be removed."""
-
-    older_than: float
-    abandoned: float
-    """Work of a key that was never finished."""
-    newest_runs: int = 0
-    """Of each channel, whose records stay however old."""
-
-
 @dataclass
 class ToDelete:
     """What is to be removed of one key."""
@@ -87,7 +76,8 @@ def shown_age(seconds: float) -> str:
 def consumers_first(to_delete: list[ToDelete]) -> Iterator[ToDelete]:
     """Every output before those it was made from, so that a kill leaves no hole in a chain.
 
-    What lies next to outputs comes first: abandoned work may name an output in its INPUTS.json.
+    What lies next to outputs comes first: abandoned work may name an output in its INPUTS.json. Keys may form
+    a ring: a model gets its seed's noise as a part, which was made from it.
     """
     by_name = {one.folder.name: one for one in to_delete}
     done: set[KeyName] = set()

@@ -17,28 +17,42 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, StorageError
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
-from yanmo.store.runs.lease import holder_in
+from yanmo.store.runs.auto_record import AUTO_RECORD, is_auto_record
+from yanmo.store.runs.in_use import LEASE
+from yanmo.store.runs.lease import holder_in, is_held
 from yanmo.store.runs.run_record import is_run_record, run_record_name
-from yanmo.store.runs.unfinished import UNFINISHED, Unfinished, is_unfinished_record, to_be_kept
+from yanmo.store.runs.unfinished import UNFINISHED, Training, Unfinished, is_unfinished_record, to_be_kept
 from yanmo.tools.store.chain import edges, inputs_of
-from yanmo.tools.store.gc_loose import SETTLED_SECONDS, judge_loose
-from yanmo.tools.store.gc_plan import Ages, GcPlan, ToDelete, consumers_first, shown_age
-from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working
+from yanmo.tools.store.gc_plan import GcPlan, ToDelete, consumers_first, shown_age
+from yanmo.tools.store.inventory import Inventory, KeyFolder, KeyName, is_working, local_run
 from yanmo.tools.store.pointed import Named, read_all
 
 _Wanted = tuple[Reference, str]
 """An output, and why it is needed."""
-_REMADE_SECONDS = 4.0
-"""How long an output that a pointer names and that is not there is waited for, before the store is called
-damaged: a run that lost it to an earlier gc is tried again."""
+SETTLED_SECONDS = 2.0
+"""Nothing that a lease does not guard is removed younger than this: its writer may be at it now. (The
+temporary files of a folder are locked while they are written, a moment after they appear.)"""
+_PROBE_SECONDS = 3600.0
+"""A probe that goes too early says that the server ignores conditional writes; a slow one may be asked."""
+
+
+@dataclass(frozen=True)
+class Ages:
+    """The ages in seconds from which things may be removed."""
+
+    older_than: float
+    abandoned: float
+    """Work of a key that was never finished."""
+    newest_runs: int = 0
+    """Of each channel, whose records stay however old."""
 
 
 class Planner:
@@ -51,8 +65,8 @@ class Planner:
         self._live: set[KeyName] = set()
         self._newest: set[KeyName] = set()
         """Channels' newest outputs: what these were made of, file by file, the next night uses again."""
-        self._unfinished_keys: set[KeyName] = set()
-        """Of trainings that may be finished: their checkpoints stay, however old."""
+        self._unfinished: list[tuple[ObjectInfo, Training]] = []
+        """Trainings that may be finished, and the record that says so: their checkpoints stay."""
         self._manifests: dict[str, tuple[Manifest, bytes] | None] = {}
 
     def decide(self) -> GcPlan:
@@ -60,13 +74,18 @@ class Planner:
 
         Raises:
             DataError: a pointer, record or needed manifest is damaged, so that nobody can know what it kept.
+            StorageError: the output that a pointer names is lost whole.
         """
-        self._mark(self._roots(read_all(self.store, self._pointers_and_kept_runs())))
-        for name in sorted(self.inventory.keys):
-            if name not in self._live:
-                self._judge(self.inventory.keys[name])
+        keys = self.inventory.keys
+        self._live = {name for name, folder in keys.items() if is_working(self.store, folder)}
+        for info in filter(lambda info: is_unfinished_record(info.name), self.inventory.runs):
+            record = UNFINISHED.read(self.store, info.name) or Unfinished()
+            self._unfinished += [(info, one) for one in to_be_kept(record, self._is_abandoned)]
+        self._mark(self._roots())
+        for name in sorted(keys.keys() - self._live):
+            self._judge(keys[name])
         self.plan.to_delete = list(consumers_first(self.plan.to_delete))
-        judge_loose(self.store, self.inventory, self.plan, self.ages.older_than, self._is_worked_at)
+        self._judge_loose()
         return self.plan
 
     def _is_old(self, modified: float, age: float | None = None) -> bool:
@@ -75,46 +94,40 @@ class Planner:
     def _is_abandoned(self, tried_at: float) -> bool:
         return self._is_old(tried_at, self.ages.abandoned)
 
-    def _roots(self, named_now: Iterable[Named]) -> Iterator[_Wanted]:
-        for named in named_now:
-            reference = self._settled(named).reference if named.is_pointer else named.reference
-            if named.is_pointer and named.by.endswith(f"/{reference.stage}"):
-                self._newest.add((reference.stage, reference.key))
+    def _roots(self) -> Iterator[_Wanted]:
+        for named in read_all(self.store, self._pointers_and_kept_runs()):
+            reference = named.reference
+            if named.is_pointer:
+                self._check_there(named)
+                if named.by.endswith(f"/{reference.stage}"):
+                    self._newest.add((reference.stage, reference.key))
             yield reference, named.by
-        yield from self._of_unfinished_trainings()
+        for info, training in self._unfinished:
+            for reference in filter(None, training.inputs.values()):
+                yield reference, f"input of an unfinished training ({info.name})"
+            if (model := find_output(self.store, "train", training.key)) is not None:
+                yield model.reference, f"a model that was not judged yet ({info.name})"
         for name, folder in sorted(self.inventory.keys.items()):
-            if is_working(self.store, folder):
-                self._live.add(name)
+            if name in self._live:
                 self.plan.kept[name] = "a run is making it now"
             if self._may_go_on(folder):
                 for reference in inputs_of(self.store, folder):
                     yield reference, f"input of a run of {folder}"
             yield from self._young(folder)
 
-    def _of_unfinished_trainings(self) -> Iterator[_Wanted]:
-        """Yield what unfinished trainings rest on, which a channel's next run or a person may take up again,
-        and the model of one that is made and waits for its verdict."""
-        for info in filter(lambda info: is_unfinished_record(info.name), self.inventory.runs):
-            record = UNFINISHED.read(self.store, info.name) or Unfinished()
-            for training in to_be_kept(record, self._is_abandoned):
-                self._unfinished_keys.add(("train", training.key))
-                for reference in filter(None, training.inputs.values()):
-                    yield reference, f"input of an unfinished training ({info.name})"
-                if (model := find_output(self.store, "train", training.key)) is not None:
-                    yield model.reference, f"a model that was not judged yet ({info.name})"
-
     def _pointers_and_kept_runs(self) -> list[ObjectInfo]:
         """All of pointers/ but the records of runs that are old and not of their channel's newest."""
-        age = max(self.ages.older_than, SETTLED_SECONDS)
-        listed, live = self.inventory.pointers, self._live_runs()
-        by_channel: dict[str, list[ObjectInfo]] = defaultdict(list)
-        for info in sorted(listed, key=lambda info: info.modified, reverse=True):
-            if is_run_record(info.name):
-                by_channel[info.name.split("/")[1]].append(info)
-        passed_over = [info for infos in by_channel.values() for info in infos[self.ages.newest_runs :]]
-        gone = {i for i in passed_over if self._is_old(i.modified, age) and i.name not in live}
-        self.plan.runs = sorted(gone, key=lambda info: info.name)
-        return [info for info in listed if info not in gone]
+        age, live = max(self.ages.older_than, SETTLED_SECONDS), self._live_runs()
+        listed = sorted(self.inventory.pointers, key=lambda info: info.modified, reverse=True)
+        met: Counter[str] = Counter()
+        for info in filter(lambda info: is_run_record(info.name), listed):
+            channel = info.name.split("/")[1]
+            met[channel] += 1
+            is_newest = met[channel] <= self.ages.newest_runs
+            if self._is_old(info.modified, age) and not is_newest and info.name not in live:
+                self.plan.runs.append(info)
+        gone = {info.name for info in self.plan.runs}
+        return [info for info in self.inventory.pointers if info.name not in gone]
 
     def _live_runs(self) -> set[str]:
         """The records of runs for which a stage is at work: its training may last longer than any age; and of
@@ -123,49 +136,33 @@ class Planner:
         A lease that was renewed within the age counts too: a minute of silence is a frozen node, or a store
         that could not be reached, and the run goes on after it.
         """
-        found = self._of_begun_trainings()
-        for folder in self.inventory.keys.values():
-            if folder.lease and (not self._is_old(folder.lease.modified) or is_working(self.store, folder)):
-                with contextlib.suppress(FileNotFoundError):
-                    note = holder_in(self.store.read(folder.lease.name)[0])
-                    found.add(run_record_name(note.channel, note.run_id))
-        return found
-
-    def _of_begun_trainings(self) -> set[str]:
-        found = set()
-        for info in filter(lambda info: is_unfinished_record(info.name), self.inventory.runs):
-            channel = info.name.rpartition("/")[2].removesuffix(".json")
-            record = UNFINISHED.read(self.store, info.name) or Unfinished()
-            trainings = to_be_kept(record, self._is_abandoned)
-            found |= {run_record_name(channel, one.run_id) for one in trainings if one.run_id}
-        return found
-
-    def _settled(self, named: Named) -> Named:
-        """The pointer, once its output is there: a run that an earlier gc disturbed may be making it again.
-
-        Raises:
-            DataError: the output is lost whole. What it rests on is not known without it: such a store is
-                half restored, maybe, and what its outputs rest on would go.
-        """
-        end = time.monotonic() + _REMADE_SECONDS
-        while not self._is_there(named.reference) and time.monotonic() < end:
-            time.sleep(0.05)
-            info = self.store.stat(f"pointers/{named.by}.json")
-            named = next(read_all(self.store, [info] if info else []), named)
-        if self._is_there(named.reference):
-            return named
-        reference = named.reference
-        raise DataError(
-            f"{self.store.uri}/pointers/{named.by}.json: names {reference.stage}/{reference.key[:12]}, found "
-            f"nothing of it; restore it, or run the {reference.stage} stage again. To let go of all that it "
-            "rests on, delete the pointer by hand first"
+        channels = (
+            (info.name.rpartition("/")[2].removesuffix(".json"), one) for info, one in self._unfinished
         )
+        found = {run_record_name(channel, one.run_id) for channel, one in channels if one.run_id}
+        for folder in self.inventory.keys.values():
+            if folder.lease and (not self._is_old(folder.lease.modified) or folder.name in self._live):
+                with contextlib.suppress(FileNotFoundError):
+                    note = holder_in(self.store.read(folder.lease.name)[0]).note
+                    found.add(run_record_name(note.get("channel", ""), note.get("run_id", "")))
+        return found
 
-    def _is_there(self, reference: Reference) -> bool:
+    def _check_there(self, named: Named) -> None:
+        """Raise StorageError where the output of a pointer is lost whole.
+
+        What it rests on is not known without it: such a store is half restored, maybe, and what its outputs
+        rest on would go. Or a run that an earlier gc disturbed is tried again soon, and makes it.
+        """
+        reference = named.reference
         folder = self.inventory.keys.get((reference.stage, reference.key))
-        if folder is not None and (any(folder.objects) or is_working(self.store, folder)):
-            return True
-        return self.store.stat(reference.manifest_uri) is not None  # committed since the store was listed
+        is_listed = folder is not None and (any(folder.objects) or folder.name in self._live)
+        if not is_listed and self.store.stat(reference.manifest_uri) is None:  # nor committed since
+            raise StorageError(
+                f"nothing was removed: {self.store.uri}/pointers/{named.by}.json names "
+                f"{reference.stage}/{reference.key[:12]}, found nothing of it. Where no run makes it again: "
+                f"restore it, or run the {reference.stage} stage again. To let go of all that it rests on: "
+                "delete the pointer"
+            )
 
     def _young(self, folder: KeyFolder) -> Iterator[_Wanted]:
         """The edges of manifests that are too young to be removed."""
@@ -182,21 +179,17 @@ class Planner:
 
     def _may_go_on(self, folder: KeyFolder) -> bool:
         """Return whether a live run, one that goes on, or the next night needs what a key rests on."""
-        if folder.name in self._live:
-            return True
-        if folder.inputs is None:
-            return False
-        if folder.name in self._newest:
-            return True
-        return not self._is_old(folder.inputs.modified) or (
-            not folder.manifest and self._has_kept_work(folder)
+        return folder.inputs is not None and (
+            folder.name in self._live | self._newest
+            or not self._is_old(folder.inputs.modified)
+            or (not folder.manifest and self._has_kept_work(folder))
         )
 
     def _has_kept_work(self, folder: KeyFolder) -> bool:
         work = folder.checkpoints
-        if not work or folder.name in self._unfinished_keys:
+        if not work or folder.name in {("train", training.key) for _, training in self._unfinished}:
             return bool(work)
-        return not self._is_old(max(info.modified for info in work), self.ages.abandoned)
+        return not self._is_abandoned(max(info.modified for info in work))
 
     def _mark(self, roots: Iterable[_Wanted]) -> None:
         waiting = list(roots)[::-1]
@@ -209,30 +202,20 @@ class Planner:
                 continue
             self.plan.pinned.add((name, sha256))
             self.plan.kept.setdefault(name, why)
-            found = self._pinned(reference, why)
-            if found is None:
+            found = self._opened(reference, why)
+            if not found:
                 self.plan.dangling.append(f"{why}: {reference.stage}/{reference.key[:12]} is not there")
-                continue
             waiting += [
                 (edge.reference, f"{edge.label} of {reference.stage}/{reference.key[:12]}")
-                for manifest in (found, *self._opened_instead(reference, found))
+                for manifest in found
                 for edge in edges(manifest)
             ]
 
-    def _opened_instead(self, reference: Reference, found: Manifest) -> list[Manifest]:
-        """The manifest that readers of `reference` open, where it is another than the one that it pins.
+    def _opened(self, reference: Reference, why: str) -> list[Manifest]:
+        """Return the manifests that readers of `reference` may open; one that was set aside is restored.
 
-        `--force` may have put one of equal content in its place since, which names parts of its own.
-        """
-        here = self._read(manifest_name(reference.stage, reference.key))
-        if here is None or here[0] is found or here[0].content_digest != reference.content_digest:
-            return []
-        return [here[0]]
-
-    def _pinned(self, reference: Reference, why: str) -> Manifest | None:
-        """The manifest that `reference` pins; one that was set aside is to be restored.
-
-        None where nothing of the key is there any more.
+        The one that it pins, and, where `--force` has put one of equal content in its place, which names
+        parts of its own, that one too. None where nothing of the key is there any more.
 
         Raises:
             DataError: anything else lies in its place, so that nobody knows which files it names.
@@ -240,21 +223,15 @@ class Planner:
         stage, key = reference.stage, reference.key
         folder = self.inventory.keys.get((stage, key))
         if folder is None or not any(folder.objects):
-            return None
+            return []
         here = self._read(manifest_name(stage, key))  # raises where it is damaged, or of another key
         set_aside = superseded_name(stage, key, reference.manifest_sha256)
-        for name in (manifest_name(stage, key), set_aside):
-            found = self._read(name)
-            if found and hashlib.sha256(found[1]).hexdigest() == reference.manifest_sha256:
-                if found[0].content_digest != reference.content_digest:
-                    break
-                if folder.manifest is None:
-                    self.plan.restore.append(((stage, key), name))
-                return found[0]
-        if here and here[0].content_digest == reference.content_digest and self._is_all_of(here, folder):
-            return here[0]  # committed again after its manifest was lost: the same content
-        if here is None and folder.name in self._live:
-            return None  # lost before, and being made again now
+        found = [one for one in (here, self._read(set_aside)) if one]
+        whole = [one[0] for one in found if one[0].content_digest == reference.content_digest]
+        if whole and here is None:
+            self.plan.restore.append(((stage, key), set_aside))
+        if whole or (here is None and folder.name in self._live):  # lost before, and being made again now
+            return whole
         raise DataError(
             f"{self.store.uri}/{manifest_name(stage, key)}: {why} pins the manifest with sha256 "
             f"{reference.manifest_sha256[:16]}..., "
@@ -263,22 +240,6 @@ class Planner:
             "that gives other content, remove by hand what still refers to the lost one (`yanmo store "
             "verify` lists it)"
         )
-
-    def _is_all_of(self, here: tuple[Manifest, bytes], folder: KeyFolder) -> bool:
-        """Return whether the manifest in place stands for all of its key, so that other attempts may go.
-
-        Not an older one that was put back by hand: `--force` kept that next to it, under its own name. Where
-        there are files of other attempts, its own may be the damaged ones: every file is read then. That
-        happens once, as the others are removed.
-        """
-        manifest, data = here
-        sha256 = hashlib.sha256(data).hexdigest()
-        if self._read(superseded_name(manifest.stage, manifest.key, sha256)) is not None:
-            return False
-        if not folder.has_others_than(manifest):
-            return True
-        output = find_output(self.store, *folder.name)
-        return output is not None and output.reference.manifest_sha256 == sha256 and not output.is_damaged()
 
     def _read_old(self, name: str) -> tuple[Manifest, bytes] | None:
         """`_read`, where a damaged manifest may be passed over."""
@@ -301,11 +262,16 @@ class Planner:
         if folder.name not in self.plan.kept:
             self._list_all(folder) if folder.manifest else self._list_debris(folder, set())
         elif folder.manifest:
-            self._list_debris(folder, self._used_attempts(folder))
+            manifests = [self._read_old(info.name) for info in (folder.manifest, *folder.old_manifests)]
+            self._list_debris(folder, {one[0].attempt for one in manifests if one})
         # else it is needed and not there: nothing of it is touched
 
     def _list_debris(self, folder: KeyFolder, used: set[str]) -> None:
-        """Enter in the plan what lies next to the output, if there is one."""
+        """Enter in the plan what lies next to the output, if there is one.
+
+        Args:
+            used: attempts that a manifest names, the one in place or one that `--force` replaced.
+        """
         old = [] if folder.manifest else folder.old_manifests
         objects = list(old)
         why = ["a manifest that was set aside"] if old else []
@@ -333,18 +299,9 @@ class Planner:
         why = f"nothing refers to it, and it is older than {shown_age(self.ages.older_than)}"
         if found is None:
             why = f"its manifest is damaged; {why}"
-        data = found[1] if found else self.store.read(folder.manifest.name)[0]
-        objects = [folder.manifest, *folder.old_manifests]
-        objects += [info for infos in folder.attempts.values() for info in infos]
-        objects += folder.work
-        manifest = found[0] if found else None
+        manifest, data = found or (None, self.store.read(folder.manifest.name)[0])
+        objects = [*folder.objects, *folder.work]
         self.plan.to_delete.append(ToDelete(folder, objects, why, True, manifest, data, folder.leftovers))
-
-    def _used_attempts(self, folder: KeyFolder) -> set[str]:
-        """Return the attempts that the manifest in place names, or one that `--force` replaced."""
-        assert folder.manifest
-        found = [self._read_old(info.name) for info in (folder.manifest, *folder.old_manifests)]
-        return {one[0].attempt for one in found if one}
 
     def _old_work(self, folder: KeyFolder) -> list[ObjectInfo]:
         if not folder.work or not self._is_old(max(info.modified for info in folder.work)):
@@ -354,6 +311,31 @@ class Planner:
         inputs = None if folder.name in self._newest else folder.inputs
         return [*folder.checkpoints, *(info for info in (inputs, folder.lease) if info)]
 
-    def _is_worked_at(self, folder: KeyFolder) -> bool:
-        """Return whether its work goes on, or may."""
-        return folder.manifest is None and bool(folder.work) and not self._old_work(folder)
+    def _judge_loose(self) -> None:
+        """Enter in the plan what belongs to no key: records of `auto`, probes, KFP's files, leftovers."""
+        age, found = max(self.ages.older_than, SETTLED_SECONDS), self.inventory
+        for info in found.runs:
+            if is_auto_record(info.name) and self._is_old(info.modified, age) and not self._is_needed(info):
+                self.plan.loose.append((info, "what `auto` became, of an output that is gone"))
+        for info in found.probes:
+            if self._is_old(info.modified, max(age, _PROBE_SECONDS)):
+                self.plan.loose.append((info, "a probe of conditional writes"))
+        young = {local_run(info.name) for info in found.kfp if not self._is_old(info.modified, age)}
+        ended = {local_run(info.name) for info in found.kfp} - young
+        gone = {run for run in ended if not is_held(self.store, f"{run}/{LEASE}")}
+        self.plan.loose += [
+            (info, "KFP's files of a finished run") for info in found.kfp if local_run(info.name) in gone
+        ]
+        self.plan.leftovers += [one for one in found.leftovers if self._is_old(one.modified)]
+
+    def _is_needed(self, info: ObjectInfo) -> bool:
+        """Return whether the key of a record of `auto` is kept, or its work goes on; of a damaged one too."""
+        try:
+            record = AUTO_RECORD.read(self.store, info.name)
+        except DataError:
+            return True
+        folder = self.inventory.keys.get((record.stage, record.key)) if record else None
+        if folder is None:
+            return False
+        is_worked_at = folder.manifest is None and bool(folder.work) and not self._old_work(folder)
+        return folder.name in self.plan.kept or is_worked_at

@@ -35,9 +35,8 @@ from yanmo.store.output import manifest_name, superseded_name
 from yanmo.store.runs.in_use import LEASE, lease_name
 from yanmo.store.runs.lease import TTL_SECONDS, Lease, is_held
 from yanmo.tools.store.chain import Opener, edges, inputs_of
-from yanmo.tools.store.gc_loose import local_run
 from yanmo.tools.store.gc_plan import GcPlan, ToDelete
-from yanmo.tools.store.inventory import KeyName, take
+from yanmo.tools.store.inventory import KeyName, local_run, take
 from yanmo.tools.store.pointed import Named, read_all
 
 log = logging.getLogger(__name__)
@@ -69,6 +68,7 @@ class Sweep:
         self._held: dict[KeyName, Lease] = {}
         """Leases of this batch: no run makes these keys, whatever their INPUTS.json says."""
         self._asked: dict[str, bool] = {}
+        """Folder of a `yanmo run` -> whether that holds its lease."""
 
     def run(self) -> Swept:
         """Restore what a killed gc set aside and is needed, then remove what the plan says."""
@@ -97,18 +97,13 @@ class Sweep:
 
     def _remove_loose(self, info: ObjectInfo) -> None:
         run = local_run(info.name)
-        if run and self._is_at_work(run):
-            return
-        self.store.delete(info.name)
-        self._count(info.bytes)
-
-    def _is_at_work(self, run: str) -> bool:
-        """Return whether `yanmo run` holds the lease of its folder; asked once, just before that goes."""
-        if run not in self._asked:
+        if run and run not in self._asked:  # once, just before the folder goes
             self._asked[run] = is_held(self.store, f"{run}/{LEASE}")
             if self._asked[run]:
                 self.done.spared.append(f"{run}: `yanmo run` is at work")
-        return self._asked[run]
+        if not self._asked.get(run):
+            self.store.delete(info.name)
+            self._count(info.bytes)
 
     def _count(self, size: int) -> None:
         self.done.objects += 1

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.nights.night import NIGHTS
-from yanmo.store.manifest import Manifest
 from yanmo.store.objects import Leftover, NotSupportedHere, ObjectInfo, ObjectStore
 from yanmo.store.output import KEY
 from yanmo.store.runs.in_use import INPUTS, LEASE
@@ -24,21 +23,23 @@ _STAGE = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
 _KFP = r"kfp/run-\d{8}-\d{6}-[0-9a-f]{8}/"
 """KFP's files of one `yanmo run`, and the lease that says that the run lives."""
 _IS_STAGE = re.compile(rf"{_STAGE}\Z").match
-_FORMS = {
-    "runs": re.compile(rf"runs/{_STAGE}/(?:unfinished/[^/]+|auto/[0-9a-f]{{64}})\.json\Z"),
-    "kfp": re.compile(_KFP),
-    "sources": re.compile(r"sources/[0-9a-f]{64}\.json\Z"),
-    "probes": re.compile(r"probes/[0-9a-f]{32}\Z"),
-    "pointers": re.compile(r"pointers/"),
-    "nights": NIGHTS,
-    "report.html": re.compile(r"report\.html\Z"),
+_PLACES = {
+    "runs": ("runs", re.compile(rf"runs/{_STAGE}/(?:unfinished/[^/]+|auto/[0-9a-f]{{64}})\.json\Z")),
+    "kfp": ("kfp", re.compile(_KFP)),
+    "sources": ("others", re.compile(r"sources/[0-9a-f]{64}\.json\Z")),
+    "probes": ("probes", re.compile(r"probes/[0-9a-f]{32}\Z")),
+    "pointers": ("pointers", re.compile(r"pointers/")),
+    "nights": ("others", NIGHTS),
+    "report.html": ("others", re.compile(r"report\.html\Z")),
 }
-"""What the store makes outside of keys. A store may be a whole bucket, in which others write as well."""
+"""What the store makes outside of keys: where it is entered. A store may be a whole bucket, in which others
+write as well."""
+_ANY = re.compile("")
 _LOOSE = re.compile(
     rf"(?:(?:pointers|nights)/[^/]+(?:/history|/runs|/records)?|nights|sources|probes"
-    rf"|runs/{_STAGE}/(?:auto|unfinished))(?:/\.tmp-[^/]+)?\Z|{_KFP}"
+    rf"|runs/{_STAGE}/(?:auto|unfinished))/\.tmp-[^/]+\Z|{_KFP}"
 )
-"""Temporary files and empty folders of these."""
+"""Temporary files of these."""
 KeyName = tuple[str, str]
 """Stage and key."""
 
@@ -88,10 +89,6 @@ class KeyFolder:
     def _named(self, last: str) -> ObjectInfo | None:
         return next((info for info in self.work if info.name.endswith(f"/{last}")), None)
 
-    def has_others_than(self, manifest: Manifest) -> bool:
-        """Return whether there are attempts with files that `manifest` does not name."""
-        return bool(self.attempts.keys() - {manifest.attempt})
-
     @property
     def bytes(self) -> int:
         return sum(info.bytes for info in self.objects)
@@ -115,10 +112,9 @@ class Inventory:
     runs: list[ObjectInfo] = field(default_factory=list)
     """Below runs/ but in no key's folder: records of what `auto` became, and of what channels have
     begun and not judged."""
-    nights: list[ObjectInfo] = field(default_factory=list)
-    """Below nights/, and report.html: what people read. It keeps nothing, and gc removes none of it."""
+    others: list[ObjectInfo] = field(default_factory=list)
+    """Below nights/ and sources/, and report.html. It keeps nothing, and gc removes none of it."""
     kfp: list[ObjectInfo] = field(default_factory=list)
-    sources: list[ObjectInfo] = field(default_factory=list)
     probes: list[ObjectInfo] = field(default_factory=list)
     strays: list[ObjectInfo] = field(default_factory=list)
     """Anything else, which is not Yanmo's."""
@@ -130,7 +126,7 @@ class Inventory:
 
     @property
     def bytes(self) -> int:
-        lists = (self.pointers, self.runs, self.nights, self.kfp, self.sources, self.probes, self.strays)
+        lists = (self.pointers, self.runs, self.others, self.kfp, self.probes, self.strays)
         others = sum(info.bytes for infos in lists for info in infos)
         keys = sum(folder.bytes for folder in self.keys.values())
         work = sum(info.bytes for folder in self.keys.values() for info in folder.work)
@@ -152,7 +148,7 @@ def take(store: ObjectStore, prefix: str = "", *, leftovers: bool = True) -> Inv
     if is_empty and not prefix:
         log.warning("%s holds nothing; look at --store if you expected outputs there", store.uri)
     for leftover in _leftovers(store) if leftovers else ():
-        name = key_of(f"{leftover.name}/")  # an attempt's empty folder is of its key as well
+        name = key_of(leftover.name)
         if name or _LOOSE.match(leftover.name):  # else it is of others who write here, and never touched
             (found.key(*name) if name else found).leftovers.append(leftover)
     return found
@@ -174,22 +170,17 @@ def key_of(name: str) -> KeyName | None:
     return None
 
 
+def local_run(name: str) -> str:
+    """The folder of `yanmo run` that an object lies in, kfp/<run>; "" for others."""
+    return "/".join(name.split("/")[:2]) if name.startswith("kfp/") else ""
+
+
 def _sort_in(found: Inventory, info: ObjectInfo) -> None:
     parts = info.name.split("/")
     named = key_of(info.name)
     if named is None:
-        places = {
-            "pointers": found.pointers,
-            "runs": found.runs,
-            "nights": found.nights,
-            "kfp": found.kfp,
-            "sources": found.sources,
-            "probes": found.probes,
-            "report.html": found.nights,  # the newest page of `yanmo run`
-        }
-        form = _FORMS.get(parts[0])
-        place = places[parts[0]] if form and form.match(info.name) else found.strays
-        place.append(info)
+        place, form = _PLACES.get(parts[0], ("strays", _ANY))
+        getattr(found, place if form.match(info.name) else "strays").append(info)
         return
     folder = found.key(*named)
     if parts[0] == "runs":

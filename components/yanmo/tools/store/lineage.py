@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,14 @@ class Web:
         return _short(name) + (f"  [{pointers}]" if pointers else "")
 
 
+_LEARNED = {
+    "directly": "models that learned it",
+    "by_start": "models that began from one that learned it",
+    "tokenizers": "tokenizers built from it",
+    "evaluation_sets": "evaluation sets that hold it",
+}
+
+
 @dataclass
 class Learned:
     """What became of one text."""
@@ -79,29 +87,18 @@ class Learned:
 
     def lines(self, shown: Callable[[KeyName], str]) -> Iterator[str]:
         """As a person reads it."""
-        for what, names in (
-            ("models that learned it", self.directly),
-            ("models that began from one that learned it", self.by_start),
-            ("tokenizers built from it", self.tokenizers),
-            ("evaluation sets that hold it", self.evaluation_sets),
-        ):
+        for field_name, what in _LEARNED.items():
+            names = getattr(self, field_name)
             yield f"{what}: {'none' if not names else ''}".rstrip()
             yield from (f"    {shown(name)}" for name in names)
         yield f"channels whose champion learned it: {', '.join(self.champions) or 'none'}"
 
     def as_json(self) -> dict[str, Any]:
-        names = ("directly", "by_start", "tokenizers", "evaluation_sets")
-        found: dict[str, Any] = {name: ["/".join(one) for one in getattr(self, name)] for name in names}
+        found: dict[str, Any] = {name: ["/".join(one) for one in getattr(self, name)] for name in _LEARNED}
         return {"learned": {**found, "champions": self.champions}}
 
 
-def learned(
-    outputs: Mapping[KeyName, Output],
-    pointers: Mapping[KeyName, Sequence[str]],
-    document: str,
-    holders: Sequence[KeyName],
-    down: Sequence[KeyName],
-) -> Learned:
+def learned(web: Web, document: str, holders: Sequence[KeyName], down: Sequence[KeyName]) -> Learned:
     """Who learned `document`.
 
     Args:
@@ -110,12 +107,12 @@ def learned(
     """
     found = Learned()
     for name in dict.fromkeys([*holders, *down]):
-        if name[0] == "train" and is_trained_on(outputs[name], document):
-            own = _cache_of(outputs[name])
+        if name[0] == "train" and is_trained_on(web.outputs[name], document):
+            own = _cache_of(web.outputs[name])
             (found.directly if own and is_trained_on(own, document) else found.by_start).append(name)
     found.evaluation_sets = [name for name in holders if name[0] == "evaluation_set"]
     found.tokenizers = [name for name in down if name[0] == "tokenizer"]
-    served = {by for name in (*found.directly, *found.by_start) for by in pointers.get(name, ())}
+    served = {by for name in (*found.directly, *found.by_start) for by in web.pointers.get(name, ())}
     found.champions = sorted(by.partition("/")[0] for by in served if by.endswith("/champion"))
     return found
 
@@ -155,7 +152,7 @@ def _document(web: Web, document: str, holders: Holders, as_json: bool) -> dict[
         print("  and these rest on them" * bool(down), end="\n" * bool(down))
         for name, how in down:
             print(f"    {web.shown(name)}  {how}")
-    what = learned(web.outputs, web.pointers, document, names, [name for name, _ in down])
+    what = learned(web, document, names, [name for name, _ in down])
     if not as_json:
         for line in what.lines(web.shown):
             print(f"  {line}")

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError
 from yanmo.common.logs import human_bytes, human_seconds
+from yanmo.common.words import some_of
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, find_output
 from yanmo.tools.store.chain import edges
@@ -29,7 +30,7 @@ class Row:
     status: str
     """done, damaged (its manifest), working (a live lease), stopped (work without an output), uncommitted."""
     bytes: int
-    work_bytes: int
+    """With its work."""
     age_seconds: int
     """Seconds since anything of it was last written."""
     made_at: str
@@ -37,14 +38,10 @@ class Row:
     pointers: list[str]
     used_by: list[str]
     """Outputs that have it as input or part."""
-    superseded: int
-    """Manifests kept next to the current one."""
-    uncommitted_bytes: int
-    """Bytes of attempts that the manifest does not name."""
 
 
 def run(store: ObjectStore, options: LsOptions) -> int:
-    inventory = take(store)
+    inventory = take(store, leftovers=False)
     of_channel = f"pointers/{options.channel}/" if options.channel else ""
     named, damaged = read_undamaged(store, [i for i in inventory.pointers if i.name.startswith(of_channel)])
     rows = [row for row in _rows(store, inventory, named) if not options.stage or row.stage == options.stage]
@@ -72,20 +69,16 @@ def _rows(store: ObjectStore, inventory: Inventory, named: Sequence[Named]) -> l
     result = []
     for name in sorted(inventory.keys):
         folder, output = inventory.keys[name], outputs.get(name)
-        loose = {k: v for k, v in folder.attempts.items() if not output or k != output.manifest.attempt}
         result.append(
             Row(
                 stage=folder.stage,
                 key=folder.key,
                 status=_status(store, folder, output),
-                bytes=folder.bytes,
-                work_bytes=sum(info.bytes for info in folder.work),
+                bytes=folder.bytes + sum(info.bytes for info in folder.work),
                 age_seconds=max(0, int(now - folder.modified)),
                 made_at=output.manifest.created_at if output else "",
                 pointers=sorted(pointers[name]),
                 used_by=sorted(users[name]),
-                superseded=len(folder.old_manifests),
-                uncommitted_bytes=sum(info.bytes for files in loose.values() for info in files),
             )
         )
     return result
@@ -114,10 +107,6 @@ def _document(
         "bytes": inventory.bytes,
         "pointers": {n.by: f"{n.reference.stage}/{n.reference.key}" for n in named if n.is_pointer},
         "outputs": [asdict(row) for row in rows],
-        "leftovers": [
-            {"name": o.name, "what": o.what, "bytes": o.bytes, "age_seconds": int(store.clock() - o.modified)}
-            for o in inventory.all_leftovers
-        ],
         "strays": [info.name for info in inventory.strays],
     }
 
@@ -133,25 +122,23 @@ def _print(
     print(f"{store.uri}: {human_bytes(inventory.bytes)}; {done} outputs shown")
     pointers = [n for n in named if n.is_pointer]
     if pointers and not options.stage:
+        print()
         table = [("pointer", "names", "moved")]
         for one in pointers:
             target = f"{one.reference.stage}/{one.reference.key[:12]}"
             table.append((one.by, target, f"{age(store.clock() - one.modified)} ago"))
         _print_table(table)
     if rows:
+        print()
         heading = ("output", "status", "size", "age", "named by")
         _print_table([heading, *(_cells(row) for row in rows)])
-    _print_leftovers(store, inventory, rows)
+    if inventory.strays:
+        names = some_of([info.name for info in inventory.strays], 5)
+        print(f"\nnot of the store's making: {len(inventory.strays)} object(s), {names}")
 
 
 def _print_table(table: Sequence[Sequence[str]]) -> None:
-    print()
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    if len(table[0]) == 3:
-        for row in table:
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        return
-    # The last column is words of any length: the others make the table.
+    """The last column is words of any length: the others make the table."""
     for line, row in zip(text_table([row[:-1] for row in table]), table, strict=True):
         print(f"{line}  {row[-1]}")
 
@@ -160,19 +147,9 @@ def _cells(row: Row) -> tuple[str, ...]:
     names = row.pointers[:3] + [f"{len(row.pointers) - 3} more"] * (len(row.pointers) > 3)
     if not names and row.used_by:
         names = [f"used by {row.used_by[0]}" + f" and {len(row.used_by) - 1} more" * (len(row.used_by) > 1)]
-    size = human_bytes(row.bytes + row.work_bytes)
-    return f"{row.stage}/{row.key[:12]}", row.status, size, age(row.age_seconds), ", ".join(names) or "nobody"
-
-
-def _print_leftovers(store: ObjectStore, inventory: Inventory, rows: Sequence[Row]) -> None:
-    loose = sum(row.uncommitted_bytes for row in rows)
-    if loose:
-        print(f"\nfiles of attempts that are not committed: {human_bytes(loose)}")
-    for leftover in inventory.all_leftovers:
-        print(f"{leftover.what}, {age(store.clock() - leftover.modified)} old: {leftover.name}")
-    if inventory.strays:
-        names = ", ".join(info.name for info in inventory.strays[:5])
-        print(f"\nnot of the store's making: {len(inventory.strays)} object(s), {names}")
+    shown_names = ", ".join(names) or "nobody"
+    size, since = human_bytes(row.bytes), age(row.age_seconds)
+    return f"{row.stage}/{row.key[:12]}", row.status, size, since, shown_names
 
 
 def age(seconds: float) -> str:

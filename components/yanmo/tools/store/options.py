@@ -8,11 +8,9 @@ from typing import ClassVar
 
 from yanmo.options.fields import REQUIRED, opt, word
 from yanmo.options.shared import WHAT, NamedOptions, ToolOptions
-from yanmo.options.values import Bounds, number_in
+from yanmo.options.values import number_in
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_AGE = Bounds(most=100 * 365 * 86400)
-"""A hundred years, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -20,14 +18,14 @@ class Age:
     """An age such as 90s, 30m, 12h, 7d or 2w.
 
     Raises:
-        ValueError: the text is none, or more than a hundred years.
+        ValueError: the text is none.
     """
 
     text: str
-    expected: ClassVar = "an age such as 90s, 30m, 12h, 7d or 2w, up to a hundred years"
+    expected: ClassVar = "an age such as 90s, 30m, 12h, 7d or 2w"
 
     def __post_init__(self) -> None:
-        if not _AGE.hold(self.seconds):
+        if not 0 <= self.seconds < math.inf:
             raise ValueError(self.text)
 
     def __str__(self) -> str:
@@ -43,7 +41,7 @@ class Age:
 
 @dataclass(frozen=True, kw_only=True)
 class LsOptions(ToolOptions, group="ls"):
-    """List pointers, outputs, work in progress and leftovers.
+    """List pointers, outputs and work in progress.
 
     Outputs are shown with their size and age, and who names them.
     """
@@ -51,9 +49,6 @@ class LsOptions(ToolOptions, group="ls"):
     stage: str = opt("", "only outputs of this stage or part")
     channel: str = opt("", "only pointers of this channel, and what they name")
     json: bool = opt(False, "for scripts: one JSON document")
-
-
-MOST_FILES = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +59,7 @@ class ShowOptions(NamedOptions, group="show"):
     """
 
     what: str = word(WHAT)
-    files: bool = opt(False, f"all files; {MOST_FILES} by default")
-    json: bool = opt(False, "the manifest itself and its reference")
+    json: bool = opt(False, "the manifest itself, with all files, and its reference")
 
 
 @dataclass(frozen=True, kw_only=True)

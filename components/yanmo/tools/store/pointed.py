@@ -11,9 +11,9 @@ from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
 from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage, parse_pointer
 from yanmo.store.runs.run_record import RUN, is_run_record
-from yanmo.store.schema import OtherSchema, parse
+from yanmo.store.schema import judging, parse
 
-_RECORD = re.compile(r"pointers/[^/]+/history/(\d{6})\.json\Z")
+_RECORD = re.compile(r"pointers/[^/]+/history/\d{6}\.json\Z")
 _POINTER = re.compile(r"pointers/[^/]+/([^/]+)\.json\Z")
 
 
@@ -61,8 +61,8 @@ def read_undamaged(store: ObjectStore, listed: Iterable[ObjectInfo]) -> tuple[li
 
 
 def _read(name: str, data: bytes, where: str) -> list[Reference]:
-    if record := _RECORD.match(name):
-        return _read_record(data, int(record[1]), where)
+    if _RECORD.match(name):
+        return _read_record(data, where)
     if is_run_record(name):
         return list(RUN.parse(data, where).outputs.values())
     if pointer := _POINTER.match(name):
@@ -73,22 +73,12 @@ def _read(name: str, data: bytes, where: str) -> list[Reference]:
     )
 
 
-def _read_record(data: bytes, number: int, where: str) -> list[Reference]:
-    try:
+def _read_record(data: bytes, where: str) -> list[Reference]:
+    with judging(where, "damaged: {}", "restore it, or delete it by hand"):
         values = parse(data, RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
         unsealed(data)
-        if "previous" not in values:
-            raise ValueError("lacks previous")
         given = {field: values.get(field) for field in RECORDED if field == "model" or values.get(field)}
         named = {field: Reference.from_dict(value) for field, value in given.items()}
-    except OtherSchema as error:
-        raise DataError(f"{where}: {error}") from error
-    except ValueError as error:
-        raise DataError(f"{where}: damaged: {error}; restore it, or delete it by hand") from error
-    if values.get("number") != number:
-        raise DataError(
-            f"{where}: is the record of number {values.get('number')}; restore both to their places"
-        )
     for field, reference in named.items():
         check_stage(reference, (RECORDED[field],), f"{where}: {field}")
     return list(named.values())

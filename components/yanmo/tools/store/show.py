@@ -12,9 +12,10 @@ from yanmo.store.manifest import Manifest
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.tools.store.find import find, print_json
-from yanmo.tools.store.inventory import take
-from yanmo.tools.store.options import MOST_FILES, ShowOptions
+from yanmo.tools.store.options import ShowOptions
 from yanmo.tools.store.pointed import read_all
+
+_MOST_FILES = 40
 
 
 def run(store: ObjectStore, options: ShowOptions) -> int:
@@ -28,13 +29,13 @@ def run(store: ObjectStore, options: ShowOptions) -> int:
     _print_inputs(manifest)
     for title in ("counts", "options", "execution", "metadata"):
         _print_values(title, getattr(manifest, title))
-    _print_files(output, options.files)
+    _print_files(output)
     return 0
 
 
 def _print_head(store: ObjectStore, output: Output) -> None:
     manifest = output.manifest
-    named = read_all(store, take(store, "pointers", leftovers=False).pointers)
+    named = read_all(store, store.list("pointers"))
     key = manifest.stage, manifest.key
     pointers = [n.by for n in named if (n.reference.stage, n.reference.key) == key]
     size = sum(entry.bytes for entry in manifest.files)
@@ -45,14 +46,10 @@ def _print_head(store: ObjectStore, output: Output) -> None:
         "run": manifest.run_id or "-",
         "size": f"{human_bytes(size)} in {plural(len(manifest.files), 'file')}",
         "named by": ", ".join(pointers) or "no pointer",
-        "fault": _fault(output),
+        "fault": output.missing() or "none seen (sizes only; `yanmo store verify` reads all bytes)",
     }
     for name, value in rows.items():
         print(f"{name:<9} {value}")
-
-
-def _fault(output: Output) -> str:
-    return output.missing() or "none seen (sizes only; `yanmo store verify` reads all bytes)"
 
 
 def _print_inputs(manifest: Manifest) -> None:
@@ -87,12 +84,12 @@ def _print_values(title: str, values: dict[str, Any]) -> None:
         print(f"  {name} = {text if len(text) <= 200 else text[:200] + '...'}")
 
 
-def _print_files(output: Output, everything: bool) -> None:
+def _print_files(output: Output) -> None:
     entries = output.entries()
-    shown = entries if everything else entries[:MOST_FILES]
+    shown = entries[:_MOST_FILES]
     rows = [("file", "bytes", "role", "sha256")]
     rows += [(e.path, str(e.bytes), e.role, e.sha256[:16]) for e in shown]
     print()
     print("\n".join(text_table(rows)))
     if len(shown) < len(entries):
-        print(f"and {len(entries) - len(shown)} more (--files)")
+        print(f"and {len(entries) - len(shown)} more (--json)")

@@ -10,12 +10,12 @@ from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.words import plural
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore, Wanted, check_sha256, check_size
-from yanmo.store.output import Output, find_output, manifest_name, superseded_name
+from yanmo.store.output import Output, find_output, superseded_name
 from yanmo.tools.store.chain import Opener, edges
 from yanmo.tools.store.find import find
 from yanmo.tools.store.inventory import take
 from yanmo.tools.store.options import VerifyOptions
-from yanmo.tools.store.pointed import read_all
+from yanmo.tools.store.pointed import read_undamaged
 
 log = logging.getLogger(__name__)
 
@@ -99,43 +99,22 @@ def _opened(opener: Opener, reference: Reference, who: str, faults: Faults) -> l
     if output.reference.manifest_sha256 != reference.manifest_sha256:
         # The same content committed again: --force keeps the older manifest, unless that one was lost.
         name = superseded_name(reference.stage, reference.key, reference.manifest_sha256)
-        kept = opener.store.digest(name)
-        if kept is None or kept.sha256 != reference.manifest_sha256:
-            _note_other_manifest(opener.store, output, reference, who, faults)
+        if opener.store.stat(name) is None:
+            log.warning(
+                "%s: changed since %s referred to it; its content is the same and whole, so nothing is lost",
+                f"{opener.store.uri}/{reference.manifest_uri}",
+                who,
+            )
     return [output]
-
-
-def _note_other_manifest(
-    store: ObjectStore, output: Output, reference: Reference, who: str, faults: Faults
-) -> None:
-    """The manifest that is pinned is lost; one of equal content is there, whose files are read as well.
-
-    Its seal says that it was committed so. If one that `--force` replaced lies next to it under its own name,
-    somebody put it back.
-    """
-    name = manifest_name(reference.stage, reference.key)
-    found = output.reference.manifest_sha256
-    is_older = store.stat(superseded_name(reference.stage, reference.key, found)) is not None
-    fault = (
-        f"{store.uri}/{name}: changed since {who} referred to it: expected sha256 "
-        f"{reference.manifest_sha256[:16]}, found {found[:16]}"
-    )
-    if not is_older:
-        log.warning("%s; its content is the same and whole, so nothing is lost", fault)
-    else:
-        faults.note(fault)
 
 
 def _everything(store: ObjectStore, opener: Opener, faults: Faults) -> Iterator[Output]:
     inventory = take(store, leftovers=False)
-    for info in inventory.pointers:
-        try:
-            named = list(read_all(store, [info]))
-        except DataError as error:
-            faults.note(str(error))
-            continue
-        for one in named:
-            yield from _opened(opener, one.reference, one.by, faults)
+    named, damaged = read_undamaged(store, inventory.pointers)
+    for why in damaged.values():
+        faults.note(why)
+    for one in named:
+        yield from _opened(opener, one.reference, one.by, faults)
     for folder in inventory.keys.values():
         try:
             found = find_output(store, folder.stage, folder.key) if folder.manifest else None

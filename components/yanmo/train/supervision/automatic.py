@@ -21,11 +21,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from yanmo.common.errors import EnvironmentFault
+from yanmo.common.errors import DataError, EnvironmentFault
 from yanmo.model.flash_limits import half_precision, prefers_cudnn
 from yanmo.options.fields import AUTO, by_kind, spelled
 from yanmo.store.commit import Recipe
-from yanmo.store.runs.auto_record import AutoRecord, keep_first, read_record, record_name
+from yanmo.store.runs.auto_record import AUTO_RECORD, AutoRecord, record_name
 from yanmo.train.backends.hardware import Machine, gpu_files, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.machine_options import (
@@ -100,12 +100,9 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
         tried = [name for name in left if name not in ("compile", "attention")]
         return _with(run, tried, decide(run, look()))
     name = record_name(run.stage.name, _digest(run, left))
-
-    def check(record: AutoRecord) -> None:
-        _check(run, left, record)
-
-    found = read_record(run.store, name, check)
+    found = AUTO_RECORD.read(run.store, name)
     if found is not None:
+        _check(run, left, found, name)
         values = _as_recorded(run, found)
         log.info("auto: %s, as recorded in %s/%s", _shown(values, left), run.store.uri, name)
         if "device" in left and values["device"] == "cpu" and gpu_files():
@@ -126,7 +123,8 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
         machine=dataclasses.asdict(machine),
         run_id=options.run_id,
     )
-    first = keep_first(run.store, name, record, check)
+    first = AUTO_RECORD.create(run.store, name, record)
+    _check(run, left, first, name)
     who = f"decided here ({machine})" if first == record else "decided by another machine just now"
     values = values if first == record else _as_recorded(run, first)
     log.info("auto: %s, %s, kept in %s/%s", _shown(values, left), who, run.store.uri, name)
@@ -192,12 +190,15 @@ def _with(run: TrainRun, left: list[str], values: Mapping[str, Any]) -> TrainCon
         raise EnvironmentFault(f"{error} (chosen automatically: {_shown(values, left)}){advice}") from error
 
 
-def _check(run: TrainRun, left: list[str], record: AutoRecord) -> None:
-    """Refuse a record that belongs to other options or is damaged.
+def _check(run: TrainRun, left: list[str], record: AutoRecord, name: str) -> None:
+    """Raise DataError where a record belongs to other options or is damaged."""
+    try:
+        _check_values(run, left, record)
+    except ValueError as error:
+        raise DataError(f"{run.store.uri}/{name}: damaged: {error}; {AUTO_RECORD.mend}") from error
 
-    Raises:
-        ValueError: says what is wrong.
-    """
+
+def _check_values(run: TrainRun, left: list[str], record: AutoRecord) -> None:
     precision = record.options.get("precision")
     if precision not in PRECISIONS or not record.options.keys() <= set(LEFT):
         raise ValueError(f"expected a precision, one of {', '.join(PRECISIONS)}; found {record.options}")

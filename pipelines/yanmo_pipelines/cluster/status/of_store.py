@@ -11,7 +11,7 @@ from yanmo.nights.index import index_name, index_page, rows_shown
 from yanmo.nights.night import Row
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.failure_card import FILE as _FAILURE
-from yanmo.store.runs.failure_card import read_cards
+from yanmo.store.runs.failure_card import read_card
 from yanmo.store.runs.lease import live_holder
 from yanmo.store.runs.unfinished import GIVEN_UP, LEFT, read_unfinished, resumed_by, unfinished_name
 from yanmo.tools.store.pointed import Named, read_undamaged
@@ -141,10 +141,8 @@ def _work(store: ObjectStore, now: float) -> Iterator[Work]:
         holder = _holder(store, f"runs/{stage}/{key}/{_LEASE}", now - files.get(_LEASE, 0.0))
         is_left = _WORK in files or _FAILURE in files
         if holder or (is_left and store.stat(f"cas/{stage}/{key}/MANIFEST.json") is None):
-            cards = read_cards(store, stage, key) if _FAILURE in files else []
-            failure = (
-                (f"at {cards[0].made_at}: {cards[0].first_line}", *cards[0].lines()[1:]) if cards else ()
-            )
+            card = read_card(store, stage, key) if _FAILURE in files else None
+            failure = (f"at {card.made_at}: {card.first_line}", *card.lines()[1:]) if card else ()
             yield Work(stage, key, holder, now - max(files.values()), failure)
 
 

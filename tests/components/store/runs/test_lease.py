@@ -105,14 +105,6 @@ def test_a_clock_that_jumps_neither_ends_nor_prolongs_another_machines_lease(
     waiting.release()
 
 
-def test_a_clock_that_jumps_does_not_end_the_lease_of_a_living_process(store: FileStore) -> None:
-    lease = held(store)
-    data, version = store.read(NAME)
-    store.replace(NAME, json.dumps({**json.loads(data), "expires_at": time.time() - 3600}).encode(), version)
-    assert not Lease(store, NAME, "other").acquire()
-    lease.release()
-
-
 def test_a_dead_process_of_this_machine_holds_nothing_even_if_its_number_lives_again(
     store: FileStore,
 ) -> None:
@@ -142,7 +134,7 @@ def test_a_lease_is_live_for_lists_while_its_process_runs_or_elsewhere_for_its_t
     assert not is_live(store.read(NAME)[0], age=30.1)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"null", b"[]", b'{"expires_at": "x"}', b"\xff"])
+@pytest.mark.parametrize("damage", [b"", b"[]", b'{"expires_at": "x"}', b"[" * 100_000])
 def test_a_damaged_lease_file_blocks_nobody(store: FileStore, damage: bytes) -> None:
     store.create(NAME, damage)
     held(store).release()

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -475,7 +476,7 @@ def test_no_message_and_no_log_line_shows_a_credential(
 def test_waits_grow_and_are_never_the_same_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float] = []
     monkeypatch.setattr("random.uniform", lambda low, high: limits.append(high) or 0.0)
-    retry_budget = s3_retry.RetryBudget(60.0, lambda: True)
+    retry_budget = s3_retry.RetryBudget(60.0, SimpleNamespace(reached=True, clock_offset=0.0))
     retry = s3_retry.Retry("reading", retry_budget)
     tries = iter([ConnectionError()] * 12)
 

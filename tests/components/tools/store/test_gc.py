@@ -12,15 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 from ground import RAW, Ground, folder_of, work_of
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 from killed_writes import die_at_write
 
 from yanmo.common.errors import ExitCode, StorageError
@@ -42,9 +39,7 @@ from yanmo.store.runs.unfinished import (
     Training,
     change_unfinished,
 )
-from yanmo.tools.store.gc_loose import SETTLED_SECONDS
-from yanmo.tools.store.gc_plan import Ages
-from yanmo.tools.store.gc_planner import Planner
+from yanmo.tools.store.gc_planner import SETTLED_SECONDS, Ages, Planner
 from yanmo.tools.store.gc_sweep import BATCH, Sweep, Swept
 from yanmo.tools.store.inventory import take
 
@@ -237,44 +232,23 @@ def test_what_a_run_of_a_pipeline_made_stays_while_a_stage_of_it_is_at_work(grou
     assert ground.gc().code == 0 and not ground.names(folder_of(curated))
 
 
-@example(older_than=3600, trained=3660, silent=3660)
-@example(older_than=86400, trained=8 * 86400, silent=8 * 86400)
-@example(older_than=86400, trained=8 * 86400, silent=300)
-@given(
-    older_than=st.integers(3600, 30 * 86400),
-    trained=st.integers(60, 60 * 86400),
-    silent=st.one_of(st.integers(0, 3600), st.integers(0, 60 * 86400)),
-)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize(("silent_hours", "stays"), [(1, True), (23, True), (25, False)])
 def test_what_a_run_made_stays_as_long_as_its_pod_was_heard_of_within_the_age(
-    folder_ground: Ground, older_than: int, trained: int, silent: int
+    folder_ground: Ground, silent_hours: int, stays: bool
 ) -> None:
     """Of a pod of the cluster there is only its lease: a frozen node renews none, and the run goes on."""
-    ground, name, now = folder_ground, uuid.uuid4().hex, time.time()
-    silent = min(silent, trained)
-    curated = ground.commit("curate", text=name, run=name)
-    add_to_run(ground.store, name, "long", {"curate": curated.reference})
-    for path in [
-        *Path(ground.uri).glob(f"{folder_of(curated)}/**/*"),
-        *Path(ground.uri).glob(f"*/{name}/**/*"),
-    ]:
-        os.utime(path, (now - trained, now - trained))
-    lease = {
-        "owner": "it",
-        "attempt": "a",
-        "ttl_seconds": 60,
-        "expires_at": now,
-        "machine": "pod/1/1",
-        "pid": 1,
-    }
-    lease |= {"process_start": "1", "since": now - trained, "note": {"channel": name, "run_id": "long"}}
-    place = f"runs/train/{name * 2}/LEASE.json"
-    ground.store.create(place, json.dumps(lease).encode())
-    os.utime(Path(ground.uri) / place, (now - silent, now - silent))
-    plan = Planner(ground.store, take(ground.store), Ages(older_than, older_than)).decide()
-    goes = any(one.folder.name == ("curate", curated.manifest.key) for one in plan.to_delete)
-    assert goes == (min(trained, silent) > older_than) or abs(silent - older_than) < 60
-    ground.store.delete(place)
+    ground, now = folder_ground, time.time()
+    curated = ground.commit("curate", text="集")
+    add_to_run(ground.store, "demo", "long", {"curate": curated.reference})
+    for path in Path(ground.uri).glob("**/*"):
+        os.utime(path, (now - 8 * 86400, now - 8 * 86400))
+    lease = {"owner": "it", "attempt": "a", "ttl_seconds": 60, "expires_at": now, "machine": "pod/1/1"}
+    lease |= {"pid": 1, "process_start": "1", "since": now, "note": {"channel": "demo", "run_id": "long"}}
+    place = f"runs/train/{'a' * 64}/LEASE.json"
+    ground.write(place, json.dumps(lease).encode())
+    os.utime(Path(ground.uri) / place, (now - silent_hours * 3600,) * 2)
+    assert ground.gc(age="1d").code == 0
+    assert bool(ground.names(folder_of(curated))) == stays
 
 
 def test_a_probe_that_a_slow_server_may_still_answer_stays(folder_ground: Ground) -> None:
@@ -396,17 +370,6 @@ def test_an_unfinished_run_is_abandoned_when_the_newest_of_its_work_is_old(folde
     assert ground.names("runs") == []
 
 
-def test_a_lease_that_is_nested_deeply_is_one_that_is_damaged(ground: Ground) -> None:
-    name = f"runs/train/{'0' * 64}/LEASE.json"
-    ended = []
-    for body in (b"x" * 100_000, b"[" * 100_000):
-        ground.write(name, body)
-        said = ground.gc("--abandoned", "0")
-        ended.append((said.code, said.out))
-        ground.store.delete(name)
-    assert ended[0] == ended[1]
-
-
 def test_a_live_run_keeps_its_attempt_its_work_and_what_it_reads(ground: Ground) -> None:
     documents = ground.commit("documents", inputs={"sources": RAW})
     recipe = Recipe(stage="train", revision=1, semantic={}, inputs={"documents": documents})
@@ -458,26 +421,6 @@ def test_a_part_that_force_added_later_stays_and_so_does_what_pins_the_older_man
     assert copied.code == 0
     assert target.tool("verify").code == 0, target.tool("verify").out
     assert target.gc().code == 0 and is_there(target, noise)
-
-
-@pytest.mark.parametrize("name", ["pointers/demo/champion.json", "pointers/demo/history/000001.json"])
-def test_nothing_is_removed_while_a_pointer_or_record_is_damaged(folder_ground: Ground, name: str) -> None:
-    ground = folder_ground.chain()
-    ground.unwanted()
-    before = ground.names()
-    path = ground.folder.root / name
-    path.write_bytes(path.read_bytes()[:-40])
-    assert ground.gc().code == ExitCode.DATA
-    assert ground.names() == before
-
-
-def test_nothing_is_removed_while_a_needed_manifest_is_damaged(folder_ground: Ground) -> None:
-    ground = folder_ground.chain()
-    before = ground.names()
-    path = ground.folder.root / ground.outputs["cache"].reference.manifest_uri
-    path.write_bytes(b"{")
-    assert ground.gc().code == ExitCode.DATA
-    assert ground.names() == before
 
 
 def after_set_aside(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
@@ -727,15 +670,6 @@ def test_two_gcs_at_once_do_the_work_once_and_both_end_well(ground: Ground) -> N
     assert codes == [0, 0]
     assert not any(ground.names(folder_of(output)) for output in lost)
     assert ground.tool("verify").code == 0
-
-
-def test_a_dry_run_says_what_would_go(ground: Ground) -> None:
-    ground.chain()
-    lost = ground.unwanted()
-    lines = ground.tool("gc", "--older-than", "0").out.splitlines()
-    assert [one.split(",")[0] for one in lines if one.startswith("would remove output")] == [
-        f"would remove output train/{lost.manifest.key[:12]}"
-    ]
 
 
 @pytest.mark.parametrize("age", ["", "7", "7 d", "-1d", "d", "1y", "nan"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -16,11 +15,10 @@ from ground import RAW, Ground, folder_of, work_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.common.errors import DataError, ExitCode
+from yanmo.common.errors import ExitCode
 from yanmo.store.commit import Recipe
-from yanmo.store.manifest import sealed, unsealed
 from yanmo.store.output import open_reference
-from yanmo.store.pointers import POINTED, move_pointer
+from yanmo.store.pointers import move_pointer
 from yanmo.store.runs.in_use import announce
 from yanmo.store.runs.lease import Lease
 
@@ -41,11 +39,11 @@ def contents(ground: Ground) -> dict[str, bytes]:
     return {name: ground.store.read(name)[0] for name in ground.names() if not name.startswith("runs/")}
 
 
-def check_nothing_goes(ground: Ground, *says: str) -> None:
+def check_nothing_goes(ground: Ground, *says: str, code: ExitCode = ExitCode.DATA) -> None:
     before = contents(ground)
     for argv in ((), ("--abandoned", "0")):
         result = ground.gc(*argv)
-        assert result.code == ExitCode.DATA, result.out
+        assert result.code == code, result.out
     assert contents(ground) == before
     found = ground.tool("verify")
     assert found.code == ExitCode.DATA and all(words in found.out for words in says), found.out
@@ -68,19 +66,6 @@ def test_an_older_manifest_of_the_key_in_its_place_stops_gc(ground: Ground) -> N
     check_nothing_goes(ground, "holds content")
 
 
-def test_an_older_manifest_of_equal_content_stops_gc_too(ground: Ground) -> None:
-    """--force mended a file whose bytes had changed: the older attempt is the damaged one."""
-    old = ground.commit("train", inputs={"sources": RAW}, text="文")
-    name = f"{folder_of(old)}/{old.manifest.attempt}/content.txt"
-    put(ground, name, "坏".encode())
-    before = ground.store.read(old.reference.manifest_uri)[0]
-    new = ground.commit("train", inputs={"sources": RAW}, text="文", force=True)
-    assert new.manifest.attempt != old.manifest.attempt and new.content_digest == old.content_digest
-    move_pointer(ground.store, "demo", "train", new.reference)
-    put(ground, new.reference.manifest_uri, before)
-    check_nothing_goes(ground, name)
-
-
 def test_a_manifest_that_lies_elsewhere_and_not_in_its_place_stops_gc(ground: Ground) -> None:
     """What a pinned output rests on is not known without its manifest."""
     ground.chain()
@@ -99,26 +84,10 @@ def test_a_champion_that_was_lost_whole_stops_gc(ground: Ground) -> None:
             ground.store.delete(lost)
         for lost in ground.names(work_of(ground.outputs[name])):
             ground.store.delete(lost)
-    check_nothing_goes(ground, "demo/champion")
-    result = ground.gc(age="7d")
-    assert result.code == ExitCode.DATA
+    check_nothing_goes(ground, "demo/champion", code=ExitCode.RETRY)
+    assert ground.gc(age="7d").code == ExitCode.RETRY
     ground.store.delete(NAMES["pointer"])
     assert ground.gc().code == 0, "as the message says"
-
-
-def test_a_champion_that_is_being_made_again_does_not_stop_gc(ground: Ground) -> None:
-    """What a run finds that took it up while an earlier gc removed it: it ends with 75 and is tried again."""
-    ground.chain()
-    model = ground.outputs["model"]
-    for lost in [*ground.names(folder_of(model)), *ground.names(work_of(model))]:
-        ground.store.delete(lost)
-    inputs = {"cache": ground.outputs["cache"]}
-    again = threading.Timer(0.3, lambda: ground.commit("train", inputs=inputs, seed=1, text="新"))
-    again.start()
-    result = ground.gc()
-    again.join()
-    assert result.code == 0, result.err
-    assert ground.tool("verify").code == 0
 
 
 def test_an_output_that_was_lost_whole_does_not_stop_gc(ground: Ground) -> None:
@@ -151,8 +120,15 @@ LOST: dict[str, Callable[[Ground, str, str], None]] = {
 }
 
 
-@pytest.mark.parametrize("how", LOST)
-@pytest.mark.parametrize("pair", [("documents", "cache"), ("tokenizer", "old"), ("model", "cache")])
+@pytest.mark.parametrize(
+    ("how", "pair"),
+    [
+        ("cut", ("model", "cache")),
+        ("both cut", ("documents", "cache")),
+        ("deleted", ("tokenizer", "old")),
+        ("exchanged", ("documents", "cache")),
+    ],
+)
 def test_what_the_messages_advise_about_a_lost_manifest_mends_it(
     ground: Ground, how: str, pair: tuple[str, str]
 ) -> None:
@@ -169,16 +145,7 @@ def test_what_the_messages_advise_about_a_lost_manifest_mends_it(
         assert open_reference(ground.store, output.reference).missing() is None
 
 
-def test_a_deleted_manifest_is_mended_without_force(ground: Ground) -> None:
-    ground.chain()
-    ground.store.delete(ground.outputs["documents"].reference.manifest_uri)
-    assert ground.gc().code == ExitCode.DATA
-    again = ground.commit("documents", inputs={"sources": RAW})
-    assert again.manifest.attempt != ground.outputs["documents"].manifest.attempt
-    assert ground.gc().code == 0 and ground.tool("verify").code == 0
-
-
-OTHER = [b"{}", b"null", b"[]", b"7", b"", b'{"schema": "yanmo.reference/1"}', b'{"schema": "yanmo.other/1"}']
+OTHER = [b"null", b"", b'{"schema": "yanmo.reference/1"}', b'{"schema": "yanmo.other/1"}']
 OTHER_SCHEMA = {"pointer": "yanmo.reference", "record": "yanmo.promotion", "inputs": "yanmo.inputs"}
 NAMES = {"pointer": "pointers/demo/champion.json", "record": "pointers/demo/history/000001.json"}
 
@@ -194,23 +161,11 @@ def test_other_json_where_a_reference_should_be_names_something_unknown(
 
 
 @pytest.mark.parametrize("kind", NAMES)
-@pytest.mark.parametrize("number", [0, 9])
-def test_another_schema_is_refused_as_another_versions(folder_ground: Ground, kind: str, number: int) -> None:
+def test_another_schema_is_refused_as_another_versions(folder_ground: Ground, kind: str) -> None:
     ground = folder_ground.chain()
-    schema = f"{OTHER_SCHEMA[kind]}/{number}"
+    schema = f"{OTHER_SCHEMA[kind]}/9"
     put(ground, NAMES[kind], json.dumps({"schema": schema, "names": "something"}).encode())
     check_nothing_goes(ground, NAMES[kind], f"{schema!r} is of another version of Yanmo")
-
-
-@pytest.mark.parametrize("kind", NAMES)
-def test_a_reference_file_cut_at_any_byte_stops_gc(folder_ground: Ground, kind: str) -> None:
-    ground = folder_ground.chain()
-    whole = ground.store.read(NAMES[kind])[0]
-    for length in range(0, len(whole.rstrip()), 23):
-        put(ground, NAMES[kind], whole[:length])
-        assert ground.gc().code == ExitCode.DATA, whole[:length]
-    put(ground, NAMES[kind], whole)
-    assert ground.gc().code == 0 and ground.tool("verify").code == 0
 
 
 @pytest.mark.parametrize("data", [*OTHER, json.dumps({"schema": OTHER_SCHEMA["inputs"] + "/2"}).encode()])
@@ -229,17 +184,6 @@ def test_a_live_runs_list_of_inputs_that_holds_other_json_stops_gc(
         assert ground.gc().code == ExitCode.DATA and contents(ground) == before
     finally:
         lease.release()
-
-
-def test_records_of_a_history_in_each_others_places_are_found(folder_ground: Ground) -> None:
-    ground = folder_ground.chain()
-    record = json.loads(unsealed(ground.store.read(NAMES["record"])[0]))
-    second = "pointers/demo/history/000002.json"
-    for name, number in ((NAMES["record"], 1), (second, 2)):
-        put(ground, name, sealed(json.dumps({**record, "number": number}, indent=1).encode()))
-    assert ground.tool("verify").code == 0
-    exchange(ground, NAMES["record"], second)
-    check_nothing_goes(ground, "is the record of number 2", "is the record of number 1")
 
 
 def test_an_unknown_file_below_pointers_stops_gc(folder_ground: Ground) -> None:
@@ -284,17 +228,3 @@ def test_any_two_objects_exchanged_lose_nothing(
     exchange(ground, first, second)
     assert ground.tool("verify").code == 0
     assert all(output.missing() is None for output in ground.outputs.values())
-
-
-def test_the_pointers_that_tools_check_are_those_that_stages_check(folder_ground: Ground) -> None:
-    output = folder_ground.commit("other")
-    for name in POINTED:
-        put(folder_ground, f"pointers/x/{name}.json", output.reference.to_json().encode())
-        result = folder_ground.tool("verify")
-        assert result.code == ExitCode.DATA and f"expected an output of {POINTED[name]}:" in result.out
-        folder_ground.store.delete(f"pointers/x/{name}.json")
-    with pytest.raises(DataError):
-        from yanmo.tools.store.find import find
-
-        put(folder_ground, "pointers/x/curate.json", output.reference.to_json().encode())
-        find(folder_ground.store, "x/curate")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ground import RAW, Ground, ids
+from ground import Ground, ids
 
 from yanmo.common.errors import ExitCode
 from yanmo.store.commit import Recipe
@@ -67,37 +67,6 @@ def test_ls_shows_a_damaged_manifest_instead_of_failing(folder_ground: Ground) -
     (ground.folder.root / ground.outputs["cache"].reference.manifest_uri).write_bytes(b"{")
     said = ground.tool("ls")
     assert said.code == 0 and "damaged" in said.out
-
-
-def test_an_output_is_named_by_pointer_key_prefix_or_reference_file(ground: Ground, tmp_path: Path) -> None:
-    ground.chain()
-    model = ground.outputs["model"]
-    file = tmp_path / "reference.json"
-    file.write_text(model.reference.to_json())
-    key = model.manifest.key
-    for what in (
-        "demo/champion",
-        f"train/{key}",
-        f"train/{key[:8]}",
-        str(file),
-        file.read_text(),
-        f"cas/train/{key}",
-    ):
-        said = ground.tool("show", what, "--json")
-        assert said.code == 0 and said.json["manifest"]["key"] == key, what
-
-
-@pytest.mark.parametrize(
-    ("what", "code"),
-    [
-        ("champion", 65), ("", 64), ("a/b/c", 64), ("../../etc", 64), ("model/../x", 64), ("model/\x00", 64),
-        ("model/zzzz", 65), ("model/abc", 65), ("demo/other", 65), ("nothing/0000", 65), ("{}", 65),
-        ("/etc/passwd", 65),
-    ],
-)  # fmt: skip
-def test_a_name_that_names_nothing_is_refused_in_words(folder_ground: Ground, what: str, code: int) -> None:
-    folder_ground.chain()
-    assert folder_ground.tool("show", what).code == code
 
 
 def test_a_prefix_of_two_keys_is_refused(folder_ground: Ground) -> None:
@@ -228,11 +197,3 @@ def test_an_empty_or_absent_store_is_no_error_but_is_named(
         said = capsys.readouterr().err
         assert f"{tmp_path}/none holds nothing" in said and "--store" in said, "it may be a misspelt path"
     assert not (tmp_path / "none").exists(), "looking makes nothing"
-
-
-def test_an_input_that_names_raw_files_is_no_output(folder_ground: Ground) -> None:
-    made = folder_ground.commit("documents", inputs={"sources": RAW})
-    assert (
-        folder_ground.tool("diff", f"documents/{made.manifest.key}", f"documents/{made.manifest.key}").code
-        == 0
-    )

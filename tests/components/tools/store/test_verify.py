@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -92,11 +91,3 @@ def test_a_file_of_a_far_store_is_read_from_the_store_and_not_from_scratch(groun
     ground.write(name, bytes(reversed(path.read_bytes() if path.exists() else b"123")))
     result = ground.tool("verify", "demo/champion")
     assert result.code == ExitCode.DATA and "content.txt" in result.out
-
-
-def test_a_cut_off_record_is_named(folder_ground: Ground) -> None:
-    ground = folder_ground.chain()
-    path = ground.folder.root / "pointers/demo/history/000001.json"
-    path.write_text(json.dumps(json.loads(path.read_text()))[:-3])
-    result = ground.tool("verify")
-    assert result.code == ExitCode.DATA and "history/000001.json: damaged" in result.out

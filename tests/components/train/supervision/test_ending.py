@@ -133,7 +133,7 @@ def started(store: Path, options: dict, site: str = "") -> subprocess.Popen[str]
 
 def card_in(store: Path) -> dict:
     (path,) = store.glob("runs/train/*/FAILURE.json")
-    return json.loads(path.read_text(encoding="utf-8"))["cards"][0]
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 SIGNALS = {

@@ -15,7 +15,7 @@ import pytest
 
 from yanmo.nights.index import rows_shown
 from yanmo.store.file_store import FileStore
-from yanmo.store.runs.failure_card import read_cards
+from yanmo.store.runs.failure_card import read_card
 from yanmo.store.runs.unfinished import (
     GIVEN_UP,
     OPEN,
@@ -152,7 +152,7 @@ def test_what_three_runs_could_not_bring_further_is_given_up(store: Path, tiny: 
     assert "is given up: 3 runs in a row came no further than its beginning" in fourth.stderr
     (training,) = noted(store)
     assert training.state == GIVEN_UP
-    card = read_cards(FileStore(store), "train", training.key)[0].why
+    card = read_card(FileStore(store), "train", training.key).why
     resumed = f"a run of the channel whose form says train_unfinished={training.name} goes on with it"
     assert "is given up" in card and resumed in card and resumed in fourth.stderr, "it is not cut off"
     assert_told_as_given_up(store, "night-3")
