@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import stat
 import uuid
@@ -101,17 +100,21 @@ def temporary_file(path: Path, data: bytes) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def locked(folder: Path, name: str) -> Iterator[None]:
-    """Keep others out who lock the same name; their lock files lie in `folder`."""
-    path = folder / hashlib.sha256(name.encode()).hexdigest()[:32]
+def locked(path: Path, *, is_kept: bool = True) -> Iterator[None]:
+    """Keep others out who lock the same file, which may be removed while we wait for it.
+
+    Args:
+        is_kept: whether it stays; of names that are drawn the locks would stay for ever.
+    """
     while True:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not _is_at(file, path):
                 continue  # its last holder removed it: the lock is another file by now
             try:
                 yield
-            finally:  # names of sessions are drawn: their locks would stay for ever
-                path.unlink(missing_ok=True)
+            finally:
+                if not is_kept:
+                    path.unlink(missing_ok=True)
             return

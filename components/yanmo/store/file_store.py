@@ -150,7 +150,8 @@ class FileStore:
     @_request("write")
     def replace(self, name: str, data: bytes, version: str) -> str:
         path = self._path(name)
-        with locked(self.root / _LOCKS, name):
+        lock = self.root / _LOCKS / hashlib.sha256(name.encode()).hexdigest()[:32]
+        with locked(lock, is_kept=False):  # names of sessions are drawn
             try:
                 current = self.read(name)[1]
             except FileNotFoundError:

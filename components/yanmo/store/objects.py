@@ -178,32 +178,13 @@ class ObjectStore(Protocol):
         """Yield what killed writers left that `list` does not show."""
 
 
-def overwrite(
-    store: ObjectStore, name: str, data: bytes, check: Callable[[bytes], None] = lambda current: None
-) -> None:
-    """Write the object whatever was there; the last of two writers wins.
-
-    Args:
-        check: raises where what is there now must stay.
-
-    Raises:
-        StorageError: it changed under every try.
-    """
-
-    def write(current: bytes | None) -> bytes:
-        if current is not None and current != data:
-            check(current)
-        return data
-
-    amend(store, name, write)
-
-
 def amend(store: ObjectStore, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
     """Write what `change` makes of the object as it is, by compare-and-swap: no other writer's word is lost.
 
     Args:
         change: given the bytes, None where there is no object; may be called again, where another writer was
-            faster. Nothing is written where it gives back what it was given, or None.
+            faster. Nothing is written where it gives back what it was given, or None; the last of two that
+            look at nothing wins.
 
     Raises:
         StorageError: it changed under every try.

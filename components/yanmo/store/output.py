@@ -111,10 +111,7 @@ class Output:
         return Wanted(self._name(entry), entry.bytes, entry.sha256)
 
     def _name(self, entry: FileEntry) -> str:
-        return self._name_of(entry.path)
-
-    def _name_of(self, path: str) -> str:
-        return f"cas/{self.manifest.stage}/{self.manifest.key}/{self.manifest.attempt}/{path}"
+        return f"cas/{self.manifest.stage}/{self.manifest.key}/{self.manifest.attempt}/{entry.path}"
 
 
 def find_output(store: ObjectStore, stage: str, key: str) -> Output | None:

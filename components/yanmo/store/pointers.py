@@ -8,7 +8,7 @@ from collections.abc import Collection
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.names import PARTS, STAGES, maker_of, name_problems
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Reference
-from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, overwrite
+from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, amend
 from yanmo.store.output import Output, open_reference
 from yanmo.store.schema import OtherSchema, parse
 
@@ -138,7 +138,13 @@ def move_pointer(store: ObjectStore, channel: str, name: str, reference: Referen
         DataError: another version of Yanmo wrote it.
     """
     path, data = pointer_name(channel, name), reference.to_json().encode()
-    overwrite(store, path, data, lambda current: _refuse_other(current, f"{store.uri}/{path}"))
+
+    def moved(current: bytes | None) -> bytes:
+        if current is not None:
+            _refuse_other(current, f"{store.uri}/{path}")
+        return data
+
+    amend(store, path, moved)
 
 
 def check_movable(store: ObjectStore, channel: str, name: str) -> None:

@@ -20,13 +20,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from yanmo.common.errors import StorageError
-from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectStore, amend, overwrite
+from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore, amend
 from yanmo.store.schema import judging, parse
 
 T = TypeVar("T")
-
-_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -66,18 +63,13 @@ class Record(Generic[T]):
 
     def create(self, store: ObjectStore, name: str, value: T) -> T:
         """Write the record unless there is one; the one that counts then. Raises as `parse`."""
-        for _ in range(_TRIES):
-            try:
-                store.create(name, self.to_json(value))
-                return value
-            except AlreadyExists:
-                if (found := self.read(store, name)) is not None:
-                    return found
-        raise StorageError(f"{store.uri}/{name}: came and went under {_TRIES} tries; try again")
+        found = self.change(store, name, lambda found: value if found is None else found)
+        assert found is not None
+        return found
 
     def write(self, store: ObjectStore, name: str, value: T) -> T:
         """Write the record over whatever is there."""
-        overwrite(store, name, self.to_json(value))
+        amend(store, name, lambda current: self.to_json(value))
         return value
 
     def change(self, store: ObjectStore, name: str, change: Callable[[T | None], T | None]) -> T | None:

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from yanmo.common.errors import EnvironmentFault, StorageError
 from yanmo.common.logs import human_bytes
-from yanmo.store.durable_files import LACKING
+from yanmo.store.durable_files import LACKING, locked
 
 _TRIES = 5
 _RESCAN_SHARE = 0.02
@@ -120,12 +120,13 @@ class Scratch:
         """Return whether `pin` holds the file; False where it was evicted before that."""
         if _pin(path, pin, sha256, size):
             return True
-        with _locked(path.with_name(f"{sha256}.lock")):
+        with contextlib.suppress(FileNotFoundError), locked(path.with_name(f"{sha256}.lock")):
             if _pin(path, pin, sha256, size):  # another process may have brought it while we waited
                 return True
             self._make_room(size)
             self._bring(path, download)
             return _pin(path, pin, sha256, size)
+        return False  # what was brought was taken away before it had its name
 
     def release(self, path: Path) -> None:
         """Give up a file that `get` returned."""
@@ -135,7 +136,7 @@ class Scratch:
     def adopt(self, path: Path, sha256: str) -> None:
         """Take a hashed file of this process's work into the cache; no error if that cannot be."""
         target = self._path(sha256)
-        with contextlib.suppress(OSError, EnvironmentFault), _locked(target.with_name(f"{sha256}.lock")):
+        with contextlib.suppress(OSError, EnvironmentFault), locked(target.with_name(f"{sha256}.lock")):
             if not target.exists():
                 self._make_room(0)  # the file is on this disk already
                 _seal(path, target)
@@ -174,7 +175,7 @@ class Scratch:
         Returns:
             Bytes that are left, and bytes that were freed.
         """
-        with _locked(self.root / "objects" / "evict.lock"):
+        with locked(self.root / "objects" / "evict.lock"):
             _sweep_processes(self.root / "processes")
             _sweep_downloads(self.root / "objects")
             entries = sorted(self._entries(), key=lambda entry: entry[0])
@@ -255,22 +256,6 @@ def _sweep_downloads(folder: Path) -> None:
                 path.unlink()
             finally:
                 os.close(handle)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock file, which eviction may remove while we wait for it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):
-                if os.fstat(handle).st_ino == os.stat(path).st_ino:
-                    yield
-                    return
-        finally:
-            os.close(handle)
 
 
 def _is_whole(path: Path, sha256: str, size: int) -> bool:

@@ -28,7 +28,7 @@ def test_of_many_who_lock_a_name_one_goes_on_at_a_time_and_no_lock_is_left(tmp_p
     def work() -> None:
         nonlocal inside, most
         for _ in range(50):
-            with locked(tmp_path / "locks", "name"):
+            with locked(tmp_path / "locks/name", is_kept=False):
                 inside += 1
                 most = max(most, inside)
                 counted[0] += 1

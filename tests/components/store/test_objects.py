@@ -36,9 +36,8 @@ def test_a_folder_that_cannot_be_moved_over_leaves_no_temporary(store: FileStore
     ("uri", "words"),
     [
         ("s3://", "names no bucket; expected s3://bucket/prefix"),
-        ("s3://b/p", "a bucket's name has 3 to 63 characters, and 'b' has 1; expected s3://bucket/prefix"),
-        (f"s3://{'b' * 64}/p", "3 to 63 characters"),
-        ("s3://My_Bucket/p", "a bucket's name has a-z, 0-9"),
+        ("s3://b/p", "a bucket's name has 3 to 63 of .*: 'b'; expected s3://bucket/prefix"),
+        ("s3://My_Bucket/p", "a bucket's name has 3 to 63 of a-z, 0-9"),
         ("gs://bucket", "no backend for gs://"),
         ("file://host/path", "expected file:///absolute/path"),
         ("", "--store is empty"),

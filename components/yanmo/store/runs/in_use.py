@@ -78,32 +78,23 @@ def check_present(store: ObjectStore, outputs: Iterable[Output]) -> None:
     """
     for output in outputs:
         pinned = output.reference
-        if not _is_back(store, pinned):
-            set_aside = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
-            if store.stat(set_aside) is not None:
+        set_aside = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
+        end = time.monotonic() + _GC_SECONDS
+        while not _is_present(store, pinned):
+            if store.stat(set_aside) is None and not _is_present(store, pinned):  # nor put back meanwhile
+                raise Removed(
+                    f"{store.uri}/{pinned.manifest_uri}: removed by `yanmo store gc` while this ran, "
+                    "as nothing referred to it; run the same command again",
+                    pinned,
+                )
+            if time.monotonic() > end:
                 raise Removed(
                     f"{store.uri}/{pinned.manifest_uri}: set aside by a `yanmo store gc` that goes on or was "
                     "killed; run `yanmo store gc --delete`, which puts back what is needed, then "
                     "run the same command again",
                     pinned,
                 )
-            raise Removed(
-                f"{store.uri}/{pinned.manifest_uri}: removed by `yanmo store gc` while this ran, "
-                "as nothing referred to it; run the same command again",
-                pinned,
-            )
-
-
-def _is_back(store: ObjectStore, pinned: Reference) -> bool:
-    """Return whether the manifest is there, once a gc that has set it aside has decided."""
-    set_aside = superseded_name(pinned.stage, pinned.key, pinned.manifest_sha256)
-    end = time.monotonic() + _GC_SECONDS
-    while not _is_present(store, pinned):
-        gone = store.stat(set_aside) is None and not _is_present(store, pinned)
-        if gone or time.monotonic() > end:
-            return False
-        time.sleep(0.2)
-    return True
+            time.sleep(0.2)
 
 
 def _is_present(store: ObjectStore, pinned: Reference) -> bool:

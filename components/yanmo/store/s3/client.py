@@ -94,9 +94,9 @@ def bucket_problem(name: str) -> str:
         return ""
     if not name:
         return "it names no bucket"
-    if not 3 <= len(name) <= 63:
-        return f"a bucket's name has 3 to 63 characters, and {name[:80]!r} has {len(name)}"
-    return f"a bucket's name has a-z, 0-9, '.' and '-', and one of the first two at both ends: {name!r}"
+    return (
+        f"a bucket's name has 3 to 63 of a-z, 0-9, '.' and '-', at both ends a letter or digit: {name[:80]!r}"
+    )
 
 
 def connect(scheme: str, endpoint: str, connections: int) -> Client:

@@ -53,11 +53,10 @@ class S3Store:
             raise UsageError(f"--store {uri}: expected s3://bucket/prefix")
         if problem := bucket_problem(name):
             raise UsageError(f"--store {uri}: {problem}; expected s3://bucket/prefix")
-        try:
-            if self.prefix:
-                check_name(self.prefix)
-        except DataError as error:
-            raise UsageError(f"--store {uri}: expected s3://bucket/prefix: {error}") from error
+        if self.prefix and not is_name(self.prefix):
+            raise UsageError(
+                f"--store {uri}: expected s3://bucket/prefix, a prefix of letters, digits, . _ = -"
+            )
         self.uri = f"{parts.scheme}://{name}" + (f"/{self.prefix}" if self.prefix else "")
         self.bucket = Bucket(parts.scheme, name, settings.endpoint)
         self.scratch = Scratch(settings.scratch_folder, int(settings.scratch_gib * GIB))

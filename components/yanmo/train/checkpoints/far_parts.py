@@ -25,7 +25,7 @@ import torch
 
 from yanmo.common.errors import StorageError
 from yanmo.common.plain_json import json_value
-from yanmo.store.objects import ObjectStore, Wanted, overwrite
+from yanmo.store.objects import ObjectStore, Wanted, amend
 from yanmo.train.collectives import Collectives
 
 _CHUNK_BYTES = 64 << 20
@@ -61,7 +61,7 @@ class FarParts:
             os.link(folder / target.name, target)
             self.store.publish(where, [target.name])
             entry = (folder / f"{name}.json").read_bytes()
-            overwrite(self.store, f"{where}/{name}.json", entry)
+            amend(self.store, f"{where}/{name}.json", lambda current: entry)
         finally:
             shutil.rmtree(copies, ignore_errors=True)
             for suffix in (".safetensors", ".json"):

@@ -124,5 +124,5 @@ def test_a_marker_hides_no_folder_and_every_key_is_read_or_named(s3_server: S3Se
 
 
 def test_a_name_that_no_bucket_can_have_says_so() -> None:
-    with pytest.raises(UsageError, match="a bucket's name has 3 to 63 characters, and 'ab' has 2"):
+    with pytest.raises(UsageError, match=r"a bucket's name has 3 to 63 of .*'ab'"):
         list_files("s3://ab/x.txt")

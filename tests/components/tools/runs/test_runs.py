@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +9,6 @@ from lab import Lab, named, raw
 
 from yanmo.common.errors import ExitCode
 from yanmo.store.file_store import FileStore
-from yanmo.tools.runs.gather import gather
 
 
 @pytest.fixture
@@ -179,43 +174,3 @@ def test_what_is_damaged_is_said_and_the_rest_is_shown(three, name: str, caplog)
     said = lab.tool("--channel", "demo")
     assert said.code == 0 and len(said.table) >= 3
     assert "left out" in caplog.text
-
-
-class Counting(FileStore):
-    """A store on a folder that counts what it is asked for."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.asked: Counter[str] = Counter()
-        self.fetched: set[str] = set()
-
-    def read(self, name: str) -> tuple[bytes, str]:
-        self.asked["read"] += 1
-        return super().read(name)
-
-    def fetch(self, wanted: Any) -> Any:
-        self.asked["fetch"] += len(wanted)
-        self.fetched |= {one.name.rpartition("/")[2] for one in wanted}
-        return super().fetch(wanted)
-
-
-@pytest.mark.parametrize("number", [2, 9])
-def test_three_requests_a_run_and_only_small_records(lab: Lab, number: int) -> None:
-    held = lab.evaluation_set()
-    for seed in range(number):
-        lab.evaluate(lab.model(held, seed=seed), held)
-    assert isinstance(lab.store, FileStore)
-    store = Counting(lab.store.root)
-    assert len(gather(store, "demo").runs) == number
-    shared = 1 + 1 + 4  # the pointer and its set; tokenizer, cache, balanced and curated text
-    assert store.asked == {"read": shared + 2 * number, "fetch": number}
-    assert store.fetched == {"summary.json"}
-
-
-def test_runs_are_compared_where_no_extra_is_installed(three) -> None:
-    """On a laptop that only looks: without pyarrow, torch and the rest."""
-    absent = "sys.modules |= dict.fromkeys(['pyarrow', 'numpy', 'torch', 'jieba', 'kfp'])"
-    code = f"import sys; {absent}; from yanmo.tools.runs.command import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, "--store", three[0].uri, "--sort", "mean"]
-    said = subprocess.run(command, capture_output=True, text=True)
-    assert said.returncode == 0 and said.stdout.count("train/") == 3, said.stderr

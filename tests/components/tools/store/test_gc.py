@@ -354,22 +354,6 @@ def model_of(text: str) -> Callable[[Attempt], Result]:
     return build
 
 
-def test_an_unfinished_run_is_abandoned_when_the_newest_of_its_work_is_old(folder_ground: Ground) -> None:
-    ground = folder_ground
-    documents = ground.commit("documents", inputs={"sources": RAW})
-    recipe = Recipe(stage="train", revision=1, semantic={}, inputs={"documents": documents})
-    announce(ground.store, "train", recipe.key, recipe.outputs)
-    first, last = (f"runs/train/{recipe.key}/checkpoints/step-{n}" for n in (1, 2))
-    for checkpoint in (first, last):
-        ground.write(checkpoint)
-    os.utime(ground.folder.root / first, (1.0, 1.0))
-    assert ground.gc().code == 0
-    assert {first, last} <= set(ground.names()) and is_there(ground, documents)
-    os.utime(ground.folder.root / last, (1.0, 1.0))
-    assert ground.gc().code == 0
-    assert ground.names("runs") == []
-
-
 def test_a_live_run_keeps_its_attempt_its_work_and_what_it_reads(ground: Ground) -> None:
     documents = ground.commit("documents", inputs={"sources": RAW})
     recipe = Recipe(stage="train", revision=1, semantic={}, inputs={"documents": documents})

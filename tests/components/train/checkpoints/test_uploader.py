@@ -127,7 +127,7 @@ def test_a_restore_that_was_killed_is_made_again(far):
     uploader.save()
     there, root, lease = uploader_on(far, "there", "two", lease)
     there.restore()
-    order = [file.path.rpartition("/")[2] for file in there._work._read()[0].files]
+    order = [file.path.rpartition("/")[2] for file in there._work._read().files]
     assert order[-1] == "manifest.json", "what makes it look whole comes last"
     (root / "step-00000010" / "manifest.json").unlink()
     (root / "step-00000010" / "rank-00000.safetensors").unlink()
