@@ -50,7 +50,6 @@ _LOCKS = ".locks"
 _TRY = ".try-"
 _FOR_GOOD = {
     *(errno.EACCES, errno.EPERM, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG),
-    errno.ENXIO,  # a socket in the place of a file
     *LACKING,
 }
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -128,13 +127,22 @@ class FileStore:
         """Return the file of an object; a pipe in its place is not waited for, and a device not read.
 
         Raises:
-            DataError: it is no file.
+            DataError: it is no file, or a link to nothing.
+            FileNotFoundError: nothing is there.
         """
-        file = open(self._path(name), "rb", opener=_without_waiting)  # noqa: SIM115
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return file
-        file.close()
-        raise DataError(f"{self.uri}/{name}: expected a file; remove what is there, or restore the file")
+        path = self._path(name)
+        try:
+            file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file
+            file.close()
+        except OSError as error:
+            if error.errno != errno.ENXIO and not (error.errno == errno.ENOENT and path.is_symlink()):
+                raise
+        raise DataError(
+            f"{self.uri}/{name}: expected a file, found a pipe, a device or a link to nothing; remove it, or "
+            "restore the file"
+        )
 
     @_request("write")
     def create(self, name: str, data: bytes) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from yanmo.common.errors import UsageError
+from yanmo.common.errors import StoreUnusable, UsageError
 from yanmo.store.objects import ObjectStore
 
 GIB = 1 << 30
@@ -71,6 +71,13 @@ def open_store(uri: str, settings: StoreSettings | None = None) -> ObjectStore:
         path = local_folder(uri)
         if path is None or not (parts.path if parts.scheme else uri):
             raise UsageError("--store is empty: expected a folder, file:///path or s3://bucket/prefix")
+        try:
+            path = path.absolute()
+        except FileNotFoundError:
+            raise StoreUnusable(
+                f"--store {uri}: the folder that this shell is in has been deleted; change to one that exists"
+                ", or give the store's whole path"
+            ) from None
         if path.is_file():
             raise UsageError(f"--store {uri}: expected a folder, found a file")
         return FileStore(path)

@@ -108,6 +108,19 @@ def test_gc_removes_nothing_where_it_cannot_read_a_folder(folder: Path) -> None:
     assert sorted(folder.glob("store/**/*")) == before
 
 
+def test_a_relative_store_in_a_folder_that_is_gone(folder: Path) -> None:
+    program = "import os, sys; os.rmdir(os.getcwd()); from yanmo.cli import main; sys.exit(main())"
+    (folder / "gone").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "store", "ls", "--store", "store"],
+        cwd=folder / "gone",
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == 78 and "deleted" in ended.stderr, ended.stderr
+
+
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc here")
 def test_a_folder_that_can_never_be_made_ends_the_command(folder: Path) -> None:
     code, output = _end(folder, *COMMANDS["curate"], "--store", "/proc/self/store")
