@@ -102,10 +102,6 @@ class Attempt:
     def files(self) -> tuple[FileEntry, ...]:
         return tuple(self._files[name] for name in sorted(self._files))
 
-    def settle(self) -> None:
-        """The manifest is committed: local copies of the files may go."""
-        self.store.settle(self.prefix)
-
     def discard(self) -> None:
         """Remove what was written; called when the attempt did not win."""
         self.store.discard(self.prefix, list(self._files))
@@ -272,7 +268,7 @@ def _build_and_commit(
     output = find_output(store, recipe.stage, key)
     assert output is not None
     if outcome == "ours":
-        attempt.settle()
+        store.settle(attempt.prefix)  # local copies of the files may go
         return output
     attempt.discard()
     if outcome == "other parts":

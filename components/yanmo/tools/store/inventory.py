@@ -120,32 +120,20 @@ class Inventory:
     """Anything else, which is not Yanmo's."""
     leftovers: list[Leftover] = field(default_factory=list)
     """Temporary files of pointers, which belong to no key."""
+    bytes: int = 0
+    """Of all that was listed."""
 
     def key(self, stage: str, key: str) -> KeyFolder:
         return self.keys.setdefault((stage, key), KeyFolder(stage, key))
-
-    @property
-    def bytes(self) -> int:
-        lists = (self.pointers, self.runs, self.others, self.kfp, self.probes, self.strays)
-        others = sum(info.bytes for infos in lists for info in infos)
-        keys = sum(folder.bytes for folder in self.keys.values())
-        work = sum(info.bytes for folder in self.keys.values() for info in folder.work)
-        return others + keys + work + sum(leftover.bytes for leftover in self.all_leftovers)
-
-    @property
-    def all_leftovers(self) -> list[Leftover]:
-        """Leftovers of keys, and those of no key."""
-        return [o for folder in self.keys.values() for o in folder.leftovers] + self.leftovers
 
 
 def take(store: ObjectStore, prefix: str = "", *, leftovers: bool = True) -> Inventory:
     """List the store, or what lies below the folder `prefix` of it."""
     found = Inventory()
-    is_empty = True
     for info in store.list(prefix):
         _sort_in(found, info)
-        is_empty = False
-    if is_empty and not prefix:
+        found.bytes += info.bytes
+    if found == Inventory() and not prefix:
         log.warning("%s holds nothing; look at --store if you expected outputs there", store.uri)
     for leftover in _leftovers(store) if leftovers else ():
         name = key_of(leftover.name)
