@@ -6,7 +6,6 @@ import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from yanmo.model.flash_limits import rows_at_once
 from yanmo.model.frequent_loss import Apart, frequent_cross_entropy
 from yanmo.model.loss import linear_cross_entropy, to_compile
 
@@ -93,9 +92,3 @@ def test_on_cuda_a_product_has_thousands_of_rows(frequent, chunks):
             loss = linear_cross_entropy(hidden, weight, targets, 1.0)
     assert loss.device.type == "cuda"
     assert products.number == 3 * chunks, "logits and two gradients of each"
-
-
-def test_elsewhere_they_stay_in_a_cache_and_a_large_vocabulary_in_memory():
-    assert {rows_at_once(8192, device) for device in ("cpu", "mps")} == {256}
-    assert rows_at_once(8192, "cuda") == 4096 and rows_at_once(2048, "cpu", 1 << 22) == 2048
-    assert rows_at_once(151_936, "cuda") == 256, "156 MB in fp32"

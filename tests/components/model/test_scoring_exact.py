@@ -46,16 +46,6 @@ def test_every_stride_scores_each_token_once_behind_enough_context(stride):
         )
 
 
-def test_stride_one_reads_a_full_context_before_each_token():
-    windows = [w for batch in plan_batches([30], 8, 1) for w in batch]
-    assert all(w.length == 8 for w in windows)
-    assert sorted(w.start for w in windows) == list(range(22))
-
-
-def test_no_stride_is_half_a_context():
-    assert plan_batches([50, 9], 8, 0) == plan_batches([50, 9], 8, 4)
-
-
 def test_a_stride_that_would_leave_tokens_out_is_refused():
     with pytest.raises(ValueError, match="expected 1 to 8 tokens"):
         plan_batches([20], 8, 9)

@@ -5,19 +5,14 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import time
-from pathlib import Path
 
-import pynvml
 import pytest
 from nvml_answers import UUIDS, Driver, bindings_of, number_of
 
-from yanmo.stage.cost import EnergyMeter
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.gpu import GpuMetrics
-from yanmo.stage.gpu_metrics import GPU_METRICS, THROTTLES
 from yanmo.stage.nvml import Nvml
-
-ROOT = Path(__file__).parents[3]
+from yanmo.stage.run_telemetry import EnergyMeter, GpuMetrics
+from yanmo.stage.shared_metrics import GPU_METRICS
 
 
 @pytest.fixture
@@ -120,29 +115,3 @@ def test_energy_is_summed_over_the_gpus(driver):
     driver.unsupported = {"nvmlDeviceGetTotalEnergyConsumption"}
     assert meter.joules() is None
     assert EnergyMeter(lambda: None).joules() is None
-
-
-def test_throttle_reasons_are_those_of_the_header_in_their_order():
-    bits = [
-        *(pynvml.nvmlClocksEventReasonGpuIdle, pynvml.nvmlClocksEventReasonApplicationsClocksSetting),
-        *(pynvml.nvmlClocksEventReasonSwPowerCap, pynvml.nvmlClocksEventReasonHwSlowdown),
-        *(pynvml.nvmlClocksEventReasonSyncBoost, pynvml.nvmlClocksEventReasonSwThermalSlowdown),
-        *(pynvml.nvmlClocksEventReasonHwThermalSlowdown, pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown),
-        pynvml.nvmlClocksEventReasonDisplayClockSetting,
-    ]
-    assert bits == [1 << place for place in range(len(THROTTLES))]
-
-
-def test_the_check_of_a_real_card_says_what_it_found(driver, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import gpu_machine
-
-    monkeypatch.setattr(gpu_machine.Nvml, "open", lambda: Nvml(bindings_of(driver)))
-    monkeypatch.setattr(gpu_machine.torch.cuda, "mem_get_info", lambda: (0, 80 << 30))
-    measures = {m.name: m for m in gpu_machine._driver()}
-    assert {m.status for m in measures.values()} == {"pass"}
-    assert "temperature_celsius 64" in measures["NVML 575.57.08"].reason
-    driver.unsupported = {"nvmlDeviceGetPowerUsage"}
-    measures = {m.name: m for m in gpu_machine._driver()}
-    assert measures["NVML, power_watts"].status == "skipped"
-    assert "power_watts" in measures["NVML, not supported by this card"].reason

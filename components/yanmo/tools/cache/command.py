@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 from yanmo.tools import command_group as tool
 from yanmo.tools.cache import options
 from yanmo.tools.command_group import Subcommand, work_of
@@ -16,5 +14,6 @@ TOOL = tool.Tool(
         "plan": Subcommand(options.PlanOptions, work_of("yanmo.tools.cache.plan")),
     },
 )
-main = functools.partial(tool.main, TOOL)
-"""Run one subcommand and return the process's exit code."""
+
+if __name__ == "__main__":
+    tool.run(TOOL)

@@ -61,19 +61,8 @@ def _facts(output: Output) -> dict[str, Any]:
         "tokens in": f"{plural(len(files), 'file')}, {human_bytes(sum(e.bytes for e in files))}",
         "unused ids": metadata.get("unused_ids"),
         "bytes": f"{100 * metadata.get('byte_token_share', 0):.3f} % of the tokens",
-        "judged": f"{metadata.get('judged_documents')} documents were compared with Hugging Face's tokenizer",
-        "jieba": _agreement(metadata.get("jieba_agreement")),
     }
     return {name: value for name, value in facts.items() if value is not None}
-
-
-def _agreement(found: dict[str, Any] | None) -> str | None:
-    if not found:
-        return None
-    return (
-        f"{100 * found['boundary_recall']:.2f} % of its word boundaries are token boundaries "
-        f"({found['sentences']} sentences)"
-    )
 
 
 def _print_cache(output: Output) -> None:

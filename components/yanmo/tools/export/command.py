@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from yanmo.common.answers import answer, only_answers
-from yanmo.common.command_end import ended
+from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
 from yanmo.common.made_by import made_by
@@ -87,3 +87,7 @@ def _write(options: ExportOptions, source: Source, facts: dict[str, str], place:
         total = sum(path.stat().st_size for path in folder.iterdir())
         place.publish(folder)
     log.info("%s: %s", options.folder, plural(total, "byte"))
+
+
+if __name__ == "__main__":
+    as_process(main)

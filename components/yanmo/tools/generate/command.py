@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from yanmo.common.answers import answer, only_answers, visible
-from yanmo.common.command_end import ended
+from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load_given
@@ -116,3 +116,7 @@ def _show(text: str) -> None:
     """Write a piece of a text to stdout, at once, without what would steer a terminal."""
     sys.stdout.write(visible(text))
     sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    as_process(main)

@@ -5,8 +5,6 @@ A command group of its own: `yanmo tokenize` is the stage, which makes one token
 
 from __future__ import annotations
 
-import functools
-
 from yanmo.tools import command_group as tool
 from yanmo.tools.command_group import Subcommand, work_of
 from yanmo.tools.tokenizer import options
@@ -19,5 +17,6 @@ TOOL = tool.Tool(
         "import": Subcommand(options.AdoptOptions, work_of("yanmo.tools.tokenizer.adopt")),
     },
 )
-main = functools.partial(tool.main, TOOL)
-"""Run one subcommand and return the process's exit code."""
+
+if __name__ == "__main__":
+    tool.run(TOOL)

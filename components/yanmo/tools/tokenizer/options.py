@@ -13,7 +13,7 @@ _SIZES = values_of(TokenizeConfig)["vocab_size"].bounds
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions(NamedOptions, group="compare"):
-    """Compare tokenizers on your text: tokens, unused ids, jieba's word boundaries, speed.
+    """Compare tokenizers on your text: tokens, unused ids, jieba's word boundaries.
 
         yanmo tokenizer compare --store runs/demo --documents demo/balance
         yanmo tokenizer compare --documents demo/curate --candidates jieba,bpe,./Qwen3-0.6B --json

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,10 +68,3 @@ def test_a_model_of_the_store_gets_its_prompt_in_its_form_and_a_folder_as_it_is(
     assert one.removeprefix("春眠不覺曉") == two.removeprefix("春眠不觉晓")
     assert "read in the model's text form classical-1: 春眠不觉晓" in said and "text form" not in quiet
     assert "text form" not in says("春眠不觉晓", str(folder))[1]
-
-
-def test_where_the_forms_are_not_installed_it_says_so(monkeypatch, caplog) -> None:
-    monkeypatch.setitem(sys.modules, "yanmo.curate.text.normalize", None)
-    with caplog.at_level(logging.WARNING, logger="yanmo"):
-        assert in_form("classical-1", "春眠不覺曉") == "春眠不覺曉"
-    assert "the prompt is read as it is" in caplog.text
