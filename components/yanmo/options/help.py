@@ -101,6 +101,8 @@ def answer_help(stage: Any, commands: Mapping[str, type[Options]] = NO_COMMANDS)
     words, cls, prog = default_argv(None), stage.config, f"yanmo {stage.name}"
     if words and words[0] in commands:
         words, cls, prog = words[1:], commands[words[0]], f"{prog} {words[0]}"
+    elif words and not words[0].startswith("-"):
+        return
     with contextlib.suppress(UsageError):
         show_help(cls, words, prog)
 

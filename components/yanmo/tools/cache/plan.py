@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from yanmo.formats.packing import id_numbers, plan_epoch, tagged_documents
 from yanmo.formats.packing_settings import Packing
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.store.objects import ObjectStore
-from yanmo.tools.cache.options import PlanOptions
 from yanmo.tools.store.find import find, print_json
+
+if TYPE_CHECKING:
+    from yanmo.tools.cache.command import PlanOptions
 
 
 def run(store: ObjectStore, options: PlanOptions) -> int:

@@ -17,12 +17,13 @@ from yanmo.formats.token_cache import TOKENIZER, TokenCache
 from yanmo.formats.token_file import id_type
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.cache.options import CacheShowOptions
 from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.show import described
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+    from yanmo.tools.cache.command import CacheShowOptions
 
 _MOST_IDS = 40
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,9 @@ from yanmo.tokenize.jieba_agreement import agreement, sentences_of, thinned
 from yanmo.tokenize.segmenter import Array, Segmenter
 from yanmo.tools.store.find import find
 from yanmo.tools.tokenizer.candidates import Workshop, parse_candidates, read_candidate
-from yanmo.tools.tokenizer.options import CompareOptions
+
+if TYPE_CHECKING:
+    from yanmo.tools.tokenizer.command import CompareOptions
 
 log = logging.getLogger(__name__)
 _SENTENCES = 4000
