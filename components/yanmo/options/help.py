@@ -179,13 +179,11 @@ def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
     elif name == "all":
         for group in groups:
             yield from _group(cls, f"{group.name}: {group.about}", group.options)
-    elif name in {group.name.replace("-", "_") for group in groups}:
-        group = next(group for group in groups if group.name.replace("-", "_") == name)
-        yield from _group(cls, f"{group.name}: {group.about}", group.options)
-        if name in values_of(cls) and name not in {f.name for f in group.options}:
-            yield from _option(cls, groups, name)
-    elif name in values_of(cls):
-        yield from _option(cls, groups, name)
+    elif shown_ones := [group for group in groups if name in _names(group)]:
+        for group in shown_ones:
+            is_meant = group.name.replace("-", "_") == name
+            options = [each for each in group.options if is_meant or each.name == name]
+            yield from _group(cls, f"{group.name}: {group.about}", options)
     else:
         known = ["all", *(group.name for group in groups), *(flag(n)[2:] for n in values_of(cls))]
         raise UsageError(
@@ -220,11 +218,8 @@ def _paragraphs(text: str) -> Iterator[str]:
             yield from [*textwrap.wrap(paragraph, _WIDTH), ""]
 
 
-def _option(cls: type, groups: list[Group], name: str) -> Iterator[str]:
-    for group in groups:
-        found = [option for option in group.options if option.name == name]
-        if found:
-            yield from _group(cls, f"in group {group.name}:", found)
+def _names(group: Group) -> set[str]:
+    return {group.name.replace("-", "_"), *(option.name for option in group.options)}
 
 
 def _front(cls: type, prog: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ import ctypes.util
 import time
 
 import pytest
-from nvml_answers import UUIDS, Driver, bindings_of, number_of
+from nvml_answers import UUIDS, Driver
 
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.nvml import Nvml
@@ -25,7 +25,7 @@ def driver(monkeypatch):
 
 def watched(driver: Driver, until="yanmo_gpu_info", **seconds: float) -> tuple[Telemetry, str]:
     telemetry = Telemetry("train", GPU_METRICS)
-    GpuMetrics(telemetry, lambda: Nvml(bindings_of(driver)), **seconds).start()
+    GpuMetrics(telemetry, lambda: Nvml(driver), **seconds).start()
     return telemetry, wait_for(telemetry, until)
 
 
@@ -98,7 +98,7 @@ def test_a_driver_that_hangs_keeps_no_scrape_and_its_old_figures_go(driver):
 )
 def test_only_the_gpus_of_this_process_are_watched(driver, monkeypatch, visible, expected):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert [number_of(gpu.handle) for gpu in Nvml(bindings_of(driver)).gpus()] == expected
+    assert [gpu.handle for gpu in Nvml(driver).gpus()] == expected
 
 
 @pytest.mark.skipif(bool(ctypes.util.find_library("nvidia-ml")), reason="this machine has a driver")
@@ -110,7 +110,7 @@ def test_a_machine_without_a_driver_shows_nothing():
 
 
 def test_energy_is_summed_over_the_gpus(driver):
-    meter = EnergyMeter(lambda: Nvml(bindings_of(driver)))
+    meter = EnergyMeter(lambda: Nvml(driver))
     assert meter.joules() == 0.0 and meter._start == 5_000 + 10_000
     driver.unsupported = {"nvmlDeviceGetTotalEnergyConsumption"}
     assert meter.joules() is None

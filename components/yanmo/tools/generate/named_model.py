@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +21,13 @@ from yanmo.model.generation.writer import Writer
 from yanmo.model.hf_export import Symbols, ends_of, generation_config, load
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.generate.model_form import in_form
 from yanmo.tools.store.find import find
 
+log = logging.getLogger(__name__)
 _BOS = "<|bos|>"
+_FORMS = "yanmo.curate.text.normalize"
+_NAME = re.compile(r"([a-z]+-\d+)((?:[+-][a-z_]+)*)")
+"""A form of texts, and the steps that options added and left out."""
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -132,6 +138,35 @@ def open_model(store: ObjectStore | None, what: str, channel: str, device: str, 
     writer = Writer(model.to(device=where, dtype=_DTYPES[precision]))
     ends = frozenset(ends_of(folder, symbols, writer.config.vocab_size))
     return NamedModel(name, folder, writer, tokenizer, symbols, settings, ends, form)
+
+
+def in_form(form: str, text: str) -> str:
+    """Return a prompt in the text form of the model's training: 春眠不覺曉 as 春眠不觉晓.
+
+    What `yanmo curate` did to the training text is done to the prompt, so that the model reads characters
+    that it has learned. The code is curate's, found by its name: where it is not installed (OpenCC belongs to
+    the image `data`) the prompt stays as it is, and the log says so. A line break at its end stays, as the
+    model is to begin the next line.
+
+    Args:
+        form: as an output names it (`classical-1`, `modern-1+lacuna`); "" and unknown ones change nothing.
+    """
+    named = _NAME.fullmatch(form)
+    if not named or not text.strip():
+        return text
+    try:
+        forms = importlib.import_module(_FORMS)
+        changes = named[2].replace("+", ",").replace("-", ",no-")
+        found = str(forms.normalize([text], forms.form_steps(named[1], changes)[1]).texts[0])
+    except ImportError as error:
+        log.warning("the prompt is read as it is, not in the model's text form %s: %s", form, error)
+        return text
+    except (KeyError, ValueError):  # a form of another version
+        return text
+    found += "\n" * text.endswith("\n")
+    if found != text:
+        log.info("read in the model's text form %s: %s", form, found[:100])
+    return found
 
 
 def writes_chatml(folder: Path) -> bool:

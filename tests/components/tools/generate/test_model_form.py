@@ -11,7 +11,7 @@ from yanmo.curate.text.normalize import FORMS, STEPS, form_steps, normalize
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.tools.generate.command import main
-from yanmo.tools.generate.model_form import in_form
+from yanmo.tools.generate.named_model import in_form
 
 
 @pytest.mark.parametrize(
