@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,32 +169,3 @@ def left_nowhere(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         if path.is_file() and path.parent.name != "mounted":
             assert MARK.encode() not in path.read_bytes(), path
     assert failing.TERMINATION_LOG.exists()
-
-
-@pytest.mark.process
-@pytest.mark.usefixtures("marked")
-def test_no_process_of_a_run_has_it_among_its_arguments(tmp_path: Path) -> None:
-    command = [
-        *(sys.executable, "-m", "yanmo.curate", "--sources=bundled"),
-        *(f"--store={tmp_path / 'store'}", "--workers=2", "--metrics-port=-1"),
-    ]
-    seen = set[bytes]()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        while process.poll() is None:
-            seen |= set(_arguments())
-        said = process.stdout.read() if process.stdout else b""
-    assert process.returncode == 0, said
-    assert any(b"yanmo" in each for each in seen)
-    assert not [each for each in seen if MARK.encode() in each]
-    assert MARK.encode() not in said, said
-    for path in (tmp_path / "store").rglob("*"):
-        assert not path.is_file() or MARK.encode() not in path.read_bytes()
-
-
-def _arguments() -> Iterator[bytes]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                yield (entry / "cmdline").read_bytes()
-            except OSError:
-                continue

@@ -261,20 +261,6 @@ def test_auto_is_not_given_so_that_the_layer_below_counts(layers) -> None:
     assert all(type(getattr(got, name)) is type(value) for name, value in rest.items())
 
 
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        ("--steps=x", "--steps x: expected a whole number from 0 to 1000000000 or auto"),
-        ("--fast=AUTO", "--fast AUTO: expected true or false or auto"),
-        ("--grain=corse", "--grain corse: expected one of auto, fine, coarse; did you mean coarse"),
-        ("--bundle=rate=x", "--rate x: expected a number from 0 to 1000000000 or auto"),
-    ],
-)
-def test_what_is_neither_a_value_nor_auto_is_refused_by_name(argv: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        load(Left, [argv], "yanmo left")
-
-
 def test_auto_of_an_option_that_has_a_word_for_it_is_that_word() -> None:
     got, named = load_given(Left, ["--rows=auto"], "yanmo left")
     assert got.rows == -1 and named == {"rows"}

@@ -310,16 +310,6 @@ def test_a_failed_run_says_how_it_is_run_again_and_last_what_ended_it(
         assert bool(re.fullmatch(asked, before[9:])) == bool(command), (number, before)
 
 
-def test_the_command_that_is_shown_is_one_line_that_can_be_typed(
-    toy: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert toy("--end=stopped", "--text=a 'b'\n \x1b[31mc", "--run-id=a\nb") == 75
-    *_, before, _ = capsys.readouterr().err.splitlines()
-    assert "to run it again: yanmo toy" in before and "--end=stopped" in before and before.isprintable()
-    assert toy("--end=stopped", f"--text={'长' * 100_000}") == 75
-    assert len(capsys.readouterr().err) < 3000
-
-
 def start_toy(store: FileStore, *flags: str) -> subprocess.Popen[str]:
     command = [sys.executable, toy_stage.__file__, f"--store={store.root}", *flags]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "components")}

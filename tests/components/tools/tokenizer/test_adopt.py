@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -150,20 +147,3 @@ def test_file_that_is_no_tokenizer_is_refused(store, tmp_path, capsys, content):
 def test_folder_without_tokenizer_json_says_how_to_get_one(store, tmp_path, capsys):
     assert adopt(store, tmp_path) == ExitCode.DATA
     assert "save_pretrained" in capsys.readouterr().err
-
-
-@pytest.mark.process
-def test_model_is_trained_and_scored_on_an_adopted_tokenizer(store, bpe):
-    assert adopt(store, bpe) == tokenize(store) == ExitCode.DONE
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    common = ["--store", str(store), "--metrics-port=-1"]
-    shape = ["--steps=3", "--layers=1", "--width=32", "--heads=1", "--head-width=32", "--feed-forward=64"]
-    shape += ["--warmup-steps=0", "--ranks=1", "--backend=torch"]
-    train = [sys.executable, "-m", "yanmo.train", *common, *shape]
-    subprocess.run(train, env=env, check=True, timeout=300, capture_output=True)
-    model = latest(store, "train")
-    assert json.loads(model.path("config.json").read_text())["bos_token_id"] == 1000
-    judge = ["--evaluation-set", f"evaluation_set/{evaluation_set(store).manifest.key}", "--documents=none"]
-    evaluate = [sys.executable, "-m", "yanmo.evaluate", *common, "--split=valid", *judge]
-    done = subprocess.run(evaluate, env=env, timeout=300, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
