@@ -124,20 +124,15 @@ def say_details(error: BaseException, stage: str) -> None:
             log.error("%s", line)
 
 
-def leave_message(lines: list[str], path: Path | None = None) -> None:
-    """Make these lines the pod's termination message; nothing where there is no pod.
-
-    Args:
-        path: the file that Kubernetes made; by default where it makes it.
-    """
-    path = path or TERMINATION_LOG
-    if not path.is_file():
+def leave_message(lines: list[str]) -> None:
+    """Make these lines the pod's termination message; nothing where there is no pod."""
+    if not TERMINATION_LOG.is_file():
         return
     data = "\n".join(lines).encode("utf-8", "replace")
     if len(data) > _MOST_BYTES:  # the command at its end matters as much as the beginning
         data = data[: _MOST_BYTES * 2 // 3] + b" ... " + data[-_MOST_BYTES // 3 :]
     try:
-        path.write_text(data.decode("utf-8", "ignore") + "\n", encoding="utf-8")
+        TERMINATION_LOG.write_text(data.decode("utf-8", "ignore") + "\n", encoding="utf-8")
     except OSError as error:
         log.debug("no termination message: %s", error)
 

@@ -22,7 +22,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from yanmo.common import fork_server
@@ -39,7 +39,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _PATIENCE_SECONDS = 0.2
 """How long an answer waits for a new measurement."""
-_FRESH_SECONDS = 5.0
+_FRESH_SECONDS, _OLD_SECONDS = 5.0, 30.0
+"""How old a result may be before another one is made, and to be shown."""
 _MEASURED = {metric.name for metric in GPU_METRICS}
 
 
@@ -69,7 +70,7 @@ def telemetry_of(stage: Stage, options: StageOptions) -> Telemetry:
 
     telemetry.source(measure, lasts=True)
     if options.gpu_metrics and telemetry.is_served and GPU_METRICS[0] in stage.metrics:
-        GpuMetrics(telemetry).start()
+        show_gpus(telemetry)
     return telemetry
 
 
@@ -85,12 +86,11 @@ class Sampler(Generic[T]):
     """The latest result of `measure`, which may hang or fail."""
 
     def __init__(
-        self, measure: Callable[[], T], fresh_seconds: float = _FRESH_SECONDS, old_seconds: float = 30.0
+        self,
+        measure: Callable[[], T],
+        fresh_seconds: float = _FRESH_SECONDS,
+        old_seconds: float = _OLD_SECONDS,
     ) -> None:
-        """Args:
-        fresh_seconds: how old a result may be before another one is made.
-        old_seconds: how old a result may be to be shown.
-        """
         self._measure, self._fresh, self._old = measure, fresh_seconds, old_seconds
         self._lock, self._made = threading.Lock(), threading.Event()
         self._at = float("-inf")
@@ -123,49 +123,41 @@ class Sampler(Generic[T]):
         self._made.set()
 
 
-@dataclass
-class GpuMetrics:
-    """Shows the GPUs that `open` finds."""
+def show_gpus(
+    telemetry: Telemetry,
+    open: Callable[[], Nvml | None] = Nvml.open,
+    fresh_seconds: float = _FRESH_SECONDS,
+    old_seconds: float = _OLD_SECONDS,
+) -> None:
+    """Show the GPUs that `open` finds; nothing here waits for the driver."""
+    known: list[tuple[Gpu, dict[str, str]]] | None = None
 
-    telemetry: Telemetry
-    open: Callable[[], Nvml | None] = Nvml.open
-    old_seconds: float = 30.0
-    """How old a reading may be to be shown."""
-    fresh_seconds: float = _FRESH_SECONDS
-    """How old a reading may be before another one is made."""
-    _gpus: list[tuple[Gpu, dict[str, str]]] = field(default_factory=list)
-    _sampler: Sampler[list[Figure]] = field(init=False)
-
-    def start(self) -> None:
-        """Begin; nothing here waits for the driver."""
-        self._sampler = Sampler(self._read, self.fresh_seconds, self.old_seconds)
-        threading.Thread(target=self._begin, daemon=True, name="gpus").start()
-
-    def _begin(self) -> None:
-        nvml = self.open()
-        gpus = nvml.gpus() if nvml else []
-        if nvml is None or not gpus:
-            return
-        driver = nvml.driver()
-        # Read once: a card that is lost no longer says who it is.
-        self._gpus = [
-            (gpu, {"uuid": gpu.ask("GetUUID") or "", "name": gpu.ask("GetName") or "", "driver": driver})
-            for gpu in gpus
-        ]
-        self.telemetry.source(self._show, lasts=True)
-
-    def _show(self) -> None:
-        self.telemetry.replace(_MEASURED, self._sampler.latest() or [], room="gpu")
-
-    def _read(self) -> list[Figure]:
+    def read() -> list[Figure]:
+        nonlocal known
+        if known is None:
+            known = _gpus_of(open())
         found: list[Figure] = []
-        for place, (gpu, info) in enumerate(self._gpus):
+        for place, (gpu, info) in enumerate(known):
             labels = {"gpu": str(place)}
             found.append(("info", 1, labels | info))
             found += [
                 (name, value, labels | more) for name, value, more in figures_of(gpu) if value is not None
             ]
         return found
+
+    sampler = Sampler(read, fresh_seconds, old_seconds)
+    telemetry.source(lambda: telemetry.replace(_MEASURED, sampler.latest() or [], room="gpu"), lasts=True)
+
+
+def _gpus_of(nvml: Nvml | None) -> list[tuple[Gpu, dict[str, str]]]:
+    """Return each GPU and what it says of itself, read once: a card that is lost no longer says who it is."""
+    if nvml is None:
+        return []
+    driver = nvml.driver()
+    return [
+        (gpu, {"uuid": gpu.ask("GetUUID") or "", "name": gpu.ask("GetName") or "", "driver": driver})
+        for gpu in nvml.gpus()
+    ]
 
 
 def figures_of(gpu: Gpu) -> list[tuple[str, float | None, dict[str, str]]]:

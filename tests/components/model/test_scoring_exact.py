@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from yanmo.model.decoder import Decoder, DecoderConfig
-from yanmo.model.scoring import document_bits, token_bits
+from yanmo.model.scoring import token_bits
 from yanmo.model.windows import plan_batches
 
 SHAPE = {
@@ -66,4 +66,6 @@ def test_a_uniform_model_charges_the_logarithm_of_its_vocabulary_for_each_token_
     for vocabulary in (20, 300):
         model = drawn(vocabulary, 16)
         torch.nn.init.zeros_(model.lm_head.weight)
-        assert document_bits(model, [np.array([0, 5, 6, 7, 1])])[0] == pytest.approx(4 * np.log2(vocabulary))
+        assert token_bits(model, [np.array([0, 5, 6, 7, 1])])[0].sum() == pytest.approx(
+            4 * np.log2(vocabulary)
+        )

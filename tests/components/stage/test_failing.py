@@ -70,11 +70,6 @@ def test_the_termination_message_has_the_whole_of_a_reason_that_the_last_line_cu
     assert message.read_text(encoding="utf-8").splitlines() == ["resolve error 143: asked to stop"]
 
 
-def test_where_kubernetes_made_no_file_none_is_made(tmp_path: Path) -> None:
-    leave_message(["a"], tmp_path / "none")
-    assert not (tmp_path / "none").exists()
-
-
 def test_a_failed_stage_leaves_its_card_until_its_key_is_committed(
     tmp_path: Path, message: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import time
+from pathlib import Path
 
 import pytest
 from nvml_answers import UUIDS, Driver
 
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.nvml import Nvml
-from yanmo.stage.run_telemetry import EnergyMeter, GpuMetrics
+from yanmo.stage.run_telemetry import EnergyMeter, show_gpus
 from yanmo.stage.shared_metrics import GPU_METRICS
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -25,7 +28,7 @@ def driver(monkeypatch):
 
 def watched(driver: Driver, until="yanmo_gpu_info", **seconds: float) -> tuple[Telemetry, str]:
     telemetry = Telemetry("train", GPU_METRICS)
-    GpuMetrics(telemetry, lambda: Nvml(driver), **seconds).start()
+    show_gpus(telemetry, lambda: Nvml(driver), **seconds)
     return telemetry, wait_for(telemetry, until)
 
 
@@ -105,7 +108,7 @@ def test_only_the_gpus_of_this_process_are_watched(driver, monkeypatch, visible,
 def test_a_machine_without_a_driver_shows_nothing():
     assert Nvml.open() is None
     telemetry = Telemetry("train", GPU_METRICS)
-    GpuMetrics(telemetry).start()
+    show_gpus(telemetry)
     assert "yanmo_gpu" not in telemetry.text()
 
 
@@ -115,3 +118,18 @@ def test_energy_is_summed_over_the_gpus(driver):
     driver.unsupported = {"nvmlDeviceGetTotalEnergyConsumption"}
     assert meter.joules() is None
     assert EnergyMeter(lambda: None).joules() is None
+
+
+def test_the_check_of_a_real_card_says_what_it_found(driver, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import gpu_machine
+
+    monkeypatch.setattr(gpu_machine.Nvml, "open", lambda: Nvml(driver))
+    monkeypatch.setattr(gpu_machine.torch.cuda, "mem_get_info", lambda: (0, 80 << 30))
+    measures = {m.name: m for m in gpu_machine._driver()}
+    assert {m.status for m in measures.values()} == {"pass"}
+    assert "temperature_celsius 64" in measures["NVML 575.57.08"].reason
+    driver.unsupported = {"nvmlDeviceGetPowerUsage"}
+    measures = {m.name: m for m in gpu_machine._driver()}
+    assert measures["NVML, power_watts"].status == "skipped"
+    assert "power_watts" in measures["NVML, not supported by this card"].reason
