@@ -12,8 +12,8 @@ import torch
 from gpu_report import Measure, holds, skipped, within
 
 from yanmo.model.attention import lowest_capability, varlen_problem
-from yanmo.stage.gpu import figures_of
 from yanmo.stage.nvml import LIBRARY, Nvml
+from yanmo.stage.run_telemetry import figures_of
 from yanmo.train.backends.accelerator import compile_problem
 
 

@@ -14,7 +14,7 @@ from yanmo.curate.config import STAGE as CURATE
 from yanmo.evaluate.config import STAGE as EVALUATE
 from yanmo.options.command_line import load
 from yanmo.options.fields import Options, names_of
-from yanmo.tools.generate.options import GenerateOptions
+from yanmo.tools.generate.command import GenerateOptions
 from yanmo.train.config import STAGE as TRAIN
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import check, largest_that_fits

@@ -44,9 +44,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "train": GROUND - {"chinese"} | {"model", "nights"},
     "evaluate": GROUND | {"model", "nights", "verse"},
     "promote": GROUND - {"chinese"} | {"nights"},
-    # `tools tokenizer` builds vocabularies with the stage's own code, `tools documents` cleans a document
-    # with curate's.
-    "tools": GROUND - {"chinese", "stage"} | {"model", "nights", "tokenize", "curate", "verse"},
+    # `tools tokenizer` builds vocabularies with the stage's own code.
+    "tools": GROUND - {"chinese", "stage"} | {"model", "nights", "tokenize", "verse"},
     "cli": {"common", "options"},
 }
 """Room below `yanmo` -> the rooms that it may import: docs/explanation/architecture.md, floor by floor."""
@@ -61,7 +60,6 @@ FORBIDDEN: dict[str, set[str]] = {
     "yanmo.tools.store": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
     "yanmo.tools.runs": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
     "yanmo.tools.cache": {*TRAINING, *DATA, *CLUSTER, "yanmo.model", "yanmo.tokenize"},
-    "yanmo.tools.documents": {*TRAINING, *CLUSTER},
     "yanmo.tools.tokenizer": {*TRAINING, *CLUSTER},
     "yanmo.tools.model": {*DATA, *CLUSTER},
     "yanmo.tools.generate": {*DATA, *CLUSTER},
@@ -215,7 +213,7 @@ def test_the_command_line_imports_no_command() -> None:
         "yanmo.common.answers.take_stdout",  # these four: the standard library alone
         "yanmo.common.names.STAGES",
         "yanmo.options.nearest.did_you_mean",
-        "yanmo.common.version.version",
+        "yanmo.options.help.version",
     }
 
 
@@ -226,7 +224,7 @@ def test_a_config_needs_only_the_standard_library(stage: str) -> None:
         "ours = {'yanmo', 'yanmo.common', 'yanmo.common.errors', 'yanmo.common.given_file', "
         "'yanmo.common.names', 'yanmo.common.address', 'yanmo.common.words', "
         "'yanmo.options', 'yanmo.options.fields', 'yanmo.options.shared', "
-        "'yanmo.options.time_zone', 'yanmo.stage.gpu_metrics', "
+        "'yanmo.options.time_zone', 'yanmo.stage.shared_metrics', "
         "'yanmo.options.pods', 'yanmo.options.yaml_file', 'yanmo.options.values', "
         "'yanmo.options.nearest', 'yanmo.stage', "
         "'yanmo.stage.declaration', 'yanmo.stage.metric', 'yanmo.formats', 'yanmo.formats.packing_settings', "

@@ -65,7 +65,7 @@ def opened(place: Place) -> Iterator[list[Group]]:
 
 def _ours(writer: Any, prompts: Texts, tokens: int, choice: Any) -> Texts:
     """What Yanmo writes."""
-    from yanmo.model.generation.draws import own_draws
+    from yanmo.model.generation.choosing import own_draws
     from yanmo.model.generation.writing import Text, write
 
     texts = [Text(p, own_draws(0, i), frozenset(), tokens) for i, p in enumerate(prompts)]

@@ -18,13 +18,15 @@ COMMANDS = {
     "resolve": ("yanmo.resolve", "print what a channel's pointers name now (the first task of a pipeline)"),
     "runs": ("yanmo.tools.runs", "compare runs: what differs in their options, bits by genre, cost"),
     "store": ("yanmo.tools.store", "list, check, compare, copy and remove outputs in a store"),
-    "tokenizer": ("yanmo.tools.tokenizer", "compare tokenizers on your text, import an existing one"),
-    "documents": ("yanmo.tools.documents", "show what curate dropped and changed, and why"),
-    "cache": ("yanmo.tools.cache", "show a token cache, and plan a training's rows from it"),
+    "tokenizer": ("yanmo.tools.tokenizer.command", "compare tokenizers on your text, import an existing one"),
+    "cache": ("yanmo.tools.cache.command", "show a token cache, and plan a training's rows from it"),
     "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
-    "generate": ("yanmo.tools.generate", "let a model go on from a text, or answer a question"),
-    "export": ("yanmo.tools.export", "write a model as a folder that transformers, vLLM or llama.cpp serve"),
+    "generate": ("yanmo.tools.generate.command", "let a model go on from a text, or answer a question"),
+    "export": (
+        "yanmo.tools.export.command",
+        "write a model as a folder for transformers, vLLM or llama.cpp",
+    ),
     "submit": (
         "yanmo_pipelines.cluster.submit",
         "run a pipeline in a cluster's KFP, and follow it to its verdict",
@@ -62,7 +64,7 @@ def main() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in ("-h", "--help", "--version"):
         from yanmo.common.answers import show
-        from yanmo.common.version import version
+        from yanmo.options.help import version
 
         show(version() if name == "--version" else _help())
         return
@@ -82,7 +84,7 @@ def main() -> None:
             raise
         print(
             f"yanmo {name}: the Python package {error.name!r} is not installed; `pip install` Yanmo with its "
-            "extra: data for curate, balance, tokenize, tokenizer, documents and cache; train for train, "
+            "extra: data for curate, balance, tokenize, tokenizer and cache; train for train, "
             "evaluate, promote, generate, export and model; pipeline for run and compile; "
             "cluster for submit, launch, schedule, rerun, status and doctor",
             file=sys.stderr,

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.answers import RESULTS_LATER
-from yanmo.common.command_end import as_process, ended
+from yanmo.common.command_end import as_process, ended, process_started
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.log_lines import VARIABLE
 from yanmo.common.logs import human_bytes, human_seconds, setup
 from yanmo.common.names import name_problems
-from yanmo.common.process_age import process_started
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo.options.nearest import did_you_mean

@@ -12,20 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.foreign import foreign
 from yanmo.curate.sources.batches import open_parquet
 from yanmo.curate.sources.listing import Source
-from yanmo.formats.chat_tokens import Turn
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
-from yanmo.model.hf_export import read_tensors
 from yanmo.model.weights_check import read_headers
 from yanmo.options.yaml_file import read_yaml
-from yanmo.tools.generate.chat_template import written
 
 CHEAP_SECONDS, CHEAP_BYTES = 2.0, 64 << 20
 """Of a refusal: CPU, and memory beyond what the process has had before."""
@@ -62,13 +57,6 @@ def test_yaml_whose_aliases_stand_for_a_billion_words(tmp_path: Path, cheaply: C
     cheaply()
 
 
-def test_a_yaml_that_names_itself(tmp_path: Path) -> None:
-    path = tmp_path / "loop.yaml"
-    path.write_text("a: &a [*a]\n", encoding="utf-8")
-    with pytest.raises(UsageError, match="found an alias"):
-        read_yaml(path)
-
-
 def tokenizer_with(pattern: str) -> dict[str, object]:
     split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
     model = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}
@@ -101,36 +89,6 @@ def test_the_border_lets_pass_what_no_library_means(error: BaseException) -> Non
         raise error
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
-        pytest.param(
-            "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-            marks=pytest.mark.long,
-        ),
-        "{{ 'a' * 10 ** 11 }}",
-        "{% set n = namespace(s='aa') %}{% for i in range(99) %}{% set n.s = n.s * 2 %}{% endfor %}{{ n.s }}",
-        "{{ '%0999999999d' % 1 }}",
-        pytest.param("{{ 10 ** (10 ** 10) }}", marks=pytest.mark.long),
-        "{{ 'a' * 3000000 }}",
-    ],
-)
-def test_a_chat_template_that_never_ends_or_fills_the_memory(
-    tmp_path: Path, template: str, cheaply: Callable[[], None]
-) -> None:
-    (tmp_path / "chat_template.jinja").write_text(template, encoding="utf-8")
-    with pytest.raises(DataError, match="its chat template cannot be run: "):
-        written(tmp_path, [Turn("user", "诗")])
-    cheaply()
-
-
-def test_a_chat_template_is_run_with_what_is_not_ascii(tmp_path: Path) -> None:
-    text = "{{ bos_token }}{% for m in messages %}{{ m.role }}：{{ m.content }}\n{% endfor %}"
-    (tmp_path / "chat_template.jinja").write_text(text, encoding="utf-8")
-    (tmp_path / "tokenizer_config.json").write_text('{"bos_token": "始"}', encoding="utf-8")
-    assert written(tmp_path, [Turn("user", "诗")])[0] == "始user：诗\n"
-
-
 def test_a_safetensors_header_that_claims_three_gigabytes(
     tmp_path: Path, cheaply: Callable[[], None]
 ) -> None:
@@ -161,14 +119,6 @@ def test_a_safetensors_header_that_makes_no_sense(header: str, why: str, tmp_pat
     path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + bytes(4))
     with pytest.raises(DataError, match=f"{path}: not a readable safetensors file: .*{why}"):
         read_headers(tmp_path)
-
-
-def test_a_damaged_safetensors_file_is_wrong_data(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    save_file({"a": torch.zeros(4)}, path)
-    path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(DataError, match=f"{path}: not a readable safetensors file: "):
-        read_tensors(path)
 
 
 @pytest.fixture(scope="module")

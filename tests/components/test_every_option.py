@@ -79,14 +79,6 @@ def test_a_nasty_text_for_any_option_is_a_value_or_a_usage_error(stage: str) -> 
                 check(stage, name, text, by_file=True)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_commas_alone_are_no_list_of_any_option(stage: str) -> None:
-    cls, base = config_of(stage), [f"{flag(n)}={v}" for n, v in BASE.get(stage, {}).items()]
-    for name in values_of(cls):
-        with pytest.raises(UsageError, match=f"{flag(name)} .*expected"):
-            load(cls, [*base, f"{flag(name)}=,"], f"yanmo {stage}")
-
-
 @st.composite
 def near_values(draw: st.DrawFn, cls: type, name: str) -> str:
     """Texts that are nearly what the option takes, or anything."""

@@ -9,7 +9,7 @@ from network_policies import Peer, allowed
 from rendered import with_components
 
 from yanmo.options.command_line import load
-from yanmo.tools.export.options import ExportOptions
+from yanmo.tools.export.command import ExportOptions
 
 
 @pytest.fixture(scope="module")

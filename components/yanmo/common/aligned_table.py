@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from yanmo.common.words import plural
 
+_MOST = 30
+
 
 def width(text: str) -> int:
     """Columns of a terminal that `text` takes: wide characters take two, combining ones none."""
@@ -25,13 +27,13 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(_padded(row, widths)).rstrip() for row in rows]
 
 
-def short_table(rows: Sequence[Sequence[str]], most: int = 30) -> list[str]:
+def short_table(rows: Sequence[Sequence[str]]) -> list[str]:
     """`text_table` of at most so many rows between the heading and the last row, with a line for the others:
     a corpus may have 10,000 genres, and a log is read."""
-    left_out = len(rows) - most - 2
+    left_out = len(rows) - _MOST - 2
     if left_out <= 0:
         return text_table(rows)
-    *lines, last = text_table([*rows[: most + 1], rows[-1]])
+    *lines, last = text_table([*rows[: _MOST + 1], rows[-1]])
     return [*lines, f"... and {plural(left_out, 'row')} more, in the output's files", last]
 
 

@@ -11,7 +11,6 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
 from typing import Literal
 
 from yanmo.common.errors import UsageError
@@ -48,8 +47,8 @@ def is_ending() -> bool:
 class _Ledger:
     """When which waits began; several threads that wait for one thing count once."""
 
-    def __init__(self, reason: Reason, clock: Callable[[], float] = time.monotonic) -> None:
-        self.reason, self._clock = reason, clock
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
         self._lock = threading.Lock()
         self._waiting = 0
         self._since = self._before = 0.0
@@ -58,7 +57,7 @@ class _Ledger:
     def begin(self) -> None:
         with self._lock:
             if not self._waiting:
-                self._since = self._clock()
+                self._since = time.monotonic()
                 self._next_line, self._line_due = _FIRST_LINE_SECONDS, self._since + _FIRST_LINE_SECONDS
             self._waiting += 1
 
@@ -67,7 +66,7 @@ class _Ledger:
             self._waiting -= 1
             if self._waiting:
                 return
-            waited = self._clock() - self._since
+            waited = time.monotonic() - self._since
             self._before += waited
         if waited >= _FIRST_LINE_SECONDS:
             log.warning("waited %s for %s", human_seconds(waited), _WORDS[self.reason])
@@ -75,17 +74,17 @@ class _Ledger:
     def seconds(self) -> float:
         """Return how long it has been waiting now; 0 while it does not."""
         with self._lock:
-            return self._clock() - self._since if self._waiting else 0.0
+            return time.monotonic() - self._since if self._waiting else 0.0
 
     def total(self) -> float:
         """Return all waits of this process so far."""
         with self._lock:
-            return self._before + (self._clock() - self._since if self._waiting else 0.0)
+            return self._before + (time.monotonic() - self._since if self._waiting else 0.0)
 
     def say(self, why: str) -> None:
         """Log why, when a line is due: after 30 s, then ever more rarely."""
         with self._lock:
-            now = self._clock()
+            now = time.monotonic()
             if now < self._line_due:
                 return
             waited = now - self._since

@@ -60,9 +60,9 @@ class Workers:
         for _ in range(min(self.count, most)):
             self._threads.submit(self._start_one)
 
-    def submit(self, function: Callable[..., R], *arguments: Any, about: str = "") -> Future[R]:
+    def submit(self, function: Callable[..., R], *arguments: Any) -> Future[R]:
         """`call`, which this process does not wait for."""
-        return self.in_thread(lambda: self.call(function, *arguments, about=about))
+        return self.in_thread(self.call, function, *arguments)
 
     def in_thread(self, function: Callable[..., R], *arguments: Any) -> Future[R]:
         """`function` in one of as many threads of this process as there are workers; it may `call` one."""

@@ -1,7 +1,7 @@
 """`python -m yanmo.curate`."""
 
 from yanmo.curate.config import STAGE
-from yanmo.stage.help_first import answer_help
+from yanmo.options.help import answer_help
 
 if __name__ == "__main__":
     answer_help(STAGE)

@@ -8,8 +8,8 @@ from yanmo.options.fields import input_ref, opt
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import MOST_EXACT
 from yanmo.stage.declaration import Stage
-from yanmo.stage.gpu_metrics import GPU_METRICS
 from yanmo.stage.metric import GENRE, Metric
+from yanmo.stage.shared_metrics import GPU_METRICS
 
 
 @dataclass(frozen=True, kw_only=True)

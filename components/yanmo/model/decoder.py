@@ -23,7 +23,6 @@ from torch.utils.checkpoint import checkpoint
 
 from yanmo.model.attention import documents, whole_rows
 from yanmo.model.cpu_kernels import HeadNorms, RMSNorm
-from yanmo.model.lora_shape import Lora
 
 ARCHITECTURES = {"qwen3": "Qwen3ForCausalLM", "qwen2": "Qwen2ForCausalLM", "llama": "LlamaForCausalLM"}
 """The kinds of decoders that are computed here: transformers' `model_type` -> the name of its class."""
@@ -75,11 +74,26 @@ class DecoderConfig:
         return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class Lora:
+    """What is trained beside the frozen matrices of a decoder (lora.py)."""
+
+    rank: int
+    alpha: float
+    dropout: float
+    targets: tuple[str, ...]
+    """Names of the layers' matrices, such as q_proj."""
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / self.rank
+
+
 class Layout(Protocol):
     """Where the tokens of a batch stand, and what each of them sees.
 
     Packed documents (attention.py), rows without padding (rows.py), or tokens behind those whose keys and
-    values are kept (generation/kept_keys.py): in nothing else do training, scoring and writing differ.
+    values are kept (generation/writer.py): in nothing else do training, scoring and writing differ.
     Leading dimensions `...` are the batch's own, such as (B, T).
     """
 

@@ -337,5 +337,30 @@ def _symbols(folder: Path, value: dict[str, Any], size: int) -> Symbols:
     return Symbols(bos=bos, eos=eos, pad=pad, genres=tuple(names), tag_ids=tuple(tags))
 
 
+def generation_config(folder: Path) -> dict[str, Any]:
+    """Return how a folder's texts are chosen and ended; empty where it does not say."""
+    path = folder / "generation_config.json"
+    return read_object(path) if path.is_file() else {}
+
+
+def ends_of(folder: Path, symbols: Symbols, size: int) -> list[int]:
+    """Return where transformers ends a text: the ids of generation_config.json, else of config.json.
+
+    Raises:
+        DataError: what is there are no ids of the vocabulary.
+    """
+    for name, value in (
+        ("generation_config.json", generation_config(folder)),
+        ("config.json", read_object(folder / "config.json")),
+    ):
+        found = value.get("eos_token_id")
+        ids = found if isinstance(found, list) else [] if found is None else [found]
+        if not all(_is_id(i, size) for i in ids):
+            raise DataError(f"{folder / name}: eos_token_id {found!r:.60}: expected ids below {size}")
+        if ids:
+            return list(ids)
+    return [symbols.eos]
+
+
 def _is_id(value: Any, size: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size

@@ -2,13 +2,14 @@
 
 Our own and not peft's: its layers are these few lines, importing it takes transformers and accelerate into
 every rank, and its names (`q_proj.base_layer.weight`) would not be those of the decoder's files. Adapters are
-written in peft's layout (adapter_files.py), and a test compares them with peft's sums.
+written in peft's layout (`write_adapter`), and a test compares them with peft's sums.
 
     y = W x + b + (alpha / rank) B A dropout(x);  A is drawn, B begins as zeros, W and b are frozen
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,12 +18,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from yanmo.model.decoder import Decoder, DecoderConfig
-from yanmo.model.lora_shape import Lora
+from yanmo.model.decoder import Decoder, DecoderConfig, Lora
 from yanmo.model.weights_check import read_headers
-from yanmo.model.weights_file import read_tensor, write_one_by_one
+from yanmo.model.weights_file import read_tensor, write_one_by_one, write_tensors
 
 A, B = ".lora_A.weight", ".lora_B.weight"
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_ABOVE = "base_model.model."
+"""What peft puts before the names of the model's own parameters."""
 
 
 class AdaptedLinear(nn.Linear):
@@ -91,3 +94,40 @@ def merge_file(
         stored.pop("lm_head.weight", None)
     shapes = {name: one.shape for name, one in stored.items()}
     write_one_by_one(shapes, into, lambda name: merged(name, read_tensor(stored[name]), adapter, scale))
+
+
+def write_adapter(
+    folder: Path, weights: Mapping[str, Tensor], lora: Lora, base_name: str, base_digest: str
+) -> list[str]:
+    """Write an adapter as peft reads it; returns the names of its files.
+
+    What it was trained beside is named by its content digest (`revision`, where peft says which version of
+    the base model is meant), so that whoever uses it can tell which one.
+
+    Args:
+        weights: by the names of an adapted decoder's parameters.
+        base_name: how a person calls the model that it was trained beside.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {_ABOVE + name: value.float().contiguous() for name, value in weights.items()}
+    write_tensors(state, folder / WEIGHTS, metadata={"format": "pt"})
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": lora.rank,
+        "lora_alpha": lora.alpha,
+        "lora_dropout": lora.dropout,
+        "target_modules": sorted(lora.targets),
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+        "init_lora_weights": True,
+        "modules_to_save": None,
+        "use_dora": False,
+        "use_rslora": False,
+        "base_model_name_or_path": base_name,
+        "revision": base_digest,
+    }
+    text = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+    (folder / CONFIG).write_text(text, encoding="utf-8")
+    return [CONFIG, WEIGHTS]

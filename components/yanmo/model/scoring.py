@@ -82,23 +82,6 @@ def token_bits(
     return result
 
 
-def document_bits(
-    model: Decoder,
-    documents: Sequence[Tokens],
-    *,
-    skip: Sequence[int] | None = None,
-    threads: int = 1,
-) -> Bits:
-    """Return the bits of each whole document, `<|eos|>` included.
-
-    Args:
-        skip: how many of the first scored tokens of each document do not count (1 where a tag was put in).
-    """
-    bits = token_bits(model, documents, threads=threads)
-    skips = skip if skip is not None else [0] * len(bits)
-    return np.array([b[s:].sum() for b, s in zip(bits, skips, strict=True)])
-
-
 def _planned(
     model: Decoder,
     documents: Sequence[Tokens],

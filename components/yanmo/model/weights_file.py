@@ -19,13 +19,12 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from yanmo.common.errors import naming
 from yanmo.model.weights_check import StoredTensor
 
 _NUMBER = re.compile(r"\(os error (\d+)\)")
 _ALIGNED = 8
 """The header's length is a multiple of this."""
-_AT_A_TIME = 1 << 24
-"""Bytes."""
 _TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -45,30 +44,23 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
         raise OSError(number, os.strerror(number), str(path)) from error
 
 
-def join_tensors(tensors: Mapping[str, StoredTensor], path: Path) -> None:
-    """Write tensors of other files, of one type all of them, to a file: their bytes as they are.
-
-    The file is the one that `write_tensors` would write.
-    """
-    kinds = {name: (one.dtype, one.shape, one.bytes) for name, one in tensors.items()}
-    with path.open("wb") as file:
-        for name in _begin(file, kinds):
-            _copy(tensors[name], file)
-
-
 def write_one_by_one(
-    shapes: Mapping[str, Sequence[int]], path: Path, tensor_of: Callable[[str], Tensor]
+    shapes: Mapping[str, Sequence[int]],
+    path: Path,
+    tensor_of: Callable[[str], Tensor],
+    dtype: torch.dtype = torch.float32,
 ) -> None:
-    """Write tensors in fp32 of which memory need not hold two: `tensor_of` makes each when it is written.
+    """Write tensors of one type, each made by `tensor_of` when it is written: memory need not hold two.
 
     The file is the one that `write_tensors` would write.
     """
-    kinds = {name: ("F32", shape, 4 * math.prod(shape)) for name, shape in shapes.items()}
-    with path.open("wb") as file:
+    kind = next(name for name, each in _TYPES.items() if each == dtype)
+    kinds = {name: (kind, shape, dtype.itemsize * math.prod(shape)) for name, shape in shapes.items()}
+    with naming(path), path.open("wb") as file:
         for name in _begin(file, kinds):
-            tensor = tensor_of(name).detach().float().contiguous().cpu()
+            tensor = tensor_of(name).detach().to(dtype).contiguous().cpu()
             assert tuple(tensor.shape) == tuple(shapes[name])
-            file.write(tensor.numpy().data.cast("B"))
+            file.write(tensor.view(torch.uint8).numpy().data if tensor.numel() else b"")
 
 
 def read_tensor(stored: StoredTensor) -> Tensor:
@@ -101,15 +93,3 @@ def _begin(file: BinaryIO, kinds: Mapping[str, tuple[str, Sequence[int], int]]) 
     text += b" " * (-len(text) % _ALIGNED)
     file.write(len(text).to_bytes(8, "little") + text)
     return names
-
-
-def _copy(tensor: StoredTensor, into: BinaryIO) -> None:
-    with tensor.file.open("rb") as file:
-        file.seek(tensor.begin)
-        left = tensor.bytes
-        while left:
-            data = file.read(min(left, _AT_A_TIME))
-            if not data:
-                raise EOFError(f"{tensor.file}: became shorter while it was read")
-            into.write(data)
-            left -= len(data)

@@ -18,12 +18,10 @@ from yanmo.options.fields import NONE, default_argv
 from yanmo.resolve.config import STAGE, ResolveOptions
 from yanmo.resolve.finishing import note_the_run, training_to_finish
 from yanmo.resolve.references import inputs_json, resolve
-from yanmo.stage.failing import failed
+from yanmo.stage.failing import failed, rerun_command, until_it_ends
 from yanmo.stage.form import WholeRun, read_form
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.options_line import options_line
-from yanmo.stage.rerun import rerun_command
-from yanmo.stage.retries import until_it_ends
 from yanmo.stage.run import tell_children, with_store
 from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.store.objects import ObjectStore

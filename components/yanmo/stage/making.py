@@ -16,13 +16,13 @@ from typing import Any
 from yanmo.common.logs import human_seconds
 from yanmo.options.fields import by_kind, option_fields
 from yanmo.options.yaml_file import dump_yaml
-from yanmo.stage.cost import CostMeter
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.failing import show_earlier
 from yanmo.stage.inputs import resolve_inputs
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.results import hand_over
+from yanmo.stage.run_telemetry import CostMeter
 from yanmo.stage.stage_run import Finish, KeyInput, Made, Options, StageRun, Steps
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
 from yanmo.store.manifest import digest

@@ -21,7 +21,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
-from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -29,7 +28,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import push_to_gateway, pushadd_to_gateway
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import Collector
 
 from yanmo.common import waiting
 from yanmo.common.errors import in_words
@@ -43,7 +42,7 @@ _USER, _PASSWORD = "YANMO_PUSHGATEWAY_USERNAME", "YANMO_PUSHGATEWAY_PASSWORD"
 _SECONDS, _ENDING_SECONDS = 5.0, 2.0
 """Longest wait for it at the end of a stage, and of one that was told to end."""
 _MOST_OF_ANSWER = 300
-"""Characters of a refusal that are said."""
+"""Bytes of a refusal that are said."""
 
 
 @contextlib.contextmanager
@@ -59,16 +58,13 @@ def pushed(telemetry: Telemetry, options: StageOptions) -> Iterator[None]:
         telemetry.ended_by(error)
         raise
     finally:
-        problems: SimpleQueue[str] = SimpleQueue()
+        problems = ["no answer in time"]
         push = threading.Thread(
-            target=lambda: problems.put(_problem(telemetry, gateway)), daemon=True, name="pushgateway"
+            target=lambda: problems.append(_problem(telemetry, gateway)), daemon=True, name="pushgateway"
         )
         push.start()
-        try:
-            problem = problems.get(timeout=_ENDING_SECONDS if waiting.is_ending() else _SECONDS)
-        except Empty:
-            problem = "no answer in time"
-        if problem:
+        push.join(_ENDING_SECONDS if waiting.is_ending() else _SECONDS)
+        if problem := problems[-1]:
             log.warning("Pushgateway: the final figures of this run are not there: %s", problem)
 
 
@@ -105,15 +101,12 @@ def _problem(telemetry: Telemetry, gateway: dict[str, Any]) -> str:
     is_good = telemetry.value("last_success_timestamp_seconds", room="stage") is not None
     push = push_to_gateway if is_good else pushadd_to_gateway
     try:
-        registry = CollectorRegistry()
-        registry.register(_Figures(final_figures(telemetry) if is_good else ending_of(telemetry)))
-        push(registry=registry, **gateway)
+        push(registry=_Figures(final_figures(telemetry) if is_good else ending_of(telemetry)), **gateway)
     except HTTPError as error:
-        said = ""
         with contextlib.suppress(OSError, HTTPException):
-            said = error.read(_MOST_OF_ANSWER * 4).decode("utf-8", "replace")
-        said = " ".join("".join(c for c in said if c.isprintable() or c == " ").split())
-        return f"it answered {error.code} {said[:_MOST_OF_ANSWER]}".rstrip()
+            said = error.read(_MOST_OF_ANSWER).decode("utf-8", "replace")
+            return f"it answered {error.code} {' '.join(said.split())}".rstrip()
+        return f"it answered {error.code}"
     except URLError as error:
         return in_words(error.reason) if isinstance(error.reason, Exception) else str(error.reason)
     except Exception as error:  # no figure is worth a stage; it may answer anything

@@ -18,24 +18,21 @@ from typing import Any, NoReturn
 
 from yanmo.common import waiting
 from yanmo.common.answers import only_answers
-from yanmo.common.command_end import as_process, stacks_on_request
+from yanmo.common.command_end import as_process, process_started, stacks_on_request
 from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
-from yanmo.common.process_age import process_started
 from yanmo.options.command_line import load_given
 from yanmo.options.fields import NONE, default_argv
 from yanmo.options.shared import StageOptions
 from yanmo.stage.channel_lease import Busy
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.failing import failed, last_words, say_details
+from yanmo.stage.failing import failed, last_words, rerun_command, say_details, until_it_ends
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.making import finish_and_hand_over, output_of, recipe_of, run_of
 from yanmo.stage.pinned import is_pinned, load_shared, with_pinned
 from yanmo.stage.pushgateway import pushed
-from yanmo.stage.rerun import rerun_command
 from yanmo.stage.results import check_pointers, hand_on, pass_on, write_results
-from yanmo.stage.retries import until_it_ends
 from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.stage.stage_run import Ended, Finish, Made, Options, Skip, StageRun, Steps
 from yanmo.store.commit import find_whole

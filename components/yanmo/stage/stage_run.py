@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from yanmo.options.shared import StageOptions
-from yanmo.stage.cost import CostMeter, Counted
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
+from yanmo.stage.run_telemetry import CostMeter, Counted
 from yanmo.stage.session import Session
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore

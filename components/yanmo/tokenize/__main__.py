@@ -1,6 +1,6 @@
 """`python -m yanmo.tokenize`"""
 
-from yanmo.stage.help_first import answer_help
+from yanmo.options.help import answer_help
 from yanmo.tokenize.config import STAGE
 
 if __name__ == "__main__":

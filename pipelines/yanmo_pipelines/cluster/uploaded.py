@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from yanmo.common.version import version
+from yanmo.options.help import version
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.refusals import Exists
 

@@ -105,13 +105,6 @@ def test_it_never_fills_the_line_and_says_what_matters_most(columns: int) -> Non
     assert all(bar.count("━") + bar.count("╸") + bar.count("╺") <= 40 for bar in bars)
 
 
-def test_an_answer_in_a_file_is_clean_and_the_bar_is_not_in_it(tmp_path: Path) -> None:
-    with (tmp_path / "answer").open("wb") as file:
-        code, screen, text = in_a_terminal(program(), stdout=file.fileno())
-    assert code == 0 and any(BAR.fullmatch(line) for line in screen.erased), text
-    assert (tmp_path / "answer").read_text(encoding="utf-8") == "answered\n"
-
-
 def test_of_two_the_newest_has_the_bar_and_the_older_gets_it_back() -> None:
     at_30 = (
         "inner = Progress(log, 'copied', 4_000_000, unit='B', period=100.0); "

@@ -13,7 +13,7 @@ import pytest
 
 from yanmo.cli import COMMANDS
 from yanmo.common.errors import ExitCode
-from yanmo.common.version import version
+from yanmo.options.help import version
 
 ASKED = [[name] for name in COMMANDS] + [["promote", "history"], ["promote", "rollback"]]
 ASKED += [["store", "ls"], ["cache", "show"], ["tokenizer", "compare"]]
@@ -38,13 +38,6 @@ def test_every_command_refuses_an_unknown_option_in_the_same_way(command: list[s
     first = done.stderr.splitlines()[0]
     assert re.match(rf"\d\d:\d\d:\d\d {command[0]} +\S", first), first
     assert "Traceback" not in done.stderr and "--help" in done.stderr
-
-
-def test_compile_says_where_it_cannot_write_instead_of_ending_in_a_traceback(tmp_path) -> None:
-    (tmp_path / "file").write_text("")
-    done = yanmo("compile", f"--out={tmp_path}/file/below")
-    assert done.returncode == ExitCode.DATA, done.stderr
-    assert "Traceback" not in done.stderr and "file" in done.stderr
 
 
 def test_a_reader_that_has_seen_enough_ends_the_history_without_a_word(tmp_path) -> None:

@@ -2,29 +2,18 @@
 
 import errno
 import os
-import tempfile
 
 import pytest
 
 from yanmo.common.errors import (
     DataError,
     ExitCode,
-    StorageError,
     UsageError,
     advice,
     exit_code,
     in_words,
     naming,
 )
-
-
-@pytest.mark.parametrize("kind", [UsageError, DataError])
-def test_a_line_break_that_was_given_leaves_one_line(kind):
-    assert advice(kind("--x a\nb: expected c")) == "--x a\\nb: expected c"
-
-
-def test_lines_of_a_log_become_one():
-    assert advice(StorageError("lost: look at\n  host: x\n  rank: 1")) == "lost: look at host: x rank: 1"
 
 
 def test_an_error_of_reading_an_open_file_names_it(tmp_path):
@@ -45,11 +34,6 @@ def test_a_full_disk_says_where_and_that_nothing_is_lost():
     error = OSError(errno.ENOSPC, "No space left on device", "/store/cas/x")
     assert exit_code(error) == ExitCode.ENVIRONMENT
     assert "while writing /store/cas/x" in advice(error) and "run the same command again" in advice(error)
-
-
-def test_a_full_disk_for_temporary_files_says_how_to_use_another():
-    error = OSError(errno.ENOSPC, "No space left on device", tempfile.gettempdir())
-    assert f"while writing {tempfile.gettempdir()}" in advice(error) and "(TMPDIR)" in advice(error)
 
 
 @pytest.mark.parametrize("number", sorted(errno.errorcode))

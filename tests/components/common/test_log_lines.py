@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import logging
 import re
-import subprocess
 import sys
 
 import pytest
@@ -25,7 +23,6 @@ from yanmo.common.log_lines import (
     read_line,
 )
 from yanmo.common.logs import setup
-from yanmo.options.shared import LogOptions
 
 ANY = st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=60)
 WORDS = ANY.filter(lambda text: text.strip() == text and text and text.isprintable())
@@ -102,17 +99,6 @@ def test_no_text_confuses_the_reader(text: str) -> None:
         assert line is None or isinstance(line.message, str)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_last_words_of_a_stage_are_found_in_each_form(form: str) -> None:
-    cause = (
-        "line 3 of raw.txt: not a poem; take it out, or give --max-bad 0.1, and more that is cut in the last"
-    )
-    said = ["reading", cause, "to run it again: yanmo toy", last_line("toy", 65, cause)]
-    lines = [read_line(written(form, one)) for one in said]
-    ended = last_words_in([line.message for line in lines if line])
-    assert (ended.code, ended.cause) == (65, cause) and ended.before == said[:3]
-
-
 def one_line(text: str) -> str:
     return " ".join(text.split())
 
@@ -138,15 +124,3 @@ def test_the_environment_gives_the_form_where_no_option_does(monkeypatch: pytest
     assert json.loads(stream.getvalue())["message"] == "one"
     monkeypatch.setenv(log_lines.VARIABLE, "nonsense")
     assert isinstance(formatter("", "x"), log_lines.PlainLines)
-
-
-def test_the_option_offers_each_form_and_its_variable() -> None:
-    (option,) = [field for field in dataclasses.fields(LogOptions) if field.name == "log_format"]
-    assert option.metadata["choices"] == FORMS and option.default == PLAIN
-    assert option.metadata["variable"] == log_lines.VARIABLE
-
-
-def test_a_command_refuses_a_form_that_there_is_not(tmp_path: object) -> None:
-    command = [sys.executable, "-m", "yanmo.cli", "store", "ls", f"--store={tmp_path}", "--log-format=xml"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 64 and "--log-format" in done.stderr and "json" in done.stderr

@@ -167,15 +167,6 @@ def test_a_store_or_a_file_that_only_this_process_sees_is_named(nodes, sources, 
         assert "/proc/self/cwd" in done.stderr and unseen in done.stderr
 
 
-def test_of_two_runs_at_once_one_waits_for_the_other(nodes, sources, made_here, tmp_path) -> None:
-    store = tmp_path / "store"
-    command = asked("curate", store, f"--sources={sources}", *FLAGS, "--engine=ray")
-    both = [subprocess.Popen(command, env=nodes.environment, stderr=subprocess.PIPE, text=True) for _ in "12"]
-    said = [process.communicate(timeout=300)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    assert made(open_store(str(store))) == {k: v for k, v in made_here.items() if "token" not in k}
-
-
 def test_ctrl_c_leaves_nothing_half_written(nodes: RayCluster, sources: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     command = asked("curate", store, f"--sources={sources}", *FLAGS, "--engine=ray")

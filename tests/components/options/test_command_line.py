@@ -68,28 +68,17 @@ def test_a_line_that_names_no_stage_is_refused_where_no_first_task_has_looked() 
     assert toy("--options=mine.steps=20", "--executor-input={}").steps == 100
 
 
-def test_no_config_is_an_empty_config() -> None:
-    assert toy("--config=") == toy()
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("stepps: 7", "unknown option 'stepps'; did you mean steps[?]"),
         ("steps: many", "--steps many: expected a whole number from 1 to 1000000000"),
         ("steps: [1]", "option 'steps': expected a single value, found a list"),
-        ("steps: {a: 1}", "expected a single value, found a mapping"),
         ("steps: 1\nsteps: 2", "'steps' is named twice, the second time in line 2"),
         ("{run-id: a, run_id: b}", "option 'run_id' is named twice"),
         ("{[1, 2]: b}", "expected a name, found a sequence"),
-        ("steps: 0x10", "--steps 0x10: expected a whole number"),
-        ("help: all", "unknown option 'help'; see --help all"),
         (f"{{{'长' * 90}: 1}}", "unknown option '长{50}[.]{3} .90 characters.'; see --help all"),
-        ("{<<: {steps: 1}}", "found a mapping"),
         ("steps: 1\n---\nsteps: 2", "expected lines of `name: value`; "),
-        ("steps:", "expected a single value, found nothing"),
-        ("{steps: 7", "expected lines of `name: value`; "),
-        ("config: other.yaml", "unknown option 'config'"),
         ("way: c", "--way c: expected one of a, b"),
     ],
 )
@@ -97,11 +86,6 @@ def test_a_bad_options_file_is_refused_by_name(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as error:
         toy("--config", path := written(text))
     assert path in str(error.value)
-
-
-def test_what_names_no_options_file_is_said() -> None:
-    with pytest.raises(UsageError, match=r"cannot read options from nothing\.yaml: no such file"):
-        toy("--config=nothing.yaml")
 
 
 def test_a_name_that_is_spelled_nearly_so_is_found() -> None:
@@ -146,25 +130,7 @@ def test_integers_as_kfp_prints_them(text: str, value: int) -> None:
     assert toy("--config", written(f"{{steps: {text}}}")).steps == value
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "1.5",
-        "nan",
-        "inf",
-        "-inf",
-        "1,000",
-        "true",
-        "1e300",
-        "1e9999",
-        "9" * 5000,
-        "０",
-        "0b1",
-        "1_",
-        "-5",
-    ],
-)
+@pytest.mark.parametrize("text", ["", "1.5", "nan", "1,000", "true", "1e300", "9" * 5000, "０", "1_", "-5"])
 def test_what_is_no_integer_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"^--steps .*: expected a whole number from 1 to 1000000000"):
         toy(f"--steps={text}")
@@ -238,19 +204,11 @@ def test_help_of_what_is_not_there_is_a_usage_error() -> None:
         toy("--help", "stepps")
 
 
-def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
-    assert help_of(Toy, capsys, "--version").startswith("yanmo ")
-
-
 def test_options_are_told_apart_by_kind_and_survive_yaml() -> None:
     options = toy("--rate=3e-05", "--name=诗: 词 # 赋", "--workers=2")
     assert by_kind(options, "execution") == {"workers": 2}
     values = by_kind(options, "semantic", "execution")
     assert toy("--config", written(dump_yaml(values))) == options
-
-
-def test_an_empty_text_in_a_file_stays_empty() -> None:
-    assert toy("--config", written(dump_yaml({"name": ""}))).name == ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,24 +259,6 @@ def test_auto_is_not_given_so_that_the_layer_below_counts(layers) -> None:
     rest = {"steps": 450, "rate": steps / 1000, "fast": False, "way": "auto", "grain": "fine"} | expected
     assert {name: getattr(got, name) for name in _GIVEN} == rest
     assert all(type(getattr(got, name)) is type(value) for name, value in rest.items())
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        ("--steps=x", "--steps x: expected a whole number from 0 to 1000000000 or auto"),
-        ("--steps=1.5", "--steps 1.5: expected a whole number from 0 to 1000000000 or auto"),
-        ("--rate=fast", "--rate fast: expected a number from 0 to 1000000000 or auto"),
-        ("--fast=AUTO", "--fast AUTO: expected true or false or auto"),
-        ("--way=c", "--way c: expected one of auto, a, b"),
-        ("--grain=corse", "--grain corse: expected one of auto, fine, coarse; did you mean coarse"),
-        ("--rows=x", "--rows x: expected a whole number from 0 to 1000000000 or auto"),
-        ("--bundle=rate=x", "--rate x: expected a number from 0 to 1000000000 or auto"),
-    ],
-)
-def test_what_is_neither_a_value_nor_auto_is_refused_by_name(argv: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        load(Left, [argv], "yanmo left")
 
 
 def test_auto_of_an_option_that_has_a_word_for_it_is_that_word() -> None:

@@ -9,10 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.utils.quantity import parse_quantity
 
-from yanmo.common.errors import UsageError
-from yanmo.options.command_line import load
 from yanmo.options.pods import Cores, Gpus, Memory, NodeLabels, Taints
-from yanmo.resolve.config import ResolveOptions
 
 LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 """apimachinery/pkg/util/validation: labelValueFmt; at most 63 characters."""
@@ -83,11 +80,3 @@ def test_taints_become_tolerations() -> None:
         {"key": "pool", "operator": "Equal", "value": "night"},
         {"key": "x", "operator": "Equal", "value": "", "effect": "NoExecute"},
     ]
-
-
-def test_a_wrong_one_is_refused_with_what_was_expected() -> None:
-    with pytest.raises(
-        UsageError, match=r"--training-pod-memory 32: expected an amount above 0 with its unit"
-    ):
-        load(ResolveOptions, ["--training-pod-memory=32"], "yanmo resolve")
-    assert load(ResolveOptions, [], "yanmo resolve").pods["training_pod_cpu"] == "1"

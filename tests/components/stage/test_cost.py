@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from yanmo.stage.cost import CostMeter, Counted, cpu_seconds
 from yanmo.stage.exporter import Telemetry
+from yanmo.stage.run_telemetry import CostMeter, Counted, cpu_seconds
 
 COMPONENTS = Path(__file__).parents[3] / "components"
 TICK = 0.02
@@ -15,7 +15,7 @@ TICK = 0.02
 
 
 def test_a_process_knows_when_it_was_started():
-    script = "from yanmo.common.process_age import process_started; print(process_started())"
+    script = "from yanmo.common.command_end import process_started; print(process_started())"
     environment = {**os.environ, "PYTHONPATH": str(COMPONENTS)}
     before = time.monotonic()
     done = subprocess.run(

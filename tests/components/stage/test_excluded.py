@@ -28,13 +28,6 @@ def test_take_down_lists_allow_comments_and_nothing_else(tmp_path: Path) -> None
         excluded_ids(f"{tmp_path}/missing", HERE)
 
 
-def test_nothing_is_taken_down_by_no_list_or_an_empty_one(tmp_path: Path) -> None:
-    (tmp_path / "empty.txt").write_text("# nothing yet\n")
-    for place in ("", f"{tmp_path}/empty.txt"):
-        assert excluded_ids(place, HERE) == frozenset()
-    assert digest_of(frozenset()) == ""
-
-
 def test_the_list_may_be_an_object_of_a_store(tmp_path: Path) -> None:
     FileStore(tmp_path / "texts").create("lists/down.txt", f"{'c' * 64}\n".encode())
     place = (tmp_path / "texts/lists").as_uri()

@@ -33,15 +33,6 @@ def last_line(cause: str, code: int = 78) -> str:
     return said[-1].getMessage()
 
 
-def test_a_long_address_leaves_room_for_what_is_wrong_with_it() -> None:
-    cause = (
-        "reading minio://mlpipeline/yanmo/pointers/main/curate.json: 403 SignatureDoesNotMatch: no message"
-    )
-    assert last_line(cause) == "resolve error 78: reading .../curate.json: 403 SignatureDoe..."
-    short = "reading s3://b/x.json: no such bucket"
-    assert last_line(short) == f"resolve error 78: {short}", "nothing is cut that has room"
-
-
 @given(st.lists(st.text("ab/:.", max_size=70), max_size=12))
 def test_the_last_line_fits_into_kfp_s_log_view(words: list[str]) -> None:
     line = last_line(" ".join(words))
@@ -77,11 +68,6 @@ def test_the_termination_message_has_the_whole_of_a_reason_that_the_last_line_cu
     assert message.read_text(encoding="utf-8").splitlines()[1] == f"why: {cause}"
     last_line("asked to stop", 143)
     assert message.read_text(encoding="utf-8").splitlines() == ["resolve error 143: asked to stop"]
-
-
-def test_where_kubernetes_made_no_file_none_is_made(tmp_path: Path) -> None:
-    leave_message(["a"], tmp_path / "none")
-    assert not (tmp_path / "none").exists()
 
 
 def test_a_failed_stage_leaves_its_card_until_its_key_is_committed(

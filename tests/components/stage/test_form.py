@@ -37,19 +37,12 @@ def flags(tmp_path: Path, form: dict[str, str], line: str = "") -> list[str]:
     ("form", "line", "words"),
     [
         ({"train.steps": "many"}, "", "train_steps many: expected a whole number"),
-        ({"balance.quotas": "many"}, "", "data_quotas: expected class=amount"),
         ({"train.steps": "0"}, "train.layers=3", "train_steps 0: expected a whole number from 1"),
-        (
-            {"resolve.training_pod_cpu": "many"},
-            "",
-            "training_pod_cpu many: expected cores above 0, such as 8",
-        ),
         (
             {"resolve.training_pod_memory": "32"},
             "",
             "training_pod_memory 32: expected an amount above 0 with",
         ),
-        ({"resolve.training_pod_gpus": "1.5"}, "", "training_pod_gpus 1.5: expected a whole number of GPUs"),
         (
             {},
             "resolve.training_pod_nodes=gpu",
@@ -58,13 +51,10 @@ def flags(tmp_path: Path, form: dict[str, str], line: str = "") -> list[str]:
         ({}, "train.warmup=3", "error 64: options of train: unknown option 'warmup'"),
         ({}, "train.ranks=5", "train: --batch-rows 32 does not divide among --ranks 5"),
         ({}, "train.steps=5", "options: train.steps is the form's field train_steps; set it there"),
-        ({"train.steps": ""}, "train.steps=5", "options: train.steps is the form's field train_steps"),
         ({"resolve.channel": "a/b"}, "", "channel 'a/b': expected up to 100 letters"),
         ({}, "resolve.channel=dev", "resolve: options names --channel"),
         ({}, "tran.steps=5", "options: tran.steps: no stage tran, did you mean train?"),
-        ({}, "warmup_steps: 20", "options: warmup_steps:: expected STAGE.OPTION=VALUE"),
         ({}, "train.warmup_steps=20 train.warmup-steps=30", "train.warmup_steps is given twice"),
-        ({}, "balance.by='author", "no closing quotation"),
         ({}, "absent.txt", "options: absent.txt: no such file"),
         ({}, "x" * 5000 + "=", "5001 characters, at most 4000"),
     ],
@@ -175,8 +165,3 @@ def test_flags_win_over_what_follows_a_file_and_that_over_the_file(
         assert read_line(options_line(with_settings(as_line(in_file), given_flags))) == read_line(
             as_line({**in_file, **by_flags})
         )
-
-
-def test_a_line_without_settings_is_left_as_it_is() -> None:
-    for text in ("", "train.layers=4", "'a b.txt'", "s3://bucket/a=b/night.txt", "balance.by='author"):
-        assert with_settings(text, {}) == text

@@ -7,15 +7,13 @@ import ctypes.util
 import time
 from pathlib import Path
 
-import pynvml
 import pytest
-from nvml_answers import UUIDS, Driver, bindings_of, number_of
+from nvml_answers import UUIDS, Driver
 
-from yanmo.stage.cost import EnergyMeter
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.gpu import GpuMetrics
-from yanmo.stage.gpu_metrics import GPU_METRICS, THROTTLES
 from yanmo.stage.nvml import Nvml
+from yanmo.stage.run_telemetry import EnergyMeter, show_gpus
+from yanmo.stage.shared_metrics import GPU_METRICS
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,7 +28,7 @@ def driver(monkeypatch):
 
 def watched(driver: Driver, until="yanmo_gpu_info", **seconds: float) -> tuple[Telemetry, str]:
     telemetry = Telemetry("train", GPU_METRICS)
-    GpuMetrics(telemetry, lambda: Nvml(bindings_of(driver)), **seconds).start()
+    show_gpus(telemetry, lambda: Nvml(driver), **seconds)
     return telemetry, wait_for(telemetry, until)
 
 
@@ -103,41 +101,30 @@ def test_a_driver_that_hangs_keeps_no_scrape_and_its_old_figures_go(driver):
 )
 def test_only_the_gpus_of_this_process_are_watched(driver, monkeypatch, visible, expected):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert [number_of(gpu.handle) for gpu in Nvml(bindings_of(driver)).gpus()] == expected
+    assert [gpu.handle for gpu in Nvml(driver).gpus()] == expected
 
 
 @pytest.mark.skipif(bool(ctypes.util.find_library("nvidia-ml")), reason="this machine has a driver")
 def test_a_machine_without_a_driver_shows_nothing():
     assert Nvml.open() is None
     telemetry = Telemetry("train", GPU_METRICS)
-    GpuMetrics(telemetry).start()
+    show_gpus(telemetry)
     assert "yanmo_gpu" not in telemetry.text()
 
 
 def test_energy_is_summed_over_the_gpus(driver):
-    meter = EnergyMeter(lambda: Nvml(bindings_of(driver)))
+    meter = EnergyMeter(lambda: Nvml(driver))
     assert meter.joules() == 0.0 and meter._start == 5_000 + 10_000
     driver.unsupported = {"nvmlDeviceGetTotalEnergyConsumption"}
     assert meter.joules() is None
     assert EnergyMeter(lambda: None).joules() is None
 
 
-def test_throttle_reasons_are_those_of_the_header_in_their_order():
-    bits = [
-        *(pynvml.nvmlClocksEventReasonGpuIdle, pynvml.nvmlClocksEventReasonApplicationsClocksSetting),
-        *(pynvml.nvmlClocksEventReasonSwPowerCap, pynvml.nvmlClocksEventReasonHwSlowdown),
-        *(pynvml.nvmlClocksEventReasonSyncBoost, pynvml.nvmlClocksEventReasonSwThermalSlowdown),
-        *(pynvml.nvmlClocksEventReasonHwThermalSlowdown, pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown),
-        pynvml.nvmlClocksEventReasonDisplayClockSetting,
-    ]
-    assert bits == [1 << place for place in range(len(THROTTLES))]
-
-
 def test_the_check_of_a_real_card_says_what_it_found(driver, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import gpu_machine
 
-    monkeypatch.setattr(gpu_machine.Nvml, "open", lambda: Nvml(bindings_of(driver)))
+    monkeypatch.setattr(gpu_machine.Nvml, "open", lambda: Nvml(driver))
     monkeypatch.setattr(gpu_machine.torch.cuda, "mem_get_info", lambda: (0, 80 << 30))
     measures = {m.name: m for m in gpu_machine._driver()}
     assert {m.status for m in measures.values()} == {"pass"}

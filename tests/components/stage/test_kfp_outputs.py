@@ -32,19 +32,6 @@ def test_what_is_no_executor_input_is_a_usage_error(text: str) -> None:
         ExecutorOutputs.parse(text)
 
 
-def test_by_hand_there_are_no_outputs_to_write() -> None:
-    assert ExecutorOutputs.parse("") is None
-
-
-def test_a_download_of_metrics_is_the_metrics(tmp_path: Path) -> None:
-    artifact = {"uri": str(tmp_path / "metrics"), "type": {"schemaTitle": "system.Metrics"}}
-    outputs = {"artifacts": {"metrics": {"artifacts": [artifact]}}, "outputFile": str(tmp_path / "out.json")}
-    parsed = ExecutorOutputs.parse(json.dumps({"outputs": outputs}))
-    assert parsed is not None
-    parsed.write({}, {"metrics": {"bits": 7.5}}, {})
-    assert json.loads((tmp_path / "metrics").read_text(encoding="utf-8")) == {"bits": 7.5}
-
-
 def test_every_artifact_is_listed_even_if_the_stage_made_none(tmp_path: Path) -> None:
     artifact = {"name": "model", "uri": str(tmp_path / "deep/model"), "metadata": {"kept": 1}}
     file = tmp_path / "other/executor_output.json"

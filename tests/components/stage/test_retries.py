@@ -21,7 +21,7 @@ from toy_outputs import wait_until
 
 from yanmo.common import waiting
 from yanmo.common.errors import DataError, LeaseLost, StorageError, WorkerLost
-from yanmo.stage.retries import until_it_ends
+from yanmo.stage.failing import until_it_ends
 from yanmo.stage.run import main
 from yanmo.store.file_store import FileStore
 from yanmo.store.opening import open_store
@@ -224,22 +224,11 @@ def test_what_passes_is_tried_until_it_has_passed_and_what_does_not_is_not(clock
             ended(clock, failing(clock, iter([StorageError("a"), final])), 3600)
 
 
-def test_without_a_wait_there_is_one_try(clock: Clock) -> None:
-    with pytest.raises(StorageError, match="first"):
-        ended(clock, failing(clock, iter([StorageError("first")])), 0)
-    assert clock.now == 0
-
-
 @pytest.mark.parametrize("wait", [5, 60, 3600, 21600])
 def test_the_waits_of_a_failure_at_the_start_never_exceed_the_bound(clock: Clock, wait: int) -> None:
     with pytest.raises(StorageError):
         ended(clock, failing(clock, (StorageError("away") for _ in itertools.count())), wait)
     assert wait / 3 <= clock.now <= wait
-
-
-def test_a_try_that_went_well_for_long_begins_the_count_again(clock: Clock) -> None:
-    errors = iter([StorageError("away")] * 50 + [None])
-    assert ended(clock, failing(clock, errors, seconds=700), 60) == 51
 
 
 def test_the_third_lost_worker_of_a_day_is_the_last(clock: Clock) -> None:

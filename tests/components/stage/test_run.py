@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,7 @@ from yanmo.stage.stage_run import StageRun, Steps
 from yanmo.store.commit import Result
 from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import read_pointer
-from yanmo.store.runs.lease import holder_in
-from yanmo.store.runs.run_record import add_to_run, read_run
+from yanmo.store.runs.run_record import add_to_run
 from yanmo.store.s3.credentials import find_endpoint
 
 Run = Callable[..., int]
@@ -61,13 +59,6 @@ def test_a_committed_key_moves_the_pointer_back_without_work(store: FileStore, t
     assert latest(store).reference != first
     assert toy("--text=词", "--end=bug") == 0
     assert latest(store).reference == first
-
-
-def test_execution_and_environment_options_do_not_change_the_key(store: FileStore, toy: Run) -> None:
-    toy()
-    before = latest(store).reference
-    assert toy("--workers=7", "--end=bug", "--log-level=error") == 0
-    assert latest(store).reference == before
 
 
 def test_an_input_is_a_file_of_a_reference_a_key_or_a_pointer(
@@ -122,23 +113,6 @@ def test_a_disk_is_as_large_as_a_user_may_fill_it(store: FileStore) -> None:
     disk = os.statvfs(store.root.parent)
     may_be_used = (disk.f_blocks - disk.f_bfree + disk.f_bavail) * disk.f_frsize
     assert size == pytest.approx(may_be_used, rel=0.01)
-
-
-def test_two_tasks_of_a_run_record_their_outputs_at_once(store: FileStore, toy: Run) -> None:
-    toy()
-    reference = latest(store).reference
-    names = [f"part{number}" for number in range(12)]
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda name: add_to_run(store, "dev", "run 1", {name: reference}), names))
-    assert read_run(store, "dev", "run 1") == dict.fromkeys(names, reference)
-
-
-def test_an_input_that_is_not_keyed_does_not_change_the_key(store: FileStore, toy: Run) -> None:
-    toy("--text=春")
-    toy("--text=江")
-    before = latest(store).reference
-    assert toy("--text=江", "--beside=latest", "--end=bug") == 0
-    assert latest(store).reference == before
 
 
 @pytest.mark.parametrize(
@@ -246,18 +220,6 @@ def test_a_pause_is_passed_on_from_stage_to_stage_and_nothing_is_committed(
     assert read_pointer(store, "dev", "toy") is None
 
 
-@pytest.mark.parametrize(
-    "damage", ["[" * 200, '{"schema": "yanmo.pause/1"', '{"schema": "yanmo.pause/2"}', "{}"]
-)
-def test_what_is_neither_reference_nor_pause_is_refused(
-    toy: Run, tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "reference.json"
-    path.write_text(damage, encoding="utf-8")
-    assert toy(f"--earlier={path}") == 65
-    assert "not a reference to an output" in capsys.readouterr().err
-
-
 def test_none_passed_on_is_none_for_the_next_stage(
     store: FileStore, toy: Run, executor_input: dict[str, Any]
 ) -> None:
@@ -293,16 +255,6 @@ def test_where_the_bytes_of_an_artifact_lie_is_said_as_other_tools_write_it(
     said = listed["artifacts"]["written"]["artifacts"][0]["metadata"]["bytes_at"]
     bucket, _, prefix = said.removeprefix("s3://").partition("/")
     assert s3_server.client().stat_object(bucket, f"{prefix}/text.txt").size == 3
-
-
-@pytest.mark.parametrize(("end", "code"), [("data", 65), ("full disk", 78)])
-def test_once_the_cause_is_mended_the_same_run_goes_through(
-    toy: Run, monkeypatch: pytest.MonkeyPatch, end: str, code: int
-) -> None:
-    """So *Retry* in KFP's UI needs nothing else."""
-    assert toy("--run-id=r", f"--end={end}") == code
-    monkeypatch.setenv("TOY_MENDED", "yes")
-    assert toy("--run-id=r", f"--end={end}") == 0
 
 
 def test_sources_lie_where_the_store_does_unless_a_server_is_named(
@@ -362,25 +314,6 @@ def test_a_failed_run_says_how_it_is_run_again_and_last_what_ended_it(
         )
         asked = f"toy      to run it again, once that is mended: {command}"
         assert bool(re.fullmatch(asked, before[9:])) == bool(command), (number, before)
-
-
-def test_a_stage_that_saved_because_of_a_signal_says_so_last(
-    toy: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert toy("--end=stopped") == 75
-    *_, before, last = capsys.readouterr().err.splitlines()
-    assert "to run it again: yanmo toy" in before
-    assert last.endswith("toy error 75: --max-seconds 1, saved at step 3 of 9")
-
-
-def test_the_command_that_is_shown_is_one_line_that_can_be_typed(
-    toy: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert toy("--end=stopped", "--text=a 'b'\n \x1b[31mc", "--run-id=a\nb") == 75
-    *_, before, _ = capsys.readouterr().err.splitlines()
-    assert "to run it again: yanmo toy" in before and "--end=stopped" in before and before.isprintable()
-    assert toy("--end=stopped", f"--text={'长' * 100_000}") == 75
-    assert len(capsys.readouterr().err) < 3000
 
 
 def start_toy(store: FileStore, *flags: str) -> subprocess.Popen[str]:

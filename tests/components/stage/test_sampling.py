@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from yanmo.stage.sampling import Sampler
+from yanmo.stage.run_telemetry import Sampler
 
 
 def test_a_measurement_that_fails_is_said_once_and_made_again(caplog, monkeypatch) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from toy_outputs import recipe, write_text
 from yanmo.stage import session
 from yanmo.store.commit import Recipe, commit_once
 from yanmo.store.file_store import FileStore
-from yanmo.store.objects import Changed
 from yanmo.store.output import Output, find_output, superseded_name
 from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo.store.runs.in_use import Removed
@@ -121,36 +119,6 @@ def test_what_is_named_already_is_not_written_again(store: FileStore) -> None:
         held.use([one])  # type: ignore[list-item]
     assert page.stat().st_ino == before and len(list(store.root.glob("runs/toy/*/INPUTS.json"))) == 1
     held.close()
-
-
-def test_sessions_leave_nothing_behind(store: FileStore) -> None:
-    made = [commit_once(store, recipe(n=n), write_text(f"诗{n}")) for n in range(2)]
-    before = {path for path in store.root.rglob("*") if path.is_file()}
-    for _ in range(5):
-        held = session.Session(store, "toy")
-        for one in made:
-            held.use([one])  # type: ignore[list-item]
-        held.close()
-    assert {path for path in store.root.rglob("*") if path.is_file()} == before
-
-
-def test_locks_that_are_removed_still_keep_writers_apart(store: FileStore) -> None:
-    store.create("runs/toy/count", b"0")
-
-    def count(number: int) -> None:
-        mine = FileStore(store.root)
-        while number:
-            data, version = mine.read("runs/toy/count")
-            with contextlib.suppress(Changed):
-                mine.replace("runs/toy/count", str(int(data) + 1).encode(), version)
-                number -= 1
-
-    threads = [threading.Thread(target=count, args=(50,)) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert store.read("runs/toy/count")[0] == b"300"
 
 
 def test_a_long_list_is_begun_again_after_a_page(store: FileStore, monkeypatch) -> None:  # type: ignore[no-untyped-def]

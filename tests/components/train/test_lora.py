@@ -15,11 +15,9 @@ from safetensors.torch import load_file
 from tiny_model import SHAPE
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.model.adapter_files import WEIGHTS
-from yanmo.model.decoder import Decoder
+from yanmo.model.decoder import Decoder, Lora
 from yanmo.model.hf_export import Symbols, load, save
-from yanmo.model.lora import adapt
-from yanmo.model.lora_shape import Lora
+from yanmo.model.lora import WEIGHTS, adapt
 from yanmo.options.command_line import load as load_options
 from yanmo.options.fields import by_kind
 from yanmo.store.commit import Recipe, Result, commit_once

@@ -97,8 +97,7 @@ def test_tokens_of_several_characters_end_no_line_but_their_own(tmp_path):
 
 def test_transformers_writes_under_the_same_masks_as_yanmo(tmp_path):
     transformers = pytest.importorskip("transformers")
-    from yanmo.model.generation.choosing import Choice
-    from yanmo.model.generation.draws import own_draws
+    from yanmo.model.generation.choosing import Choice, own_draws
     from yanmo.model.generation.writer import Writer
     from yanmo.model.generation.writing import Text, write
     from yanmo.model.hf_export import load

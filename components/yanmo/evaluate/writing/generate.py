@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from yanmo.model.generation.choosing import Choice
-from yanmo.model.generation.draws import shared_draws
+from yanmo.model.generation.choosing import Choice, shared_draws
 from yanmo.model.generation.writer import Writer
 from yanmo.model.generation.writing import Text, write
 

@@ -6,7 +6,7 @@ top-k, top-p, min-p. They work on probabilities and on thresholds instead of sor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from yanmo.common.bootstrap import generator_for
+
+Draws = Callable[[int], float]
+"""(how many tokens are written) -> a number in [0, 1), drawn on the CPU, whatever device computes."""
+_AT_ONCE = 64
 Floats = npt.NDArray[np.float64]
 _COLDEST = 1e-30
 """Below this temperature logits divided by it are infinite in float32, and all is the likeliest token's."""
@@ -117,3 +122,32 @@ def _least_of_nucleus(mass: Floats, top_p: float) -> float:
             break
     before = reached - falling  # the likeliest token has nothing before it, so one is left
     return float(falling[np.count_nonzero(before < top_p) - 1])
+
+
+def own_draws(seed: int, sample: int) -> Draws:
+    """Random numbers of one text alone: they do not depend on what else is written beside it.
+
+    Args:
+        sample: which of several texts of one prompt.
+    """
+    generator, numbers = generator_for(seed, f"sample {sample}"), np.empty(0)
+
+    def draw(step: int) -> float:
+        nonlocal numbers
+        while step >= len(numbers):
+            numbers = np.append(numbers, generator.random(_AT_ONCE))
+        return float(numbers[step])
+
+    return draw
+
+
+def shared_draws(generator: torch.Generator, number: int) -> list[Draws]:
+    """Random numbers of texts that share a generator: for each token, one of every text in their order."""
+    blocks: list[list[float]] = []
+
+    def draw(step: int, row: int) -> float:
+        while step >= len(blocks):
+            blocks.append(torch.rand(number, generator=generator, dtype=torch.float64).tolist())
+        return blocks[step][row]
+
+    return [lambda step, row=row: draw(step, row) for row in range(number)]  # type: ignore[misc]

@@ -13,8 +13,7 @@ from itertools import islice
 
 import numpy as np
 
-from yanmo.model.generation.choosing import Choice
-from yanmo.model.generation.draws import Draws
+from yanmo.model.generation.choosing import Choice, Draws
 from yanmo.model.generation.writer import Writer
 from yanmo.model.generation.writing import Text, write
 

@@ -18,10 +18,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from yanmo.model.generation.choosing import Choice, chosen
-from yanmo.model.generation.draws import Draws
-from yanmo.model.generation.kept_keys import KeptKeys
-from yanmo.model.generation.writer import Writer
+from yanmo.model.generation.choosing import Choice, Draws, chosen
+from yanmo.model.generation.writer import KeptKeys, Writer
 
 STOP, LENGTH = "stop", "length"
 """Why a text ended, in the words of OpenAI's API: by its end mark, or by a limit."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError
-from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_documents
+from yanmo.formats.packing import id_numbers, plan_epoch, tagged_documents
 from yanmo.formats.packing_settings import Packing
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
 from yanmo.store.objects import ObjectStore
-from yanmo.tools.cache.options import PlanOptions
 from yanmo.tools.store.find import find, print_json
+
+if TYPE_CHECKING:
+    from yanmo.tools.cache.command import PlanOptions
 
 
 def run(store: ObjectStore, options: PlanOptions) -> int:
@@ -26,7 +27,6 @@ def run(store: ObjectStore, options: PlanOptions) -> int:
     tagged = tagged_documents(id_numbers(index.ids), options.seed, 0, options.tag_share)
     tagged &= np.array(cache.tag_ids)[index.genre] >= 0
     tagged[list(index.loss_spans)] = False  # as the trainer does: chats show no tag
-    plan_epoch(index.length[:2], tagged[:2], ways[0], options.seed, 0)  # loads numba, which is no plan's time
     figures = [figures_of(index, tagged, how, options.seed) for how in ways]
     if options.json:
         tokens = int(index.length.sum(dtype=np.int64))
@@ -38,9 +38,7 @@ def run(store: ObjectStore, options: PlanOptions) -> int:
 
 def figures_of(index: DocumentIndex, tagged: Any, how: Packing, seed: int) -> dict[str, Any]:
     """Return what one way makes of an epoch."""
-    began = time.process_time()
     plan = plan_epoch(index.length, tagged, how, seed, 0)
-    seconds = time.process_time() - began
     cut = np.bincount(plan.document, minlength=len(index)) > 1
     fits = index.length - 1 + tagged <= how.context
     return {
@@ -51,23 +49,14 @@ def figures_of(index: DocumentIndex, tagged: Any, how: Packing, seed: int) -> di
         "documents_cut": int(cut.sum()),
         "short_documents_cut": int((cut & fits).sum()),
         "tokens": plan.num_tokens,
-        "shortest_piece": _shortest_piece(plan, cut),
         "digest": plan.digest,
-        "cpu_seconds": seconds,
     }
-
-
-def _shortest_piece(plan: PackingPlan, cut: Any) -> int:
-    """Tokens that the shortest piece of a cut document predicts; 0 where none is cut."""
-    lengths = plan.length[cut[plan.document]]
-    return int(lengths.min()) if len(lengths) else 0
 
 
 def _print(index: DocumentIndex, figures: list[dict[str, Any]]) -> None:
     tokens = int(index.length.sum(dtype=np.int64))
     print(f"{len(index):,} documents, {tokens:,} tokens, {tokens / len(index):.1f} per document\n")
-    head = ["context", "packing", "rows", "padding", "cut", "of them fit a row"]
-    table = [[*head, "shortest piece", "ms of CPU"]]
+    table = [["context", "packing", "rows", "padding", "cut", "of them fit a row"]]
     for one in figures:
         table.append(
             [
@@ -77,8 +66,6 @@ def _print(index: DocumentIndex, figures: list[dict[str, Any]]) -> None:
                 f"{100 * one['padding_share']:.2f} %",
                 f"{100 * one['documents_cut'] / len(index):.2f} %",
                 f"{one['short_documents_cut']:,}",
-                str(one["shortest_piece"]),
-                f"{1000 * one['cpu_seconds']:.0f}",
             ]
         )
     print(*text_table(table), sep="\n")

@@ -17,12 +17,13 @@ from yanmo.formats.token_cache import TOKENIZER, TokenCache
 from yanmo.formats.token_file import id_type
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.cache.options import CacheShowOptions
 from yanmo.tools.store.find import find, print_json
 from yanmo.tools.store.show import described
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+    from yanmo.tools.cache.command import CacheShowOptions
 
 _MOST_IDS = 40
 
@@ -61,19 +62,8 @@ def _facts(output: Output) -> dict[str, Any]:
         "tokens in": f"{plural(len(files), 'file')}, {human_bytes(sum(e.bytes for e in files))}",
         "unused ids": metadata.get("unused_ids"),
         "bytes": f"{100 * metadata.get('byte_token_share', 0):.3f} % of the tokens",
-        "judged": f"{metadata.get('judged_documents')} documents were compared with Hugging Face's tokenizer",
-        "jieba": _agreement(metadata.get("jieba_agreement")),
     }
     return {name: value for name, value in facts.items() if value is not None}
-
-
-def _agreement(found: dict[str, Any] | None) -> str | None:
-    if not found:
-        return None
-    return (
-        f"{100 * found['boundary_recall']:.2f} % of its word boundaries are token boundaries "
-        f"({found['sentences']} sentences)"
-    )
 
 
 def _print_cache(output: Output) -> None:

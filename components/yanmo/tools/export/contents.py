@@ -13,15 +13,14 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
-from yanmo.common.errors import DataError
 from yanmo.common.given_file import read_object
 from yanmo.common.logs import Progress
 from yanmo.formats.chat_tokens import END, OF_A_DECODER, has_marks
 from yanmo.formats.round_trip import tokenizer_of
 from yanmo.model.decoder import DecoderConfig
-from yanmo.model.hf_export import Symbols, read_config, shapes_of
-from yanmo.model.weights_check import check_weights, read_headers
-from yanmo.tools.export.weights import copy_weights
+from yanmo.model.hf_export import Symbols, ends_of, generation_config, read_config, shapes_of
+from yanmo.model.weights_check import WEIGHTS, check_weights, read_headers
+from yanmo.model.weights_file import read_tensor, write_one_by_one
 
 log = logging.getLogger(__name__)
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -64,17 +63,27 @@ def checked(folder: Path) -> Source:
     return Source(folder, config, symbols, tokenizer_of(folder, config.vocab_size))
 
 
-def write_weights(source: Source, folder: Path, dtype: str) -> list[str]:
-    """Write the weights; the names of the files. Raises as `copy_weights`."""
+def write_weights(source: Source, folder: Path, dtype: str) -> None:
+    """Write the weights to one file; memory holds one of them at a time.
+
+    Raises:
+        OSError: the disk is full, among others.
+    """
     stored = read_headers(source.folder)
     if source.config.tie_word_embeddings:
         stored.pop("lm_head.weight", None)
-    total = sum(tensor.bytes for tensor in stored.values())
-    return copy_weights(stored, folder, DTYPES[dtype], Progress(log, "written", total, unit="B"))
+    progress = Progress(log, "written", sum(tensor.bytes for tensor in stored.values()), unit="B")
+
+    def read(name: str) -> torch.Tensor:
+        progress.add(stored[name].bytes)
+        return read_tensor(stored[name])
+
+    shapes = {name: tensor.shape for name, tensor in stored.items()}
+    write_one_by_one(shapes, folder / WEIGHTS, read, DTYPES[dtype])
 
 
-def write_settings(source: Source, folder: Path, dtype: str) -> list[str]:
-    """Write config.json, generation_config.json and the tokenizer's files; their names."""
+def write_settings(source: Source, folder: Path, dtype: str) -> None:
+    """Write config.json, generation_config.json and the tokenizer's files."""
     written = {
         "config.json": _config(source, dtype),
         "generation_config.json": generation_settings(source),
@@ -82,11 +91,10 @@ def write_settings(source: Source, folder: Path, dtype: str) -> list[str]:
     }
     for name, value in written.items():
         _write_json(folder / name, value)
-    names = [name for name in _COPIED if (source.folder / name).is_file()]
-    for name in names:
-        shutil.copyfile(source.folder / name, folder / name)
+    for name in _COPIED:
+        if (source.folder / name).is_file():
+            shutil.copyfile(source.folder / name, folder / name)
     _write_tokenizer(source, folder / "tokenizer.json")
-    return [*written, *names, "tokenizer.json"]
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
@@ -100,25 +108,16 @@ def _config(source: Source, dtype: str) -> dict[str, Any]:
     return value | {"dtype": name, "torch_dtype": name}
 
 
-def ends_of(source: Source) -> list[int]:
+def marks_that_end(source: Source) -> list[int]:
     """The ids that end a text: those that the model says, and the mark that ends an answer."""
-    path = source.folder / "generation_config.json"
-    found = (read_object(path) if path.is_file() else {}).get("eos_token_id", source.symbols.eos)
-    ends: list[int] = [*found] if isinstance(found, list) else [found]
+    ends = ends_of(source.folder, source.symbols, source.config.vocab_size)
     end = source.tokenizer.token_to_id(END) if has_marks(source.tokenizer) else None
-    if end is not None and end not in ends:
-        ends.append(end)
-    if not all(isinstance(i, int) and 0 <= i < source.config.vocab_size for i in ends):
-        raise DataError(f"{path}: eos_token_id {found!r:.60}: expected ids below {source.config.vocab_size}")
-    return ends
+    return ends if end is None or end in ends else [*ends, end]
 
 
 def generation_settings(source: Source) -> dict[str, Any]:
     """generation_config.json: how texts are chosen, and the marks that end them."""
-    path = source.folder / "generation_config.json"
-    value = read_object(path) if path.is_file() else {}
-    ends = ends_of(source)
-    symbols = source.symbols
+    value, ends, symbols = generation_config(source.folder), marks_that_end(source), source.symbols
     ids = {"bos_token_id": symbols.bos, "pad_token_id": symbols.pad}
     return {**ids, **value, "eos_token_id": ends if len(ends) > 1 else ends[0]}
 

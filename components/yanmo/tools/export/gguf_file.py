@@ -28,7 +28,7 @@ from yanmo.common.given_file import read_object
 from yanmo.formats.chat_tokens import END
 from yanmo.model.decoder import DecoderConfig
 from yanmo.model.weights_check import StoredTensor, read_headers
-from yanmo.tools.export.contents import Source, ends_of, generation_settings
+from yanmo.tools.export.contents import Source, generation_settings, marks_that_end
 
 STRETCH = 8.0
 """Of scores, a power of two. A character without a piece costs 1,000, seven times a piece's least (-18)."""
@@ -64,7 +64,7 @@ def modelfile(source: Source) -> str:
     names = ("temperature", "top_p")
     given: dict[str, Any] = {name: settings[name] for name in names if name in settings}
     given["num_ctx"] = source.config.max_position_embeddings
-    ends = [f'stop "{source.tokenizer.id_to_token(end)}"' for end in ends_of(source)]
+    ends = [f'stop "{source.tokenizer.id_to_token(end)}"' for end in marks_that_end(source)]
     lines = [f"PARAMETER {line}\n" for line in (*(f"{name} {value}" for name, value in given.items()), *ends)]
     return _MODELFILE.format(bos=source.tokenizer.id_to_token(source.symbols.bos)) + "".join(lines)
 

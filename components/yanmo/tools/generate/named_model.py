@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +15,19 @@ from tokenizers import Tokenizer
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError
 from yanmo.common.given_file import read_object
 from yanmo.common.words import some_of
-from yanmo.formats.chat_tokens import END, Turn, has_marks, prompt_ids
+from yanmo.formats.chat_tokens import END, START, Turn, has_marks, prompt_ids
 from yanmo.formats.round_trip import check_given_back, tokenizer_of
 from yanmo.model.generation.writer import Writer
-from yanmo.model.hf_export import Symbols, load
+from yanmo.model.hf_export import Symbols, ends_of, generation_config, load
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.generate.chat_template import check_template
-from yanmo.tools.generate.model_form import in_form
 from yanmo.tools.store.find import find
 
+log = logging.getLogger(__name__)
 _BOS = "<|bos|>"
+_FORMS = "yanmo.curate.text.normalize"
+_NAME = re.compile(r"([a-z]+-\d+)((?:[+-][a-z_]+)*)")
+"""A form of texts, and the steps that options added and left out."""
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -92,7 +97,11 @@ class NamedModel:
                 f"{self.name}: its tokenizer has no {END}, so it holds no conversation; leave --chat out to "
                 "let it go on from a text"
             )
-        check_template(self.folder, turns[0].role == "system")
+        if not writes_chatml(self.folder):
+            raise DataError(
+                f"{self.folder}: its chat template is not ChatML: expected {START} and {END} in it; leave "
+                "--chat out to let the model go on from a text"
+            )
         turns = [turn._replace(text=in_form(self.text_form, turn.text)) for turn in turns]
         ids = prompt_ids(self.tokenizer, turns, self.symbols.bos)
         is_ours = self.tokenizer.token_to_id(_BOS) == self.symbols.bos
@@ -125,10 +134,57 @@ def open_model(store: ObjectStore | None, what: str, channel: str, device: str, 
         name, form = what, ""
     model, symbols = load(folder)
     tokenizer = tokenizer_of(folder, model.config.vocab_size)
-    settings = _settings(folder)
+    settings = generation_config(folder)
     writer = Writer(model.to(device=where, dtype=_DTYPES[precision]))
-    ends = _ends(folder, settings, symbols, writer.config.vocab_size)
+    ends = frozenset(ends_of(folder, symbols, writer.config.vocab_size))
     return NamedModel(name, folder, writer, tokenizer, symbols, settings, ends, form)
+
+
+def in_form(form: str, text: str) -> str:
+    """Return a prompt in the text form of the model's training: 春眠不覺曉 as 春眠不觉晓.
+
+    What `yanmo curate` did to the training text is done to the prompt, so that the model reads characters
+    that it has learned. The code is curate's, found by its name: where it is not installed (OpenCC belongs to
+    the image `data`) the prompt stays as it is, and the log says so. A line break at its end stays, as the
+    model is to begin the next line.
+
+    Args:
+        form: as an output names it (`classical-1`, `modern-1+lacuna`); "" and unknown ones change nothing.
+    """
+    named = _NAME.fullmatch(form)
+    if not named or not text.strip():
+        return text
+    try:
+        forms = importlib.import_module(_FORMS)
+        changes = named[2].replace("+", ",").replace("-", ",no-")
+        found = str(forms.normalize([text], forms.form_steps(named[1], changes)[1]).texts[0])
+    except ImportError as error:
+        log.warning("the prompt is read as it is, not in the model's text form %s: %s", form, error)
+        return text
+    except (KeyError, ValueError):  # a form of another version
+        return text
+    found += "\n" * text.endswith("\n")
+    if found != text:
+        log.info("read in the model's text form %s: %s", form, found[:100])
+    return found
+
+
+def writes_chatml(folder: Path) -> bool:
+    """Return whether a folder's own chat template, if it has one, has ChatML's marks; it is not run.
+
+    A model that was tuned with other marks would be asked in a form that it does not know, and would answer
+    badly without a word.
+
+    Raises:
+        DataError: the template cannot be read.
+    """
+    path, alone = folder / "tokenizer_config.json", folder / "chat_template.jinja"
+    config = read_object(path) if path.is_file() else {}
+    try:
+        found = alone.read_text(encoding="utf-8") if alone.is_file() else config.get("chat_template") or ""
+    except UnicodeDecodeError as error:
+        raise DataError(f"{alone}: expected a text in UTF-8: {error}; copy the model again") from error
+    return not found or (isinstance(found, str) and START in found and END in found)
 
 
 def is_folder(what: str) -> bool:
@@ -148,23 +204,3 @@ def _device(device: str) -> str:
             "--device cuda: this machine shows no GPU to torch; use one that does, or --device cpu or auto"
         )
     return "cuda" if has_gpu and device != "cpu" else "cpu"
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    path = folder / "generation_config.json"
-    return read_object(path) if path.is_file() else {}
-
-
-def _ends(folder: Path, settings: dict[str, Any], symbols: Symbols, size: int) -> frozenset[int]:
-    """Return where transformers ends a text: the ids of generation_config.json, else of config.json."""
-    for name, value in (
-        ("generation_config.json", settings),
-        ("config.json", read_object(folder / "config.json")),
-    ):
-        found = value.get("eos_token_id")
-        ids = found if isinstance(found, list) else [] if found is None else [found]
-        if not all(isinstance(i, int) and not isinstance(i, bool) and 0 <= i < size for i in ids):
-            raise DataError(f"{folder / name}: eos_token_id {found!r:.60}: expected ids below {size}")
-        if ids:
-            return frozenset(ids)
-    return frozenset([symbols.eos])

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.errors import DataError, ExitCode, UsageError
@@ -18,8 +19,10 @@ from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.manifest import file_sha256
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.tools.model.options import ImportOptions
 from yanmo.tools.model.own_tokenizer import TEMPLATE, commit_tokenizer, write_tokenizer_files
+
+if TYPE_CHECKING:
+    from yanmo.tools.model.command import ImportOptions
 
 log = logging.getLogger(__name__)
 REVISION = 2
@@ -96,8 +99,10 @@ def _stored_dtype(folder: Path) -> str:
 
 
 def _build(folder: Path, attempt: Attempt, tokenizer: Output) -> Result:
+    import torch
+
     from yanmo.model.hf_export import Symbols, describe, read_config
-    from yanmo.model.weights_file import join_tensors, read_tensor, write_one_by_one
+    from yanmo.model.weights_file import read_tensor, write_one_by_one
 
     config, _ = read_config(folder)
     marks = SpecialIds.read(tokenizer.path(GENRES_FILE))  # as text is tokenized for it
@@ -105,11 +110,9 @@ def _build(folder: Path, attempt: Attempt, tokenizer: Output) -> Result:
     into, dtype, stored = attempt.path("config.json").parent, _stored_dtype(folder), read_headers(folder)
     if config.tie_word_embeddings:
         stored.pop("lm_head.weight", None)
-    if dtype == "bfloat16":
-        join_tensors(stored, into / WEIGHTS)
-    else:
-        shapes = {name: one.shape for name, one in stored.items()}
-        write_one_by_one(shapes, into / WEIGHTS, lambda name: read_tensor(stored[name]))
+    shapes = {name: one.shape for name, one in stored.items()}
+    kind = getattr(torch, dtype)
+    write_one_by_one(shapes, into / WEIGHTS, lambda name: read_tensor(stored[name]), kind)
     names = [WEIGHTS, *describe(config, symbols, into, dtype=dtype), *write_tokenizer_files(folder, into)]
     for name in sorted(names):
         attempt.add(name)

@@ -16,14 +16,14 @@ from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.common.given_file import given_json, read_object
-from yanmo.formats.chat_tokens import END, START, Turn
+from yanmo.formats.chat_tokens import END, START
 from yanmo.formats.token_cache import GENRES_FILE, TOKENIZER, SpecialIds
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.manifest import file_sha256
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.tokenize.foreign import MOST_TOKENIZER_BYTES, added_tokens, read_segmenter
-from yanmo.tools.generate.chat_template import written
+from yanmo.tools.generate.named_model import writes_chatml
 
 REVISION = 1
 """Raised by hand when the same tokenizer gives other files."""
@@ -35,13 +35,6 @@ NAME, CONFIG, MAP, TEMPLATE = (
 )
 _END_OF_TEXT = "<|endoftext|>"
 """Between documents, in the training text of Qwen's models."""
-_CHAT = (
-    Turn("system", "s"),
-    Turn("user", " 一\n\n  二 "),
-    Turn("assistant", " 三\t<b>\n"),
-    Turn("user", "四"),
-)
-"""What a template may lose: spaces and line breaks at both ends, marks of HTML."""
 log = logging.getLogger(__name__)
 
 
@@ -66,7 +59,14 @@ def own_marks(folder: Path) -> SpecialIds:
         )
     eos = ends[0]
     bos, pad = (next(iter(_ids(config, f"{name}_token_id", size)), eos) for name in ("bos", "pad"))
-    holds_chats = {START, END} <= names.keys() and _writes_chats_as_we_do(folder)
+    holds_chats = {START, END} <= names.keys()
+    if holds_chats and not writes_chatml(folder):
+        holds_chats = False
+        log.warning(
+            "%s: its chat template has no marks of ChatML; its tokenizer is imported for texts alone, and "
+            "chats are refused. To tune it on chats give it a template that writes ChatML",
+            folder,
+        )
     genres = read_object(folder / GENRES_FILE) if (folder / GENRES_FILE).is_file() else {}
     return SpecialIds(
         vocab_size=size,
@@ -79,28 +79,6 @@ def own_marks(folder: Path) -> SpecialIds:
         im_start=names[START] if holds_chats else -1,
         im_end=names[END] if holds_chats else -1,
     )
-
-
-def _writes_chats_as_we_do(folder: Path) -> bool:
-    """Return whether a model's own chat template writes ChatML and loses nothing; warn where it does not.
-
-    Its system turn is given: many templates add one of their own to conversations without.
-    """
-    try:
-        found, wanted = written(folder, _CHAT)
-    except DataError as error:
-        found, wanted = f"{error}", ""
-    if found == wanted:
-        return True
-    log.warning(
-        "%s: its chat template does not write ChatML as it is: %.200r, where %.200r was expected; its "
-        "tokenizer is imported for texts alone, and chats are refused. To tune it on chats give it a "
-        "template that writes ChatML",
-        folder,
-        found,
-        wanted,
-    )
-    return False
 
 
 def _ids(config: Mapping[str, Any], name: str, size: int) -> list[int]:

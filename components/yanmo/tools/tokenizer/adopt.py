@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.given_file import given_json
@@ -22,7 +22,9 @@ from yanmo.store.pointers import move_pointer
 from yanmo.tokenize.foreign import MOST_TOKENIZER_BYTES, added_tokens, no_tokenizer, read_segmenter
 from yanmo.tokenize.tokenizer_files import special_ids, write_files
 from yanmo.tokenize.vocabulary import CHAT, SPECIAL, TAGS
-from yanmo.tools.tokenizer.options import AdoptOptions
+
+if TYPE_CHECKING:
+    from yanmo.tools.tokenizer.command import AdoptOptions
 
 log = logging.getLogger(__name__)
 REVISION = 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from yanmo.stage.gpu_metrics import GPU_METRICS
 from yanmo.stage.metric import GENRE, RANK, Label, Metric
+from yanmo.stage.shared_metrics import GPU_METRICS
 
 DOINGS = (
     *("starting", "training", "validation", "checkpoint", "loading", "rewinding", "writing the model"),

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from yanmo.model.adapter_files import write_adapter
 from yanmo.model.decoder import Decoder, DecoderConfig
 from yanmo.model.hf_export import Symbols, describe, save
-from yanmo.model.lora import merge_file
+from yanmo.model.lora import merge_file, write_adapter
 from yanmo.model.weights_check import WEIGHTS
 from yanmo.store.output import Output
 from yanmo.train.config import TrainConfig

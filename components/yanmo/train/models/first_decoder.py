@@ -16,10 +16,9 @@ from yanmo.common.logs import human_seconds
 from yanmo.formats.token_cache import TokenCache
 from yanmo.model.attention import DTYPES
 from yanmo.model.bigram_start import count_bigrams, set_bigram_start
-from yanmo.model.decoder import Decoder, DecoderConfig
+from yanmo.model.decoder import Decoder, DecoderConfig, Lora
 from yanmo.model.hf_export import Symbols, load, load_frozen
 from yanmo.model.lora import adapt
-from yanmo.model.lora_shape import Lora
 from yanmo.model.weights_check import WEIGHTS
 from yanmo.store.output import Output
 from yanmo.train.config import TrainConfig

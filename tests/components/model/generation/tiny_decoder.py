@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from yanmo.model.decoder import Decoder, DecoderConfig
-from yanmo.model.generation.draws import own_draws
+from yanmo.model.generation.choosing import own_draws
 from yanmo.model.generation.writing import Text
 
 

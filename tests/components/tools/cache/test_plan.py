@@ -15,7 +15,8 @@ from yanmo.formats.token_file import write_tokens
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.opening import open_store
 from yanmo.store.pointers import move_pointer
-from yanmo.tools.cache.command import main
+from yanmo.tools.cache.command import TOOL
+from yanmo.tools.command_group import main
 
 LENGTHS = np.concatenate([np.arange(10, 90), [700, 1300]])
 
@@ -59,7 +60,7 @@ def root(tmp_path_factory) -> Path:
 
 
 def plans(root, capsys, *more: str) -> list[dict]:
-    assert main(["plan", "dev/tokenize", "--store", str(root), "--json", *more]) == 0
+    assert main(TOOL, ["plan", "dev/tokenize", "--store", str(root), "--json", *more]) == 0
     return json.loads(capsys.readouterr().out)["plans"]
 
 
@@ -79,24 +80,3 @@ def test_metrics_are_those_of_the_trainers_plan(root, capsys):
     (found,) = plans(root, capsys, "--context", "128", "--packing", "best-fit", "--tag-share", "0")
     plan = plan_epoch(LENGTHS, np.zeros(len(LENGTHS), bool), Packing(context=128), 0, 0)
     assert found["digest"] == plan.digest and found["rows"] == len(plan)
-
-
-def test_table_names_what_it_counts(root, capsys):
-    assert main(["plan", "dev/tokenize", "--store", str(root), "--context", "64"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("82 documents, 5,960 tokens")
-    assert lines[2].split() and "padding" in lines[2] and lines[3].split()[:2] == ["64", "best-fit"]
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--context", "many"], "--context many: expected a whole number from 2 to"),
-        (["--context", "1"], "--context 1: expected a whole number from 2 to"),
-        (["--packing", "padded"], "expected some of best-fit"),
-        (["--split", "valid"], "no documents in split valid"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(root, capsys, caplog, more, message):
-    assert main(["plan", "dev/tokenize", "--store", str(root), *more]) in (64, 65)
-    assert message in caplog.text + capsys.readouterr().err

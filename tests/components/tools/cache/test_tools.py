@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from yanmo.common.errors import ExitCode
-from yanmo.formats.records import DOCUMENTS, DOCUMENTS_WITH_TURNS, document_id, write_parquet
+from yanmo.formats.records import DOCUMENTS, document_id, write_parquet
 from yanmo.stage import run as stage_run
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
@@ -20,7 +20,8 @@ from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo.tokenize.config import STAGE
 from yanmo.tokenize.work import STEPS
-from yanmo.tools.cache.command import main
+from yanmo.tools.cache.command import TOOL
+from yanmo.tools.command_group import main
 
 POEMS = [
     "春眠不觉晓，处处闻啼鸟。\n夜来风雨声，花落知多少。",
@@ -63,7 +64,7 @@ class Ground:
     def tool(self, *argv: str) -> tuple[int, str]:
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            code = main([argv[0], "--store", str(self.root), *argv[1:]])
+            code = main(TOOL, [argv[0], "--store", str(self.root), *argv[1:]])
         return code, out.getvalue()
 
 
@@ -109,27 +110,3 @@ def test_a_document_comes_back_as_it_was_by_number_and_by_id(made, number):
 )
 def test_wrong_arguments_are_refused_with_their_code(made, argv, code):
     assert made[0].tool(*argv)[0] == code
-
-
-def test_a_document_of_chats_is_shown_with_its_marks(tmp_path):
-    store, text = FileStore(tmp_path), "何为砚？磨墨之器。"
-    turns = [{"role": "user", "begin": 0, "end": 4}, {"role": "assistant", "begin": 4, "end": len(text)}]
-
-    def build(attempt):
-        for split in ("train", "valid"):
-            row = dict.fromkeys(DOCUMENTS_WITH_TURNS.names)
-            row |= {"id": document_id("", split, text), "text": text, "genre": "问答", "labels": []}
-            row |= {"title": "", "author": "", "source": "", "license": "", "split": split, "turns": turns}
-            table = pa.Table.from_pylist([row], schema=DOCUMENTS_WITH_TURNS)
-            write_parquet(table, attempt.path(f"{split}-00000-of-00001.parquet"))
-            attempt.add(f"{split}-00000-of-00001.parquet")
-        return Result(counts={})
-
-    made = commit_once(store, Recipe(stage="curate", revision=1, semantic={}, inputs={}), build)
-    move_pointer(store, "dev", "curate", made.reference)
-    ground = Ground(tmp_path)
-    ground.tokenize()
-    assert (
-        "<|im_start|>assistant\n磨墨之器。<|im_end|>"
-        in ground.tool("show", "dev/tokenize", "--document=0")[1]
-    )

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from tokenizers import Tokenizer, models
 
 from yanmo.tools.export.command import main
 
@@ -132,28 +130,3 @@ def test_what_the_pages_show_runs(
     command = [sys.executable, "-c", "\n".join(blocks)]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-
-
-@pytest.mark.parametrize("kind", ["Qwen3", "Llama"])
-def test_an_imported_model_of_another_kind_does_too(
-    lab: Lab, tmp_path: Path, environment: dict[str, str], kind: str
-) -> None:
-    transformers = pytest.importorskip("transformers")
-    shape = {"vocab_size": 90, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    shape |= {"num_key_value_heads": 1, "intermediate_size": 48, "max_position_embeddings": 64}
-    shape |= {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
-    config = getattr(transformers, f"{kind}Config")(**shape)
-    model = getattr(transformers, f"{kind}ForCausalLM")(config)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    model.save_pretrained(tmp_path / "model")
-    words = ["<s>", "</s>", "<pad>", "春", "眠", "春眠"]
-    tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, [("春", "眠")]))
-    tokenizer.add_special_tokens(words[:3])
-    tokenizer.save(str(tmp_path / "model/tokenizer.json"))
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>", "eos_token": "</s>"}
-    (tmp_path / "model/tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
-    assert main([str(tmp_path / "model"), str(tmp_path / "out"), "--store", lab.uri]) == 0
-    with torch.no_grad():
-        wanted = model.eval()(torch.arange(1, 20)[None] % 90).logits[0, -1, :8]
-    assert used(tmp_path / "out", environment)["logits"] == pytest.approx(wanted.tolist(), rel=1e-3, abs=1e-4)

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from saying import random_model, saying_model
 from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
 
 from yanmo.common.answers import visible
 from yanmo.common.errors import DataError, ExitCode
@@ -17,7 +17,6 @@ from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer
 from yanmo.tools.generate.command import clean, main
-from yanmo.tools.generate.spelling import Spelling
 from yanmo.verse.forms import form_of
 from yanmo.verse.rules import passes
 
@@ -41,8 +40,8 @@ def test_the_likeliest_text_is_that_of_transformers(run, folder):
     ids = torch.tensor([[0, *tokenizer("春眠不觉晓", add_special_tokens=False).input_ids]])
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     whole = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=30, do_sample=False)
-    spelled = Spelling(Tokenizer.from_file(str(folder / "tokenizer.json"))).reader()
-    wanted = "".join(map(spelled, whole[0].tolist()))
+    own, stream = Tokenizer.from_file(str(folder / "tokenizer.json")), DecodeStream(skip_special_tokens=True)
+    wanted = "".join(stream.step(own, token) or "" for token in whole[0].tolist())
     assert (code, out) == (0, f"{visible(wanted)}\n") and len(whole[0]) > ids.shape[1] + 5
 
 
@@ -165,12 +164,9 @@ def changed(path, **values):
 
 
 DAMAGES = {
-    "shapes": (lambda f: changed(f / "config.json", hidden_size=64), "does not fit"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "lacks tokenizer.json"),
-    "tokenizer": (lambda f: (f / "tokenizer.json").write_text("{}"), "not a tokenizer"),
     "end": (lambda f: changed(f / "generation_config.json", eos_token_id=[1, 9999]), "expected ids below"),
     "settings": (lambda f: (f / "generation_config.json").write_text("[]"), "expected a JSON object"),
-    "empty": (lambda f: [p.unlink() for p in f.iterdir()], "config.json"),
 }
 
 
@@ -180,19 +176,6 @@ def test_a_folder_that_lies_is_refused(run, tmp_path, damage):
     DAMAGES[damage][0](model)
     code, out, err = run("a", "--model", model)
     assert (code, out) == (ExitCode.DATA, "") and DAMAGES[damage][1] in err and "Traceback" not in err
-
-
-def test_a_tokenizer_of_another_vocabulary_is_refused(run, tmp_path):
-    model = random_model(tmp_path / "m")
-    small = random_model(tmp_path / "small")
-    changed(small / "config.json", vocab_size=200)
-    state = load_file(small / "model.safetensors")
-    for name in ("lm_head.weight", "model.embed_tokens.weight"):
-        state[name] = state[name][:200].contiguous()
-    save_file(state, small / "model.safetensors")
-    code, _, err = run("a", "--model", small)
-    assert code == ExitCode.DATA and "do not belong together" in err
-    assert run("a", "--model", model, "--max-tokens", "1")[0] == 0
 
 
 def test_an_answer_needs_marks(run, tmp_path):

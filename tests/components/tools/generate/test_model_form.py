@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from saying import random_model
 
-from yanmo.curate.text.normalize import FORMS, STEPS, form_steps, normalize
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.tools.generate.command import main
-from yanmo.tools.generate.model_form import in_form
+from yanmo.tools.generate.named_model import in_form
 
 
 @pytest.mark.parametrize(
@@ -32,19 +26,6 @@ from yanmo.tools.generate.model_form import in_form
 )
 def test_a_prompt_is_read_as_the_training_text_was_written(form: str, typed: str, read: str) -> None:
     assert in_form(form, typed) == read == in_form(form, read)
-
-
-@given(
-    form=st.sampled_from(sorted(FORMS)),
-    changed=st.sets(st.sampled_from(STEPS), max_size=3),
-    text=st.text(st.sampled_from("春眠不覺曉処處聞啼鳥,.「」 \n丶■abc１"), min_size=1, max_size=20),
-)
-def test_it_is_the_form_that_an_output_names_with_its_changed_steps(form, changed, text) -> None:
-    changes = ",".join(f"no-{step}" if step in FORMS[form] else step for step in sorted(changed))
-    name, steps = form_steps(form, changes)
-    found = in_form(name, text)
-    if text.strip():
-        assert found.removesuffix("\n") == normalize([text], steps).texts[0]
 
 
 def test_a_model_of_the_store_gets_its_prompt_in_its_form_and_a_folder_as_it_is(tmp_path, capsys) -> None:
@@ -71,10 +52,3 @@ def test_a_model_of_the_store_gets_its_prompt_in_its_form_and_a_folder_as_it_is(
     assert one.removeprefix("春眠不覺曉") == two.removeprefix("春眠不觉晓")
     assert "read in the model's text form classical-1: 春眠不觉晓" in said and "text form" not in quiet
     assert "text form" not in says("春眠不觉晓", str(folder))[1]
-
-
-def test_where_the_forms_are_not_installed_it_says_so(monkeypatch, caplog) -> None:
-    monkeypatch.setitem(sys.modules, "yanmo.curate.text.normalize", None)
-    with caplog.at_level(logging.WARNING, logger="yanmo"):
-        assert in_form("classical-1", "春眠不覺曉") == "春眠不覺曉"
-    assert "the prompt is read as it is" in caplog.text

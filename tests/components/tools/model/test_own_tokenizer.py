@@ -127,39 +127,20 @@ def test_its_tokenizer_comes_with_it_and_nothing_is_added(store, qwen, capsys):
 
 
 MARKS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-OTHER_TEMPLATES = {
-    "loses-spaces": TEMPLATE.replace("m.content", "(m.content | trim)"),
-    "escapes": TEMPLATE.replace("m.content", "(m.content | e)"),
-    "loses-turns": TEMPLATE.replace("in messages", "in messages[-1:]"),
-    "other-marks": "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}",
-    "broken": "{% for m in messages %}{{ m.content }}",
-    "hostile": "{{ ().__class__.__base__.__subclasses__() }}",
-    "refuses": "{{ raise_exception('no system turn') }}",
-}
 
 
-@pytest.mark.long(few=1)
-@pytest.mark.parametrize("name", OTHER_TEMPLATES)
-def test_a_template_that_is_not_ours_leaves_texts_and_refuses_chats(
-    name, store, qwen, capsys, caplog, tmp_path
-):
-    (qwen / "chat_template.jinja").write_text(OTHER_TEMPLATES[name])
+@pytest.mark.long
+def test_a_template_that_is_not_ours_leaves_texts_and_refuses_chats(store, qwen, capsys, caplog, tmp_path):
+    (qwen / "chat_template.jinja").write_text(
+        "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
+    )
     tokenizer = imported(store, qwen, capsys).part("tokenizer")
-    assert "its chat template does not write ChatML as it is" in caplog.text
+    assert "chats are refused" in caplog.text
     special = SpecialIds.read(tokenizer.path("genres.json"))
     assert (special.im_start, special.im_end) == (-1, -1)
-    if name == "loses-spaces":  # one of them all the way
-        text_and_chats(store, tmp_path)
-        done = run_stage(store, "tokenize", f"--tokenizer=tokenizer/{tokenizer.manifest.key}", "--workers=1")
-        assert done.returncode == 65 and "chat template that writes something else" in done.stderr
-
-
-def test_a_template_that_adds_a_system_turn_of_its_own_is_taken(store, qwen, capsys, caplog):
-    turn = "<|im_start|>system\nYou are Qwen.<|im_end|>\n"
-    own = "{% if messages[0].role != 'system' %}" + turn + "{% endif %}"
-    (qwen / "chat_template.jinja").write_text(own + TEMPLATE)
-    special = SpecialIds.read(imported(store, qwen, capsys).part("tokenizer").path("genres.json"))
-    assert special.im_start > 0 and "chat template" not in caplog.text
+    text_and_chats(store, tmp_path)
+    done = run_stage(store, "tokenize", f"--tokenizer=tokenizer/{tokenizer.manifest.key}", "--workers=1")
+    assert done.returncode == 65 and "chat template that writes something else" in done.stderr
 
 
 def run_stage(store: Path, name: str, *flags: str) -> subprocess.CompletedProcess[str]:

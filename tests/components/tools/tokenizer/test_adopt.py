@@ -1,7 +1,4 @@
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,8 @@ from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo.tokenize.config import STAGE
 from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.work import STEPS
-from yanmo.tools.tokenizer.command import main
+from yanmo.tools.command_group import main
+from yanmo.tools.tokenizer.command import TOOL
 
 
 def latest(root: Path, name: str = "tokenizer"):
@@ -26,7 +24,7 @@ def latest(root: Path, name: str = "tokenizer"):
 
 
 def adopt(root: Path, folder: Path, *argv: str) -> int:
-    return main(["import", str(folder), "--store", str(root), *argv])
+    return main(TOOL, ["import", str(folder), "--store", str(root), *argv])
 
 
 def tokenize(root: Path, *argv: str) -> int:
@@ -57,12 +55,6 @@ def test_what_a_training_needs_is_added_behind_the_ids_of_the_tokenizer(store, b
     assert ours.encode(text).ids == before.encode(text).ids
 
 
-@pytest.mark.parametrize("genre", ["mean", "诗\u202e"])
-def test_what_cannot_name_a_genre_gets_no_tag(store, bpe, genre, caplog):
-    assert adopt(store, bpe, f"--genres=qu,{genre}") == ExitCode.USAGE
-    assert "--genres: " in caplog.text and "\u202e" not in caplog.text
-
-
 def test_adopted_tokenizer_loads_in_transformers_with_chat_template(store, bpe):
     assert adopt(store, bpe, "--genres=qu,话本") == ExitCode.DONE
     folder = latest(store).path("tokenizer_config.json").parent
@@ -91,23 +83,6 @@ def test_cache_of_an_adopted_tokenizer_gives_the_texts_back(store, bpe, corpus):
     assert output.manifest.metadata["judged_documents"] > 0
 
 
-def test_same_tokenizer_is_taken_once(store, bpe, tmp_path):
-    assert adopt(store, bpe) == ExitCode.DONE
-    first = latest(store).manifest.attempt
-    assert adopt(store, changed(bpe, tmp_path / "copy"), "--channel=none") == ExitCode.DONE
-    assert latest(store).manifest.attempt == first
-
-
-def test_vocabulary_above_65536_is_stored_in_four_bytes(store, bpe, tmp_path):
-    value = json.loads((bpe / "tokenizer.json").read_text(encoding="utf-8"))
-    value["model"]["vocab"] |= {f"unused{i}": 1000 + i for i in range(69_000)}
-    folder = changed(bpe, tmp_path / "large", model=value["model"])
-    assert adopt(store, folder) == tokenize(store, "--agreement-sentences=0") == ExitCode.DONE
-    cache = TokenCache.open(latest(store, "tokenize"))
-    assert cache.vocab_size == 70_063 and cache.bos == 70_000
-    assert {tokens.dtype.itemsize for tokens in cache.tokens} == {4}
-
-
 def test_tokenizer_that_loses_text_is_refused_with_the_place(store, bpe, tmp_path, capsys):
     folder = changed(bpe, tmp_path / "nfkc", normalizer={"type": "NFKC"})
     assert adopt(store, folder) == ExitCode.DATA
@@ -115,9 +90,6 @@ def test_tokenizer_that_loses_text_is_refused_with_the_place(store, bpe, tmp_pat
     assert "nfkc/tokenizer.json: its tokenizer loses text: " in err and "byte-level" in err
     assert "expected '，' (U+FF0C), found ',' (U+002C)" in err and "comes back as" in err
     assert not list((store / "cas" / "tokenizer").glob("*/MANIFEST.json"))
-
-
-DROPS = {"type": "Replace", "pattern": {"String": "𪚥"}, "content": ""}
 
 
 def test_tokenizer_is_tried_on_the_evaluation_set_and_the_training_text_of_the_channel(
@@ -162,19 +134,6 @@ def taken(store: Path) -> str:
     return manifest.parent.name
 
 
-@pytest.mark.long
-def test_unigram_whose_decoder_drops_text_is_refused(store, tmp_path, capsys):
-    """A plain one, which our own kernel encodes: only decoding shows it."""
-    argv = ["--store", str(store), "--metrics-port=-1", "--vocab-size=4096"]
-    assert run_stage(STAGE, STEPS, argv) == ExitCode.DONE
-    own = latest(store).path("tokenizer.json").parent
-    steps = [{"type": "ByteFallback"}, {"type": "Fuse"}, DROPS]
-    folder = changed(own, tmp_path / "drops", decoder={"type": "Sequence", "decoders": steps})
-    assert adopt(store, folder, "--channel=none") == ExitCode.DATA
-    assert "expected '𪚥' (U+2A6A5)" in capsys.readouterr().err
-    assert adopt(store, own, "--channel=none") == ExitCode.DONE
-
-
 @pytest.mark.parametrize(
     "content",
     ["", "[" * 200_000, "{}", "[]", '{"model": {"type": "BPE"}}', '{"model": {"type": "X", "vocab": {}}}'],
@@ -188,20 +147,3 @@ def test_file_that_is_no_tokenizer_is_refused(store, tmp_path, capsys, content):
 def test_folder_without_tokenizer_json_says_how_to_get_one(store, tmp_path, capsys):
     assert adopt(store, tmp_path) == ExitCode.DATA
     assert "save_pretrained" in capsys.readouterr().err
-
-
-@pytest.mark.process
-def test_model_is_trained_and_scored_on_an_adopted_tokenizer(store, bpe):
-    assert adopt(store, bpe) == tokenize(store) == ExitCode.DONE
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    common = ["--store", str(store), "--metrics-port=-1"]
-    shape = ["--steps=3", "--layers=1", "--width=32", "--heads=1", "--head-width=32", "--feed-forward=64"]
-    shape += ["--warmup-steps=0", "--ranks=1", "--backend=torch"]
-    train = [sys.executable, "-m", "yanmo.train", *common, *shape]
-    subprocess.run(train, env=env, check=True, timeout=300, capture_output=True)
-    model = latest(store, "train")
-    assert json.loads(model.path("config.json").read_text())["bos_token_id"] == 1000
-    judge = ["--evaluation-set", f"evaluation_set/{evaluation_set(store).manifest.key}", "--documents=none"]
-    evaluate = [sys.executable, "-m", "yanmo.evaluate", *common, "--split=valid", *judge]
-    done = subprocess.run(evaluate, env=env, timeout=300, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

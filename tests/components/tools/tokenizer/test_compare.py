@@ -3,10 +3,11 @@ import json
 import pyarrow as pa
 import pytest
 
-from yanmo.common.errors import ExitCode, UsageError
-from yanmo.tools.tokenizer.candidates import KINDS, Workshop, parse_candidates
-from yanmo.tools.tokenizer.command import main
-from yanmo.tools.tokenizer.measure import measure
+from yanmo.common.errors import ExitCode
+from yanmo.tools.command_group import main
+from yanmo.tools.tokenizer.candidates import KINDS, Workshop
+from yanmo.tools.tokenizer.command import TOOL
+from yanmo.tools.tokenizer.compare import measure
 
 
 @pytest.fixture(scope="module")
@@ -24,17 +25,6 @@ def made(workshop):
     return {kind: workshop.make(kind, 1024) for kind in KINDS}
 
 
-@pytest.mark.long(few=1)
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_gives_texts_back(made, texts, kind):
-    segmenter = made[kind]
-    assert segmenter.vocab_size <= 1024
-    for text in [*texts[1000:1020], "清华大学 Hello 2026 𪚥\n", ""]:
-        ids = segmenter.encode(pa.array([text]))[0]
-        assert segmenter.reference.decode(ids.tolist(), skip_special_tokens=False) == text
-        assert segmenter.widths[ids].sum() == len(text)
-
-
 def test_measures_are_those_of_the_text(made, texts):
     jieba = made["jieba"]
     learned = jieba.encode(pa.array(texts[:300]))[0]
@@ -49,13 +39,13 @@ def test_measures_are_those_of_the_text(made, texts):
 def test_command_compares(store, bpe, capsys):
     argv = ["compare", "--documents=dev/curate", "--sizes=1024", "--store", str(store)]
     argv += ["--candidates", f"jieba,bpe,{bpe}"]
-    assert main([*argv, "--json"]) == ExitCode.DONE
+    assert main(TOOL, [*argv, "--json"]) == ExitCode.DONE
     found = json.loads(capsys.readouterr().out)
     assert list(found["candidates"]) == ["jieba 1024", "bpe 1024", bpe.name]
     assert found["held_out"]["documents"] == 40
     one = found["candidates"]["jieba 1024"]
     assert one["ids"] <= 1024 and 0.4 < one["characters_per_token"] < 2 and one["boundary_recall"] > 0.9
-    assert main(argv) == ExitCode.DONE
+    assert main(TOOL, argv) == ExitCode.DONE
     out = capsys.readouterr().out
     assert "judged by 40 documents" in out and "\njieba 1024" in out
 
@@ -72,12 +62,5 @@ def test_command_compares(store, bpe, capsys):
 )
 def test_wrong_option_is_refused(tmp_path, argv, message, capsys):
     given = ["--documents=dev/curate"] * bool(argv)
-    assert main(["compare", "--store", str(tmp_path), *given, *argv]) == ExitCode.USAGE
+    assert main(TOOL, ["compare", "--store", str(tmp_path), *given, *argv]) == ExitCode.USAGE
     assert message in capsys.readouterr().err
-
-
-def test_candidates_are_kinds_by_size_and_folders(tmp_path):
-    assert parse_candidates("jieba", [1024, 2048]) == [("jieba", 1024), ("jieba", 2048)]
-    assert parse_candidates(f"bpe, {tmp_path}", [1024]) == [("bpe", 1024), (str(tmp_path), 0)]
-    with pytest.raises(UsageError):
-        parse_candidates("", [1024])

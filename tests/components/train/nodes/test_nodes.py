@@ -16,7 +16,7 @@ import pytest
 from processes import needs_proc
 from several_nodes import a_port, losses, model_of, wait_for_step, workers_of
 
-from yanmo.stage.rerun import rerun_command
+from yanmo.stage.failing import rerun_command
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from nvml_answers import Driver, bindings_of
+from nvml_answers import Driver
 
 from yanmo.common import waiting
 from yanmo.common.errors import WorkerLost
@@ -93,7 +93,7 @@ def driver(monkeypatch):
 
 @contextmanager
 def limited(driver: Driver, *watts: int) -> Iterator[None]:
-    with power_limit(Nvml(bindings_of(driver))) as limit:
+    with power_limit(Nvml(driver)) as limit:
         for each in watts:
             limit(each)
         yield
@@ -116,7 +116,7 @@ def test_another_limit_at_another_hour_is_asked_for_once(driver):
 
 
 def test_a_card_that_refuses_another_limit_gets_its_own_back_all_the_same(driver, caplog):
-    with power_limit(Nvml(bindings_of(driver))) as limit:
+    with power_limit(Nvml(driver)) as limit:
         limit(450)
         driver.may_set_limits = False
         limit(300)
