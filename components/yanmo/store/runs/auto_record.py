@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.store.objects import ObjectStore
@@ -28,14 +27,12 @@ _MEND = (
 
 @dataclass(frozen=True, kw_only=True)
 class AutoRecord:
-    """What the machine that came first was, and which values it gave to options that enter the key."""
+    """Which values the machine that came first gave to options, of which one enters the key."""
 
     stage: str
     key: str
     """The output's, which they make with the options that were given."""
     options: dict[str, Scalar]
-    machine: dict[str, Any] = field(default_factory=dict)
-    """What was seen of the machine that decided: all else is made from it at each start."""
     run_id: str = ""
     created_at: str = field(default_factory=utc_now)
 
