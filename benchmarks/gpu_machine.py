@@ -14,7 +14,7 @@ from gpu_report import Measure, holds, skipped, within
 from yanmo.model.attention import lowest_capability, varlen_problem
 from yanmo.stage.nvml import LIBRARY, Nvml
 from yanmo.stage.run_telemetry import figures_of
-from yanmo.train.backends.accelerator import compile_problem
+from yanmo.train.backends.hardware import compile_problem
 
 
 def machine(setting: Any) -> Iterator[Measure]:

@@ -26,7 +26,7 @@ from yanmo.options.fields import flag
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
-from yanmo.train.backends.accelerator import compile_problem
+from yanmo.train.backends.hardware import compile_problem
 
 _SHAPE = {"layers": 4, "width": 256, "heads": 4, "kv_heads": 2, "head_width": 64, "feed_forward": 512}
 _QUICK = {"layers": 2, "width": 32, "heads": 2, "kv_heads": 1, "head_width": 16, "feed_forward": 48}

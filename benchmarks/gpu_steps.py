@@ -22,11 +22,12 @@ from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.train.backends import optimizer
-from yanmo.train.backends.accelerator import compile_problem, prepare
+from yanmo.train.backends.accelerator import prepare
+from yanmo.train.backends.hardware import compile_problem
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.backends.plain import open_engine
 from yanmo.train.config import TrainConfig
-from yanmo.train.models.first_decoder import decoder_config
+from yanmo.train.models.decoders import decoder_config
 from yanmo.train.worker import samples_of
 
 STEPS, QUICK_STEPS = 50, 6

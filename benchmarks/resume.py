@@ -47,9 +47,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 TRAINING = {"steps": 80, "checkpoint_steps": 2, "valid_every": 25, "start": "random"}
 PRELOADED = ("torch._dynamo", "deepspeed.runtime.zero.muon.original_muon")
-PRELOADED += tuple(
-    f"yanmo.train.{name}" for name in ("worker", "loop", "models.first_decoder", "backends.plain")
-)
+PRELOADED += tuple(f"yanmo.train.{name}" for name in ("worker", "loop", "models.decoders", "backends.plain"))
 
 
 def small_store(folder: Path) -> tuple[Path, dict[str, Any]]:

@@ -52,7 +52,7 @@ LEFT_OUT = {
     "runs/*/LEASE.json": "times and process ids",
     "runs/*/INPUTS.json": "what the manifests' inputs say, which are compared",
     "runs/train/unfinished/*.json": "what is unfinished, with a time",
-    "runs/train/auto/*.json": "the machine, a time and a run's id; the options are in the manifest",
+    "runs/train/auto/*.json": "a time and a run's id; the options are in the manifest",
 }
 """Pattern of a file's name in the store -> why it is not compared."""
 LEFT_OUT_FIELDS = {

@@ -22,7 +22,7 @@ from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import FREE_SHARE, estimate, largest_that_fits
 from yanmo.train.metrics.utilization import PEAK_FLOPS, flops_per_token
-from yanmo.train.models.first_decoder import decoder_config
+from yanmo.train.models.decoders import decoder_config
 from yanmo.train.options.recipe_options import num_parameters
 
 VOCABULARY, CONTEXT = 32_768, 4096

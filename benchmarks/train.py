@@ -56,7 +56,7 @@ from yanmo.train.backends.zero import import_deepspeed  # noqa: E402
 from yanmo.train.config import TrainConfig  # noqa: E402
 from yanmo.train.data import Batch  # noqa: E402
 from yanmo.train.metrics.utilization import flops_per_token, peak_flops  # noqa: E402
-from yanmo.train.models.first_decoder import decoder_config  # noqa: E402
+from yanmo.train.models.decoders import decoder_config  # noqa: E402
 
 Step = Callable[[int], Any]
 _RATE = 1e-3

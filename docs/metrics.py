@@ -14,10 +14,6 @@ from yanmo.stage.shared_metrics import EVERY_STAGE
 from yanmo_pipelines.stages import LANGUAGE_MODEL
 
 FOLDER = Path(__file__).parent
-STILL = {
-    "en": {"stays": "stays", "zero": "0", "gone": "gone"},
-    "zh": {"stays": "不变", "zero": "0", "gone": "不显示"},
-}
 HEAD = {
     "en": """# Metrics
 
@@ -29,9 +25,8 @@ to the stage's output as `metrics.prom`.
 
 - The id of a run is a label of `yanmo_run_info` alone. A query joins it by pod:
   `yanmo_train_loss * on (namespace, pod) group_left (run_id, key) yanmo_run_info`.
-- While no step ends, rates say 0; while a rank gives no sign of life, the figures of the last
-  interval are gone; ages grow. The column "while nothing moves" says which is which. Counters count
-  what this process has done.
+- While no step ends, tokens per second and MFU say 0, ages grow, and all else stays as it was.
+  Counters count what this process has done.
 - MFU is tokens per second times FLOPs per token over the peak of the devices, in bf16 without
   sparsity. FLOPs per token are 6 for each weight of the matrices but the input embedding, and 12
   x layers x width of the heads x context for attention. `--peak-tflops` gives the peak of a card
@@ -86,8 +81,7 @@ This page is written by `python docs/metrics.py` from what the code declares."""
 
 - 运行的编号只是 `yanmo_run_info` 的标签。查询时按 Pod 连接：
   `yanmo_train_loss * on (namespace, pod) group_left (run_id, key) yanmo_run_info`。
-- 没有一步结束时，速率为 0；某个进程没有生命迹象时，上一区间的数字不再显示；各种时长不断增长。“停
-  滞时”一列说明各属哪一种。计数器只计本进程所做的。
+- 没有一步结束时，每秒词元数和 MFU 为 0，各种时长不断增长，其余保持不变。计数器只计本进程所做的。
 - MFU 是每秒词元数乘以每词元的浮点次数，再除以各设备的峰值（bf16，不计稀疏）。每词元的浮点次数是：
   除输入嵌入外的矩阵每个权重 6 次，注意力再加 12 x 层数 x 各头总宽 x 上下文。型号不认得的卡，用
   `--peak-tflops` 给出峰值。
@@ -132,7 +126,7 @@ This page is written by `python docs/metrics.py` from what the code declares."""
 }
 WORDS = {
     "en": {
-        "columns": ("metric", "kind", "unit", "what it is", "while nothing moves", "alert"),
+        "columns": ("metric", "kind", "unit", "what it is", "after the end", "alert"),
         "gauge": "gauge",
         "counter": "counter",
         "every": "Every stage",
@@ -142,7 +136,7 @@ WORDS = {
         "most": "{about}; at most {most}, then `other`",
     },
     "zh": {
-        "columns": ("指标", "类型", "单位", "含义", "停滞时", "告警"),
+        "columns": ("指标", "类型", "单位", "含义", "结束后", "告警"),
         "gauge": "gauge",
         "counter": "counter",
         "every": "所有阶段",
@@ -171,10 +165,7 @@ def table(metrics: tuple[Metric, ...], stage: str, language: str) -> str:
             words[metric.kind],
             metric.unit,
             metric.help if language == "en" else metric.zh,
-            "; ".join(
-                ([STILL[language][metric.still]] if metric.kind == "gauge" else [])
-                + ([str(words["pushed"])] if metric.final else [])
-            ),
+            str(words["pushed"]) if metric.final else "",
             f"`{metric.alert}`" if metric.alert else "",
         ]
         lines.append(f"| {' | '.join(cells)} |")

@@ -18,9 +18,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["gauge", "counter"]
-Still = Literal["stays", "zero", "gone"]
-"""What a gauge says while nothing moves. stays: it is a fact (the newest step), or an age, which grows. zero:
-a rate. gone: it was measured of something that no longer happens, so that it is not shown."""
 
 OTHER = "other"
 """Value of a label for all that come after its last allowed one."""
@@ -60,7 +57,6 @@ class Metric:
     room: str = ""
     """What follows `yanmo_`; "" for the stage's name."""
     labels: tuple[Label, ...] = ()
-    still: Still = "stays"
     lasts: bool = False
     """Whether it survives another try of the stage in the same process (`Telemetry.begin_again`)."""
     alert: str = ""
@@ -74,9 +70,6 @@ class Metric:
         assert _NAME.match(self.name) and self.help and self.zh, self.name
         assert self.help.isascii() and "\n" not in self.help + self.zh, self.name
         assert not self.name.endswith(("_total", "_count", "_sum", "_bucket")), self.name
-        assert self.kind == "gauge" or self.still == "stays", f"{self.name}: a counter always stays"
-        assert self.still == "stays" or not self.name.endswith(("_age_seconds", "_info")), self.name
-        assert not (self.final and self.still != "stays"), f"{self.name}: not for ever true"
         runs = {"run_id", "run", "step", "file", "document"} & {label.name for label in self.labels}
         assert not runs or (self.room, self.name) == ("run", "info"), f"{self.name}: series without end"
 

@@ -9,11 +9,9 @@ if __name__ == "__main__":
     from yanmo.nights.observer import NightObserver
     from yanmo.stage.run import run
     from yanmo.stage.stage_run import Steps
-    from yanmo.train.nodes.follower import follow
     from yanmo.train.supervision.automatic import settle
-    from yanmo.train.supervision.benchmark import prepare
     from yanmo.train.supervision.committed import forget
-    from yanmo.train.supervision.supervisor import alone, work
+    from yanmo.train.supervision.supervisor import alone, assist, prepare, work
     from yanmo.train.supervision.unfinished import failed
 
     run(
@@ -25,7 +23,7 @@ if __name__ == "__main__":
             alone=alone,
             finish=forget,
             failed=failed,
-            assist=follow,
+            assist=assist,
             observer=NightObserver,
         ),
     )

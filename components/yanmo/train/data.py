@@ -28,8 +28,7 @@ from yanmo.common.threads import thread_pool
 from yanmo.formats.packing import PackingPlan, id_numbers, plan_epoch, tagged_documents
 from yanmo.formats.packing_settings import Packing
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
-from yanmo.train.frequent_tokens import FrequentTokens
-from yanmo.train.token_noise import TokenNoise
+from yanmo.train.row_draws import FrequentTokens, TokenNoise
 
 NO_TARGET = -1
 """Target of a position without loss: padding, `<|bos|>` before a tag, one outside of the loss spans."""

@@ -24,6 +24,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,17 +103,7 @@ class WorkerJob:
 
     def write(self) -> Path:
         """Write `job.json` into the node's own folder."""
-        value = {
-            "folder": str(self.folder),
-            "place": dataclasses.asdict(self.place) if self.place else None,
-            "options": dataclasses.asdict(self.options),
-            "store": self.store,
-            "token_cache": vars(self.token_cache),
-            "model": vars(self.model) if self.model else None,
-            "ends_at": self.ends_at,
-            "reason": self.reason,
-            "note": self.note,
-        }
+        value = dataclasses.asdict(self) | {"folder": str(self.folder)}
         self.own.mkdir(parents=True, exist_ok=True)
         path = self.own / "job.json"
         path.write_text(json.dumps(value, indent=1), encoding="utf-8")
@@ -122,15 +113,9 @@ class WorkerJob:
     def read(cls, path: Path) -> WorkerJob:
         """Read what `write` wrote."""
         value = json.loads(path.read_text(encoding="utf-8"))
-        return cls(
-            options=TrainConfig(**value["options"]),
-            store=value["store"],
-            token_cache=Reference(**value["token_cache"]),
-            model=Reference(**value["model"]) if value["model"] else None,
-            folder=Path(value["folder"]),
-            place=Place(**value["place"]) if value["place"] else None,
-            **{name: value[name] for name in ("ends_at", "reason", "note")},
-        )
+        kinds = {"options": TrainConfig, "token_cache": Reference, "model": Reference, "place": Place}
+        given = {name: kind(**value[name]) for name, kind in kinds.items() if value[name] is not None}
+        return cls(**value | given | {"folder": Path(value["folder"])})
 
     def open(self, reference: Reference) -> Output:
         """Return the output that a reference of this job names."""
@@ -265,3 +250,37 @@ def parse_lines(data: bytes) -> list[dict[str, Any]]:
         if isinstance(value, dict) and "step" in value:
             lines.append(value)
     return lines
+
+
+class NewLines:
+    """A metrics.jsonl whose lines are read as they come; from its beginning where it was written again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file, self._read = path, 0, 0
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the complete lines since the last call."""
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            return []
+        with file:
+            now = os.fstat(file.fileno())
+            file.seek(max(self._read - 1, 0))
+            is_same = now.st_ino == self._file and now.st_size >= self._read
+            if not (is_same and (not self._read or file.read(1) == b"\n")):  # the training went back
+                self._read = 0
+            file.seek(self._read)
+            data = file.read()
+        self._file = now.st_ino
+        self._read += data.rfind(b"\n") + 1
+        return parse_lines(data)
+
+
+def is_calm(progress: Mapping[str, Any]) -> bool:
+    """Return whether a checkpoint with this `progress` was made after a step that is known to have gone well.
+
+    One that was not is never rewound to, as it may have been made while the training was going wrong.
+    """
+    state = progress.get("health", {})
+    return bool(state.get("bad") == 0 and state.get("high") == 0)

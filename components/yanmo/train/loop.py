@@ -17,10 +17,9 @@ from yanmo.train.backends.engine import WEIGHT
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.resumable import Resumable
 from yanmo.train.health.monitor import Monitor
-from yanmo.train.health.setbacks import Skipped
 from yanmo.train.health.watchdog import TRAINING
 from yanmo.train.metrics.interval import PendingStep
-from yanmo.train.metrics.trace import Trace
+from yanmo.train.metrics.utilization import profiler
 from yanmo.train.schedule import Schedule
 from yanmo.train.time_window import Clock
 from yanmo.train.validate import Curve, Validation, mean_of
@@ -51,8 +50,7 @@ class Loop(Resumable):
         self._at = 0.0
         engine.forwarded = self._forwarded
         self.schedule = Schedule(options)
-        steps = 0 if engine.rank else options.profile
-        self.trace = Trace(self.folder, steps, engine.device)
+        self.profiler = profiler(self.folder, 0 if engine.rank else options.profile, engine.device)
         self.monitor = Monitor(
             engine, self.collectives, options.monitor, options.monitor_every, options.warmup_steps
         )
@@ -90,7 +88,8 @@ class Loop(Resumable):
             self._validate()
         self._draw()
         self.writer.finish()
-        self.trace.finish()
+        if self.profiler:
+            self.profiler.stop()
         self._go_back_to_the_best()
         return "done"
 
@@ -99,7 +98,6 @@ class Loop(Resumable):
         options, engine = self.options, self.engine
         began, cpu_began = time.monotonic(), time.process_time()
         self.beat(f"{TRAINING} {self.step + 1}")
-        self.trace.begin_step()
         engine.set_learning_rate(self.schedule.at(self.step) * self.validation_policy.multiplier)
         first = self._first_sample()
         batch = self.samples.batch(first, options.batch_rows)
@@ -119,7 +117,8 @@ class Loop(Resumable):
         self.ledger.add(pending, time.process_time() - cpu_began)
         self.interval.seconds += end - began
         self.figures.ended(self.step, end - began, fed - began)
-        self.trace.end_step()
+        if self.profiler:
+            self.profiler.step()
         if watched:
             self.metrics_log.monitor(self.step, self.monitor.end(self.step, batch))
             self.watch.add("monitor", end)
@@ -144,18 +143,18 @@ class Loop(Resumable):
 
     def _read(self) -> bool:
         """Read the losses since the last call; return whether the training was rewound."""
-        trouble, before = None, len(self.skipped)
+        trouble, skipped = None, list[int]()
         for result in self.ledger.read():
             if not result.good:
                 rows = self.options.batch_rows
-                self.skipped.append(Skipped(result.first_sample, rows, result.step, "not finite"))
+                skipped.append(result.step)
                 what = "gradient" if math.isfinite(result.loss) else "loss"
                 self.metrics_log.event(
                     result.step, "skipped", first_sample=result.first_sample, samples=rows, what=what
                 )
             trouble = self.health.note(result.step, result.loss, result.good) or trouble
-        if len(self.skipped) > before:
-            count, last = len(self.skipped) - before, self.skipped[-1].step
+        if skipped:
+            count, last = len(skipped), skipped[-1]
             scale = self.engine.loss_scale().get("scale")
             so = f"; fp16's loss scale is {scale:g} now" if scale else ""
             self._warn("skipped %d of the steps up to %d: loss or gradient not finite%s", count, last, so)

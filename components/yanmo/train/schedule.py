@@ -162,13 +162,14 @@ def _cosine(done: float) -> float:
 
 @dataclass
 class ValidationPatience:
-    """Counts validations without a gain: the rule of early stopping and of the plateau."""
+    """Counts validations without a gain, for early stopping and the plateau; a checkpoint holds it."""
 
     most: int
     """Validations without a gain before the patience runs out."""
     min_delta: float
     """Bits per character that count as a gain."""
-    best: float = math.inf
+    best: float | None = None
+    """Bits per character; None before the first validation, as JSON has no infinity."""
     waited: int = 0
 
     def update(self, bits_per_character: float) -> bool:
@@ -176,7 +177,7 @@ class ValidationPatience:
 
         NaN is no gain.
         """
-        if bits_per_character < self.best - self.min_delta:
+        if bits_per_character < (math.inf if self.best is None else self.best - self.min_delta):
             self.best, self.waited = bits_per_character, 0
             return False
         self.waited += 1
@@ -185,19 +186,10 @@ class ValidationPatience:
         self.waited = 0
         return True
 
-    def state_dict(self) -> dict[str, Any]:
-        """State for a checkpoint, as JSON values."""
-        return {"best": None if math.isinf(self.best) else self.best, "waited": self.waited}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
-        self.best = math.inf if state["best"] is None else float(state["best"])
-        self.waited = int(state["waited"])
-
 
 @dataclass
 class Plateau:
-    """A factor that falls each time validations stop improving, down to the floor."""
+    """A factor that falls each time validations stop improving, down to the floor. A checkpoint holds it."""
 
     patience: ValidationPatience
     floor: float
@@ -209,12 +201,3 @@ class Plateau:
         if self.patience.update(bits_per_character):
             self.multiplier = max(self.multiplier * _PLATEAU_FACTOR, self.floor)
         return self.multiplier < before
-
-    def state_dict(self) -> dict[str, Any]:
-        """State for a checkpoint, as JSON values."""
-        return {"patience": self.patience.state_dict(), "multiplier": self.multiplier}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
-        self.patience.load_state_dict(state["patience"])
-        self.multiplier = float(state["multiplier"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -186,18 +187,15 @@ class ValidationPolicy:
 
     def state(self) -> dict[str, Any]:
         """State for a checkpoint, as JSON values."""
-        return {
-            "stopping": self.stopping.state_dict() if self.stopping else None,
-            "plateau": self.plateau.state_dict() if self.plateau else None,
-            "is_over": self.is_over,
-        }
+        return dataclasses.asdict(self)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
-        if self.stopping and state["stopping"]:
-            self.stopping.load_state_dict(state["stopping"])
-        if self.plateau and state["plateau"]:
-            self.plateau.load_state_dict(state["plateau"])
+        if state["stopping"]:
+            self.stopping = ValidationPatience(**state["stopping"])
+        if state["plateau"]:
+            patience = ValidationPatience(**state["plateau"]["patience"])
+            self.plateau = Plateau(**state["plateau"] | {"patience": patience})
         self.is_over = state["is_over"]
 
 

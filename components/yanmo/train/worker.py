@@ -18,7 +18,8 @@ from yanmo.common.logs import setup
 from yanmo.common.parent import end_with_parent
 from yanmo.common.words import plural
 from yanmo.train import job
-from yanmo.train.backends.accelerator import before_torch, check_compiler, find_device, prepare
+from yanmo.train.backends.accelerator import before_torch, find_device, prepare
+from yanmo.train.backends.hardware import check_compiler
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import (
     FIRST_WEIGHTS,
@@ -92,8 +93,8 @@ def train_rank(
     device = _import_torch(options, rank)
     from yanmo.formats.token_cache import TokenCache
     from yanmo.train.backends.plain import open_engine
+    from yanmo.train.backends.process_group import Collectives
     from yanmo.train.checkpoints.resumable import identity_of
-    from yanmo.train.collectives import Collectives
     from yanmo.train.loop import Loop
     from yanmo.train.validate import Curve, Validation
 
@@ -165,7 +166,7 @@ def _is_first_here() -> bool:
 
 def _join_nodes(place: Place, options: TrainConfig, device: str, beat: Callable[[str], None]) -> None:
     """Join the ranks of the other nodes."""
-    from yanmo.train.backends.flat import collective_timeout
+    from yanmo.train.backends.engine import collective_timeout
     from yanmo.train.backends.process_group import join_nodes
 
     backend = "nccl" if device == "cuda" else "gloo"
@@ -215,7 +216,7 @@ def samples_of(options: TrainConfig, cache: Any, is_new: bool = True) -> Any:
 def decoder_of(work: WorkerJob, cache: Any, samples: Any, rank: int) -> Any:
     """Return the decoder with another model's weights, or with new ones (on rank 0, unless a checkpoint
     follows)."""
-    from yanmo.train.models.first_decoder import new_decoder, starting_model
+    from yanmo.train.models.decoders import new_decoder, starting_model
 
     if work.model is not None:
         return starting_model(work.open(work.model), work.options, cache)
@@ -243,7 +244,7 @@ def _stop_on_sigterm(loop: Any) -> None:
 
 def _describe(engine: Any, samples: Any, parameters: list[int], attention: str) -> None:
     from yanmo.train.data import cut_chats
-    from yanmo.train.frequent_tokens import DRAWN_SHARE
+    from yanmo.train.row_draws import DRAWN_SHARE
 
     options, plan = engine.options, samples.plan(0)
     if said := cut_chats(samples.index, plan.context):
@@ -305,8 +306,7 @@ def _export(work: WorkerJob, loop: Any, cache: Any, config: Any) -> None:
     from yanmo.model.hf_export import TOKENIZER_FILES
     from yanmo.model.weights_check import num_weights
     from yanmo.train.metrics.utilization import device_name
-    from yanmo.train.models.finished_decoder import write_finished, write_merged
-    from yanmo.train.models.first_decoder import symbols_of
+    from yanmo.train.models.decoders import symbols_of, write_finished, write_merged
 
     weights = loop.engine.full_weights()
     if loop.engine.rank or (work.folder / job.EXPORT).exists():  # killed after the rename: it is whole

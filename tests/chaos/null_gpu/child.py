@@ -25,7 +25,7 @@ from yanmo.train.backends.plain import open_engine
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.memory.estimate import estimate
-from yanmo.train.models.first_decoder import decoder_config
+from yanmo.train.models.decoders import decoder_config
 
 VOCABULARY = 8192
 TINY = "--layers=2 --width=64 --heads=4 --kv-heads=2 --head-width=16 --feed-forward=128 --context=64"

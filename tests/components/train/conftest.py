@@ -13,17 +13,19 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from yanmo.formats.records import GENRES, document_id
-from yanmo.formats.token_cache import INDEX, SpecialIds, write_index
+from yanmo.formats.token_cache import INDEX, SpecialIds, TokenCache, write_index
 from yanmo.formats.token_file import write_tokens
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.manifest import Reference
 from yanmo.store.opening import open_store
+from yanmo.store.output import open_reference
 from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
@@ -145,6 +147,13 @@ def store_template(tmp_path_factory) -> Path:
     return make_store(tmp_path_factory.mktemp("store"))
 
 
+@pytest.fixture(scope="module")
+def cache(store_template) -> TokenCache:
+    """The token cache of `make_store`."""
+    store = open_store(str(store_template))
+    return TokenCache.open(open_reference(store, read_pointer(store, "dev", "tokenize")))
+
+
 @pytest.fixture
 def store(store_template, tmp_path) -> Path:
     """A copy of the store to train in."""
@@ -179,11 +188,16 @@ def train(store, tmp_path, tiny):
     Args:
         stop_at: the step after which it is asked to stop.
         begun_from: the model that it goes on from.
+        window: other fields of its job.
     """
     from yanmo.train import loop, worker
 
     def run(
-        folder: str, stop_at: int | None = None, begun_from: Reference | None = None, **options
+        folder: str,
+        stop_at: int | None = None,
+        begun_from: Reference | None = None,
+        window: Mapping[str, Any] = MappingProxyType({}),
+        **options,
     ) -> job.Status:
         place = tmp_path / folder
         place.mkdir(exist_ok=True)
@@ -199,11 +213,22 @@ def train(store, tmp_path, tiny):
 
         loop.Loop._train_step = train_step
         try:
-            return worker.train_rank(WorkerJob(config, str(store), reference, begun_from, place), 0)
+            return worker.train_rank(WorkerJob(config, str(store), reference, begun_from, place, **window), 0)
         finally:
             loop.Loop._train_step = step
 
     return run
+
+
+@pytest.fixture
+def lines_in(tmp_path):
+    """The lines of metrics.jsonl of a training of this process: lines_in(folder)."""
+
+    def lines(folder: str) -> list[dict]:
+        text = (tmp_path / folder / job.METRICS).read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    return lines
 
 
 def _free_port() -> str:

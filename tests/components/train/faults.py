@@ -110,26 +110,6 @@ def small_memory(most_rows: int, setattr=setattr) -> None:
     setattr(module.LossModule, "forward", forward)
 
 
-def hungry(row_bytes: int, setattr=setattr) -> None:
-    """Make every forward use so much memory for each of its rows, within some seconds."""
-    import time
-
-    import yanmo.train.backends.loss_module as module
-
-    plain, calls = module.LossModule.forward, []
-
-    def forward(self, ids_BT, *rest):
-        held = []
-        calls.append(1)
-        for number in range(50):
-            held.append(bytearray(b"x") * (len(ids_BT) * row_bytes // 50))
-            if len(calls) == 1 and number > 25:
-                time.sleep(0.1)  # so that a test can follow
-        return plain(self, ids_BT, *rest)
-
-    setattr(module.LossModule, "forward", forward)
-
-
 def at_forward(number: int, rank: int, do, setattr=setattr) -> None:
     """Call `do` in one rank, before its forward of that number, from 1."""
     import os

@@ -10,16 +10,7 @@ import pytest
 
 from yanmo.formats.packing_settings import MODES, Packing
 from yanmo.formats.token_cache import DocumentIndex, TokenCache
-from yanmo.store.opening import open_store
-from yanmo.store.output import open_reference
-from yanmo.store.pointers import read_pointer
 from yanmo.train.data import NO_TARGET, Samples, cut_chats
-
-
-@pytest.fixture(scope="module")
-def cache(store_template) -> TokenCache:
-    store = open_store(str(store_template))
-    return TokenCache.open(open_reference(store, read_pointer(store, "dev", "tokenize")))
 
 
 def samples(cache, **changes) -> Samples:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -88,47 +86,18 @@ def test_a_preset_trains_in_the_16_bits_that_the_card_has(store, tiny, capabilit
     assert len(losses) == 8 and losses[1] < losses[0] - 0.03  # no step was passed over
 
 
-def test_a_single_row_that_does_not_fit_is_the_machines_fault(store, tiny, tmp_path, faults):
-    site = faults.install(tmp_path / "site", "faults.small_memory(0)")
-    done = stage(store, {**tiny, "micro_batch": 1}, site)
-    assert done.returncode == 78 and "with one row" in done.stderr, done.stderr
-
-
-def test_a_frozen_rank_ends_the_run_for_another_try(store, tiny, tmp_path):
-    # One rank and two at the same time, as each waits a minute for a sign of life.
-    runs = {1: store, 2: Path(shutil.copytree(store, tmp_path / "of-two-ranks"))}
-    options = {
-        ranks: {**tiny, "steps": 3000, "ranks": ranks, "hang_seconds": 40, "checkpoint_steps": 2}
-        for ranks in runs
-    }
-    processes, folders, victims = {}, {}, {}
-    for ranks, place in runs.items():
-        started = command(place, options[ranks])
-        processes[ranks] = subprocess.Popen(started, stderr=subprocess.PIPE, text=True)
-        wait_for(lambda place=place: begun(place, 5))
-        folders[ranks] = begun(place, 5)
-        victims[ranks] = int(heartbeat_path(folders[ranks], ranks - 1).read_text())
-        os.kill(victims[ranks], signal.SIGSTOP)
-    logs = {ranks: process.communicate(timeout=400)[1] for ranks, process in processes.items()}
-    for ranks, place in runs.items():
-        assert processes[ranks].returncode == 75, logs[ranks]
-        wait_for(lambda ranks=ranks: not is_alive(victims[ranks]), 30)
-        again = stage(place, {**options[ranks], "max_seconds": 1})
-        assert again.returncode == 0 and "resuming at step" in again.stderr, again.stderr
-    assert "stands still" in logs[1]
-    assert "no progress for" in logs[2], "the other one says what it waited for"
-    # Its stack, wherever in a step it waited: for gradients, or for what the ranks agree on after them.
-    assert "_train_step" in (folders[2] / "workers.log").read_text(errors="replace")
-
-
-def test_max_seconds_pauses_and_a_run_outside_of_its_night_does_not_begin(store, tiny):
-    done = stage(store, {**tiny, "steps": 100_000, "max_seconds": 1})
-    assert done.returncode == 0 and "--max-seconds 1: saved at step" in done.stderr, done.stderr
-    assert "paused" in done.stderr
-    hour = time.gmtime().tm_hour
-    night = f"{(hour + 2) % 24:02d}:00-{(hour + 4) % 24:02d}:00"
-    day = stage(store, {**tiny, "night": night})
-    assert day.returncode == 0 and "has not begun" in day.stderr, day.stderr
+def test_a_frozen_rank_ends_the_run_for_another_try(store, tiny):
+    """One alone, which nobody waits for; test_ending.py has one of two."""
+    options = {**tiny, "steps": 3000, "hang_seconds": 40, "checkpoint_steps": 2}
+    process = subprocess.Popen(command(store, options), stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: begun(store, 5))
+    victim = int(heartbeat_path(begun(store, 5), 0).read_text())
+    os.kill(victim, signal.SIGSTOP)
+    log = process.communicate(timeout=400)[1]
+    assert process.returncode == 75 and "stands still" in log, log
+    wait_for(lambda: not is_alive(victim), 30)
+    again = stage(store, {**options, "max_seconds": 1})
+    assert again.returncode == 0 and "resuming at step" in again.stderr, again.stderr
 
 
 def test_the_benchmark_prints_an_options_file_and_trains_nothing(store, tiny, tmp_path, monkeypatch):

@@ -6,17 +6,7 @@ import numpy as np
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.formats.token_cache import TokenCache
-from yanmo.store.opening import open_store
-from yanmo.store.output import open_reference
-from yanmo.store.pointers import read_pointer
 from yanmo.train.validate import Validation, counted_bits
-
-
-@pytest.fixture(scope="module")
-def cache(store_template) -> TokenCache:
-    store = open_store(str(store_template))
-    return TokenCache.open(open_reference(store, read_pointer(store, "dev", "tokenize")))
 
 
 def test_bits_of_a_chat_are_those_of_its_answers():
@@ -54,7 +44,7 @@ def test_a_long_validation_gives_signs_of_life(cache, tiny):
     from yanmo.model.decoder import Decoder
     from yanmo.train.backends.plain import open_engine
     from yanmo.train.config import TrainConfig
-    from yanmo.train.models.first_decoder import decoder_config
+    from yanmo.train.models.decoders import decoder_config
 
     options = TrainConfig(**{**tiny, "backend": "torch", "valid_characters": 10_000})
     engine = open_engine(Decoder(decoder_config(options, cache.vocab_size)), options, "cpu")

@@ -8,12 +8,10 @@ import logging
 import math
 
 import pytest
+from safetensors.numpy import load_file
 
-from yanmo.store.opening import open_store
-from yanmo.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import WorkerJob
 from yanmo.train.validate import Validation, ValidationPolicy, mean_of
 
 VALIDATED = {"valid_every": 2, "valid_characters": 300}
@@ -38,6 +36,9 @@ def test_the_policy_lowers_the_rate_on_a_plateau_and_nothing_else():
     )
     assert [bool(policy.update(5.0)) for _ in range(2)] == [False, True]
     assert policy.multiplier == 0.5 and not policy.is_over
+    other = ValidationPolicy(None, None)
+    other.restore(json.loads(json.dumps(policy.state(), allow_nan=False)))
+    assert other == policy
     assert ValidationPolicy.of(TrainConfig()).multiplier == 1.0
 
 
@@ -46,30 +47,18 @@ def test_a_validation_without_a_result_is_no_gain():
 
 
 @pytest.mark.usefixtures("one_rank")
-def test_the_best_model_is_handed_over(store, tmp_path, tiny, monkeypatch, caplog):
-    from safetensors.numpy import load_file
-
-    from yanmo.train import worker
-
+def test_the_best_model_is_handed_over(train, lines_in, tmp_path, monkeypatch, caplog):
     figures = itertools.chain([5.0, 4.0, 4.5, 4.6], itertools.repeat(1.0))
     monkeypatch.setattr(Validation, "bits_per_character", lambda *a: {"mean": next(figures)})
-    reference = read_pointer(open_store(str(store)), "dev", "tokenize")
-
-    def train(folder: str, **options):
-        place = tmp_path / folder
-        place.mkdir()
-        config = TrainConfig(**{**tiny, "store": str(store), "warmup_steps": 0, **options})
-        status = worker.train_rank(WorkerJob(config, str(store), reference, None, place), 0)
-        lines = [json.loads(x) for x in (place / job.METRICS).read_text(encoding="utf-8").splitlines()]
-        return status, lines, load_file(place / job.EXPORT / "model.safetensors")
-
     constant = {"schedule": "constant", "steps": 20}
     caplog.set_level(logging.INFO, logger="yanmo")
-    status, lines, stopped = train("a", early_stopping=2, **constant, **VALIDATED)
+    status = train("a", early_stopping=2, warmup_steps=0, **constant, **VALIDATED)
+    lines = lines_in("a")
     said = "early stopping: the best was step 4, with 4.0000 bits per character; 12 of 20 steps saved"
     assert said in caplog.text
     assert (status.state, status.step) == ("done", 4)
     assert [x["step"] for x in lines if "valid_bits_per_character" in x] == [2, 4, 6, 8]
     assert [x["best_step"] for x in lines if x.get("event") == "best"] == [4]
-    _, _, four_steps = train("b", **{**constant, "steps": 4})
+    train("b", warmup_steps=0, **{**constant, "steps": 4})
+    stopped, four_steps = (load_file(tmp_path / f / job.EXPORT / "model.safetensors") for f in "ab")
     assert all((stopped[name] == four_steps[name]).all() for name in stopped)

@@ -8,26 +8,30 @@ training.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import sysconfig
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from yanmo.common.control_group import memory_group, memory_limit, usable_cpus
+from yanmo.common.control_group import ControlGroup, memory_group, memory_limit, usable_cpus
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.words import plural
-from yanmo.model.flash_limits import Capability
-from yanmo.train.backends.accelerator import compile_problem
+from yanmo.train.config import TrainConfig
 
 log = logging.getLogger(__name__)
 _FILES = ("nvidia[0-9]*", "dxg", "kfd")
 """Files in /dev of NVIDIA's driver, of a GPU under WSL, of AMD's driver."""
+_COMPILERS = ("c++", "g++", "clang++")
+"""C++ compilers that torch.compile looks for on a CPU; one named in CXX comes first."""
+_C_COMPILERS = ("gcc", "clang")
+"""C compilers that Triton looks for on CUDA; one named in CC is used instead."""
 _SECONDS = 120.0
 """Longest time that torch may take to answer."""
 
@@ -45,28 +49,8 @@ class Machine:
     """Its compute capability, so that all ranks choose alike."""
     compiles: bool = False
     """Whether torch.compile finds what it needs on CUDA."""
-
-    @classmethod
-    def from_facts(cls, facts: Mapping[str, Any]) -> Machine:
-        """Return the machine that `dataclasses.asdict` was called on; the values may have gone through JSON.
-
-        Raises:
-            ValueError: the values are not those of a machine.
-        """
-        capability = facts.get("capability")
-        of_gpus = capability if isinstance(capability, (list, tuple)) else ()
-        numbers = [facts.get("cpus"), facts.get("gpus"), *of_gpus]
-        is_whole = (
-            facts.keys() == cls.__dataclass_fields__.keys()
-            and all(type(number) is int and number >= 0 for number in numbers)
-            and facts["cpus"] > 0
-            and (len(of_gpus) == 2 or (capability is None and not facts["gpus"]))
-            and isinstance(facts["name"], str)
-            and isinstance(facts["compiles"], bool)
-        )
-        if not is_whole:
-            raise ValueError(f"expected what is known of a machine's CPUs and GPUs; found {dict(facts)}")
-        return cls(**{**facts, "capability": tuple(capability) if capability else None})
+    memory: int = 0
+    """Bytes of the smallest GPU; 0 where nobody can say."""
 
     def __str__(self) -> str:
         if not self.gpus:
@@ -96,8 +80,9 @@ def this_machine() -> Machine:
     command = [sys.executable, "-m", "yanmo.train.backends.hardware"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
-        found = Machine.from_facts(json.loads(done.stdout.splitlines()[-1]))
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError, AttributeError) as error:
+        facts = json.loads(done.stdout.splitlines()[-1])
+        found = Machine(**facts | {"capability": facts["capability"] and tuple(facts["capability"])})
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError, KeyError, TypeError) as error:
         last_line = (getattr(error, "stderr", "") or "").strip().splitlines()[-1:]
         raise EnvironmentFault(
             f"{files[0]} exists, but torch could not be asked about it ({error}{': ' if last_line else ''}"
@@ -123,6 +108,7 @@ def _look() -> Machine:
         name=torch.cuda.get_device_name(least),
         capability=torch.cuda.get_device_capability(least),
         compiles=not compile_problem("cuda"),
+        memory=min(torch.cuda.get_device_properties(n).total_memory for n in range(count)),
     )
 
 
@@ -132,40 +118,59 @@ def machine_memory() -> int:
     return min(total, memory_limit(memory_group()) or total)
 
 
-def memory_kills() -> int:
+def memory_kills(group: ControlGroup | None = None) -> int:
     """Return how many processes of this container were killed so far for lack of memory.
 
     Files: kernel.org, cgroup-v2.rst (memory.events) and cgroup-v1/memory.rst (memory.oom_control).
     """
-    group = memory_group()
+    group = group or memory_group()
     text = group.read("memory.oom_control" if group.is_v1 else "memory.events")
     lines = (line.split() for line in text.splitlines())
     return next((int(words[1]) for words in lines if words[:1] == ["oom_kill"]), 0)
 
 
-@cache
-def _asked(fields: str, path: str) -> str:
-    """Return what the nvidia-smi on a PATH says of each GPU; "" without it."""
-    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
-    except (OSError, subprocess.SubprocessError):
+def has_compiler() -> bool:
+    """Return whether torch.compile finds a C++ compiler: one named in CXX or on PATH."""
+    asked = os.environ.get("CXX", "")
+    return any(shutil.which(name) for name in (asked, *_COMPILERS) if name)
+
+
+def compile_problem(device: str) -> str:
+    """Return why torch.compile cannot work on a device, and what to do; "" if it can.
+
+    At the first step inductor compiles C++ on a CPU; on CUDA Triton builds a C module for each kernel.
+    """
+    if device == "cpu":
+        if has_compiler():
+            return ""
+        return (
+            f"on a CPU it needs a C++ compiler: none of {', '.join(_COMPILERS)} is on PATH; install g++, "
+            "name one in CXX"
+        )
+    if device != "cuda":
         return ""
+    named = os.environ.get("CC", "")
+    if not any(shutil.which(name) for name in ((named,) if named else _C_COMPILERS)):
+        found = f"CC={named} is not there" if named else f"none of {', '.join(_C_COMPILERS)} is on PATH"
+        return f"on CUDA Triton needs a C compiler: {found}; install gcc and libc6-dev, name one in CC"
+    scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")  # as Triton on Debian
+    headers = Path(sysconfig.get_paths(scheme)["include"])
+    if not (headers / "Python.h").exists():
+        return f"on CUDA Triton needs Python's headers: there is no {headers}/Python.h; install python3-dev"
+    if importlib.util.find_spec("triton") is None:
+        return "on CUDA it needs Triton, which this torch came without; install torch's CUDA build"
+    return ""
 
 
-def gpu_capability() -> Capability | None:
-    """Return the lowest compute capability of the GPUs; None where nobody can say."""
-    found = [
-        line.strip().split(".") for line in _asked("compute_cap", os.environ.get("PATH", "")).splitlines()
-    ]
-    known = [(int(x[0]), int(x[1])) for x in found if len(x) == 2 and x[0].isdigit() and x[1].isdigit()]
-    return min(known, default=None)
+def check_compiler(options: TrainConfig, device: str) -> None:
+    """Refuse --compile if it would fail at the first step; does not import torch, so no GPU is held yet.
 
-
-def smallest_gpu() -> int:
-    """Return the bytes of the smallest GPU; 0 without nvidia-smi."""
-    found = _asked("memory.total", os.environ.get("PATH", "")).split()
-    return min((int(size) << 20 for size in found if size.isdigit()), default=0)
+    Raises:
+        EnvironmentFault: the compiler or something else is missing; says what to do.
+    """
+    problem = compile_problem(device) if options.compile else ""
+    if problem:
+        raise EnvironmentFault(f"--compile: {problem}, or train with --compile false")
 
 
 if __name__ == "__main__":

@@ -19,16 +19,14 @@ from torch import Tensor
 from yanmo.model.attention import DTYPES
 from yanmo.model.decoder import Decoder
 from yanmo.train.backends import process_group
-from yanmo.train.backends.engine import Engine, Part, StateReader
-from yanmo.train.backends.flat import FlatEngine, collective_timeout, norm_of
-from yanmo.train.backends.loss_module import LossModule
-from yanmo.train.backends.loss_scale import FIRST_POWER, WINDOW, LossScale
+from yanmo.train.backends.engine import Engine, Part, StateReader, collective_timeout, norm_of
+from yanmo.train.backends.loss_module import FIRST_POWER, WINDOW, LossModule, LossScale
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 
 
-class PlainEngine(FlatEngine):
+class PlainEngine(Engine):
     """A decoder under plain torch."""
 
     backend = "torch"

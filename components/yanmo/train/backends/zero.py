@@ -26,12 +26,9 @@ from torch import Tensor
 
 from yanmo.model.decoder import Decoder
 from yanmo.train.backends import process_group
-from yanmo.train.backends.engine import StateReader
-from yanmo.train.backends.flat import FlatEngine, collective_timeout, copy_with, norm_of, trained
-from yanmo.train.backends.loss_module import LossModule
-from yanmo.train.backends.loss_scale import WINDOW, LossScale
+from yanmo.train.backends.engine import Engine, StateReader, collective_timeout, copy_with, norm_of, trained
+from yanmo.train.backends.loss_module import FIRST_POWER, WINDOW, LossModule, LossScale
 from yanmo.train.backends.optimizer import MatrixAdamW, Piece, parameter_groups
-from yanmo.train.backends.zero_config import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.options.recipe_options import Rule
@@ -50,9 +47,8 @@ def import_deepspeed(device: str, compiled: bool = False) -> Any:
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
     is_new = "deepspeed" not in sys.modules
-    with _without_mlflow():
-        import deepspeed
-        import deepspeed.ops
+    import deepspeed
+    import deepspeed.ops
 
     if is_new:  # an engine in bf16 collects garbage ten times: it need not look through all that is imported
         gc.freeze()
@@ -62,23 +58,6 @@ def import_deepspeed(device: str, compiled: bool = False) -> Any:
 
     logger.setLevel(logging.ERROR)
     return deepspeed
-
-
-@contextmanager
-def _without_mlflow() -> Iterator[None]:
-    """As if MLflow were not installed: DeepSpeed's autotuner, which nothing here uses, imports it.
-
-    That would be 71 MiB in every rank of whoever hands figures to MLflow (`--sinks`); the sink is a process
-    of its own.
-    """
-    is_there = "mlflow" in sys.modules
-    if not is_there:
-        sys.modules["mlflow"] = None  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        if not is_there:
-            del sys.modules["mlflow"]
 
 
 def _import_its_muon() -> None:
@@ -97,7 +76,7 @@ def _import_its_muon() -> None:
         compiler.compile = through_torch
 
 
-class ZeroEngine(FlatEngine):
+class ZeroEngine(Engine):
     """A decoder under DeepSpeed."""
 
     backend = "deepspeed"
@@ -199,7 +178,7 @@ class ZeroEngine(FlatEngine):
         return super()._rule(self._engine.optimizer.sub_group_to_group_id[i] if self._is_stage_3 else i)
 
     def shapes(self) -> dict[str, torch.Size]:
-        """See `FlatEngine`."""
+        """See `Engine`."""
         return self._shapes
 
     def accumulate(self, rows: Batch, num_targets: int) -> Tensor:
@@ -286,3 +265,53 @@ class ZeroEngine(FlatEngine):
                 with deepspeed.zero.GatheredParameters([parameter]):
                     found[name] = parameter.detach().cpu().clone()
         return found
+
+
+def engine_config(options: TrainConfig) -> dict[str, Any]:
+    """Return DeepSpeed's configuration."""
+    zero: dict[str, Any] = {"stage": options.zero_stage}
+    if options.offload == "optimizer":
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    config: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": options.micro_rows,
+        "gradient_accumulation_steps": 1,
+        "managed_gradient_accumulation": False,
+        "gradient_clipping": options.clip,
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,  # ours; tested against torch.optim in test_optimizer.py
+        "zero_force_ds_cpu_optimizer": False,  # its own CPU optimizer would be compiled at the first run
+        "data_types": {"grad_accum_dtype": "fp32"},  # the default accumulates in bf16
+        "steps_per_print": 10**9,
+        "timers": {"throughput": {"enabled": False}},  # it waits for the GPU before each forward
+    }
+    if options.precision == "bf16":
+        # Without these, stage 1 accumulates micro batches in bf16 and sends fp32 sums as bf16, which changes
+        # gradients by 0.26 % (measured).
+        config["bf16"] = {"enabled": True, "immediate_grad_update": True}
+        config["communication_data_type"] = "fp32"
+    if options.precision == "fp16":
+        scaling = {"loss_scale": 0, "initial_scale_power": FIRST_POWER, "loss_scale_window": WINDOW}
+        config["fp16"] = {"enabled": True, "hysteresis": 1, "min_loss_scale": 1, **scaling}
+        config["communication_data_type"] = "fp32"
+    return config
+
+
+def fit_buckets(config: dict[str, Any], elements: int, ranks: int, in_place: bool = False) -> None:
+    """Make DeepSpeed's gradient bucket no larger than the gradient: it is allocated whole in every step.
+
+    By default it holds 5e8 numbers: in fp32, 2 GB of GPU memory for any model. A single rank needs no
+    reduce-scatter, and where weights are updated in place no bucket: without contiguous gradients none is
+    copied to it, and ZeroEngine reduces none.
+
+    Args:
+        config: what `engine_config` returned; changed in place.
+        elements: number of weights of the model.
+        in_place: `TrainConfig.updates_in_place`.
+    """
+    zero = config["zero_optimization"]
+    alone = ranks == 1 and zero["stage"] < 3
+    zero["reduce_bucket_size"] = min(elements, 500_000_000)
+    if alone:
+        zero["reduce_scatter"] = False
+        if in_place:
+            zero["contiguous_gradients"] = False

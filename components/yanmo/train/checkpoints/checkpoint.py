@@ -35,7 +35,7 @@ from yanmo.model.weights_file import write_tensors
 from yanmo.store.durable_files import fsync_dir
 from yanmo.store.manifest import file_sha256
 from yanmo.train.backends.engine import Engine
-from yanmo.train.health.setbacks import is_calm
+from yanmo.train.job import is_calm
 
 log = logging.getLogger(__name__)
 

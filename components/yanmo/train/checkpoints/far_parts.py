@@ -26,7 +26,7 @@ import torch
 from yanmo.common.errors import StorageError
 from yanmo.common.plain_json import json_value
 from yanmo.store.objects import ObjectStore, Wanted, amend
-from yanmo.train.collectives import Collectives
+from yanmo.train.backends.process_group import Collectives
 
 _CHUNK_BYTES = 64 << 20
 

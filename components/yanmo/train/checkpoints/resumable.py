@@ -18,15 +18,15 @@ from yanmo.common.errors import UsageError
 from yanmo.options.fields import by_kind
 from yanmo.train import job
 from yanmo.train.backends.engine import Engine
-from yanmo.train.backends.loss_scale import FIRST_POWER
+from yanmo.train.backends.loss_module import FIRST_POWER
+from yanmo.train.backends.process_group import Collectives
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
 from yanmo.train.checkpoints.far_parts import FarParts
 from yanmo.train.checkpoints.writer import Writer
-from yanmo.train.collectives import Collectives
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
-from yanmo.train.health.setbacks import Health, Skipped, Trouble
+from yanmo.train.health.setbacks import Health, Trouble
 from yanmo.train.health.watchdog import LOADING, RankFigures
 from yanmo.train.metrics.interval import Interval, Ledger, Stopwatch
 from yanmo.train.metrics.metrics_log import MetricsLog
@@ -55,8 +55,6 @@ class Resumable:
     """Of several nodes without a common folder."""
 
     step: int = 0
-    skipped: list[Skipped] = field(default_factory=list)
-    """Samples that were skipped."""
     rewinds: int = 0
     best: float = math.inf
     """Best validation so far, bits per character."""
@@ -131,7 +129,6 @@ class Resumable:
         return {
             "interval": asdict(self.interval),
             "health": self.health.state(),
-            "skipped": [asdict(one) for one in self.skipped],
             "offset": self._offset,
             "rewinds": self.rewinds,
             "best": None if math.isinf(self.best) else self.best,
@@ -151,7 +148,6 @@ class Resumable:
         self.ledger.drop()
         self.ledger.interval = Interval(**progress["interval"])
         self.health.restore(progress["health"])
-        self.skipped = [Skipped(**one) for one in progress["skipped"]]
         self._offset, self.rewinds = progress["offset"], progress["rewinds"]
         self.best = math.inf if progress["best"] is None else progress["best"]
         self.validation_policy.restore(progress["judge"])
@@ -185,7 +181,6 @@ class Resumable:
         self.rewinds = rewinds
         first = self._first_sample()
         self._offset += next_sample - first
-        self.skipped.append(Skipped(first, next_sample - first, came_from, trouble.reason))
         self.metrics_log.open(self.step, self._lines)
         self.metrics_log.event(
             self.step,

@@ -23,7 +23,7 @@ from yanmo.store.cancellation import Cancellation, under
 from yanmo.store.runs.lease import Lease
 from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job
-from yanmo.train.health.setbacks import is_calm
+from yanmo.train.job import is_calm
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0

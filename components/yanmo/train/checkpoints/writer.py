@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from yanmo.train.backends.engine import Engine
+from yanmo.train.backends.process_group import Collectives
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position
 from yanmo.train.checkpoints.far_parts import FarParts
-from yanmo.train.collectives import Collectives
 from yanmo.train.health.watchdog import RankFigures
 from yanmo.train.job import PeerFailed
 

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from yanmo.train.backends.engine import WEIGHT, Engine, Part
-from yanmo.train.collectives import Collectives
+from yanmo.train.backends.process_group import Collectives
 from yanmo.train.data import Batch
 from yanmo.train.health.probes import look_inside
 

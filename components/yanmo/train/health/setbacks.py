@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,23 +91,3 @@ class Health:
         self._bad, self._high = state["bad"], state["high"]
         self._halved = state.get("halved", 0)
         self._recent = deque(state["recent"], maxlen=_RECENT_STEPS)
-
-
-def is_calm(progress: Mapping[str, Any]) -> bool:
-    """Return whether a checkpoint with this `progress` was made after a step that is known to have gone well.
-
-    One that was not is never rewound to, as it may have been made while the training was going wrong.
-    """
-    state = progress.get("health", {})
-    return bool(state.get("bad") == 0 and state.get("high") == 0)
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """Samples that the training skipped, and why; recorded in metrics.jsonl, checkpoint and manifest."""
-
-    first_sample: int
-    samples: int
-    step: int
-    """The step after which they were skipped."""
-    reason: str

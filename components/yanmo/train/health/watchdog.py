@@ -38,7 +38,7 @@ STARTS = frozenset({STARTING, IMPORTING, OPENING, FIRST_WEIGHTS, JOINING, LOADIN
 """What a rank reports before it trains; `LOADING` also when it rewinds."""
 BEFORE_OTHERS = STARTS - {LOADING}
 """The same before it has met the other ranks."""
-_COLLECTIVES = ("/torch/distributed/", "/deepspeed/comm/", "/yanmo/train/collectives.py")
+_COLLECTIVES = ("/torch/distributed/", "/deepspeed/comm/", "/yanmo/train/backends/process_group.py")
 """Files whose functions wait for other ranks."""
 _ALIVE = "alive-"
 _PERIOD_SECONDS = 1.0

@@ -26,6 +26,7 @@ Measured against peaks in docs/reference/train.md.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.common.logs import human_bytes
 from yanmo.model.flash_limits import misfit, prefers_cudnn, rows_at_once
 from yanmo.options.fields import NONE
-from yanmo.train.backends.hardware import gpu_capability, machine_memory, smallest_gpu
+from yanmo.train.backends.hardware import machine_memory, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.options.recipe_options import num_parameters, shape_of
 
@@ -44,7 +45,7 @@ more of them is in the page cache. On CUDA context, cuBLAS and NCCL buffers (not
 FREE_SHARE = 0.92
 """Share of the memory that may be planned for: allocators waste some."""
 MOST_OF_A_BUCKET = 500_000_000
-"""Gradients that DeepSpeed reduces at a time, at most (its default; backends/zero_config.py takes fewer for a
+"""Gradients that DeepSpeed reduces at a time, at most (its default; backends/zero.py takes fewer for a
 smaller model). ZeRO-2 and 3 free them then: a model of billions never has all its gradients on a rank."""
 _PROBE_ROWS = 4
 """Rows that health/monitor.py reads."""
@@ -263,7 +264,7 @@ def _path(o: TrainConfig, device: str) -> str:
     """Return the attention path: as model/attention.py chooses it."""
     if o.attention != "auto":
         return o.attention
-    capability = gpu_capability() if device == "cuda" else None
+    capability = this_machine().capability if device == "cuda" else None
     unfit = misfit(device, o.precision, o.head_width, capability)
     if o.packing == "one" and (unfit or prefers_cudnn(o.precision, o.head_width, capability)):
         return "flash"
@@ -300,7 +301,7 @@ def device_memory(options: TrainConfig, device: str) -> int:
     if options.memory_gib:
         return int(options.memory_gib * 2**30) // (1 if device == "cuda" else options.ranks)
     if device == "cuda":
-        return smallest_gpu()
+        return this_machine().memory
     return machine_memory() // options.ranks
 
 
@@ -343,7 +344,6 @@ def check(options: TrainConfig, vocab_size: int, device: str) -> Estimate:
 
 def _advice(options: TrainConfig, vocab_size: int, device: str, limit: int) -> str:
     """Return the options that would make it fit, the cheapest first."""
-    import dataclasses
 
     def fits(**changes: object) -> bool:
         other = dataclasses.replace(options, **changes)  # type: ignore[arg-type]

@@ -30,7 +30,6 @@ PROGRESS = (
         name="seconds_left",
         help="Seconds until the last step at this speed",
         zh="按当前速度到最后一步的秒数",
-        still="gone",
     ),
     Metric(
         name="tokens",
@@ -43,13 +42,11 @@ PROGRESS = (
         name="tokens_per_second",
         help="Tokens trained on per second",
         zh="每秒训练的词元数",
-        still="zero",
     ),
     Metric(
         name="mfu",
         help="Share of the devices' peak FLOP/s; absent where that is neither known nor given",
         zh="占设备峰值每秒浮点次数的比例；峰值未知且未给出时没有",
-        still="zero",
         alert="YanmoTrainMfuLow",
     ),
     Metric(
@@ -57,7 +54,6 @@ PROGRESS = (
         help="Wall seconds of the last interval by what they went to",
         zh="上一区间的挂钟秒数，按去向",
         labels=(_PHASE,),
-        still="gone",
     ),
 )
 QUALITY = (
@@ -65,14 +61,12 @@ QUALITY = (
         name="loss",
         help="Loss of the last interval, nats per token",
         zh="上一区间的损失，每词元的奈特数",
-        still="gone",
         alert="YanmoTrainLossSpike",
     ),
     Metric(
         name="bits_per_character",
         help="Training loss of the last interval, bits per character",
         zh="上一区间的训练损失，每字符比特数",
-        still="gone",
     ),
     Metric(
         name="valid_bits_per_character",
@@ -81,12 +75,11 @@ QUALITY = (
         labels=(GENRE,),
         final=True,
     ),
-    Metric(name="learning_rate", help="Learning rate of the matrices", zh="矩阵参数的学习率", still="gone"),
+    Metric(name="learning_rate", help="Learning rate of the matrices", zh="矩阵参数的学习率"),
     Metric(
         name="grad_norm",
         help="Norm of the gradient before clipping",
         zh="截断前的梯度范数",
-        still="gone",
         alert="YanmoTrainGradientNorm",
     ),
     Metric(
@@ -94,41 +87,35 @@ QUALITY = (
         help="Norm of a layer's gradient, clipped",
         zh="一层的梯度范数，截断后",
         labels=(_LAYER,),
-        still="gone",
     ),
     Metric(
         name="update_to_weight_ratio",
         help="Norm of an update over that of the weights",
         zh="更新量的范数与权重范数之比",
         labels=(_LAYER,),
-        still="gone",
     ),
     Metric(
         name="active_units_ratio",
         help="Share of feed-forward units that are not dormant",
         zh="前馈单元中未休眠的占比",
         labels=(_LAYER,),
-        still="gone",
     ),
     Metric(
         name="effective_rank",
         help="Effective rank of the hidden states",
         zh="隐藏状态的有效秩",
         labels=(_LAYER,),
-        still="gone",
     ),
     Metric(
         name="attention_entropy_ratio",
         help="Entropy of attention over that of uniform attention",
         zh="注意力的熵与均匀注意力的熵之比",
         labels=(_LAYER,),
-        still="gone",
     ),
     Metric(
         name="output_entropy_ratio",
         help="Entropy of the predictions over that of a uniform guess",
         zh="预测的熵与均匀猜测的熵之比",
-        still="gone",
     ),
     Metric(
         name="skipped_steps",
@@ -181,7 +168,6 @@ RANKS = (
         help="Memory of a rank now: the device's, or the process's on a CPU",
         zh="该进程现在的内存：设备的，在 CPU 上则为进程的",
         labels=(RANK,),
-        still="gone",
     ),
     Metric(
         name="memory_peak_bytes",

@@ -1,9 +1,7 @@
 """The training on /metrics: from metrics.jsonl, and from what each rank leaves beside its heartbeat.
 
-Nothing here asks the workers anything, so that it answers whatever they do. What was measured of something
-that no longer happens is not shown as if it went on: while no step ends, rates say 0; while a rank gives no
-sign of life, the figures of the last interval are gone (`Metric.still` says which is which), and the ages
-grow.
+Nothing here asks the workers anything, so that it answers whatever they do. While no step ends, rates say 0
+and the ages grow; all else stays as the last interval had it.
 """
 
 from __future__ import annotations
@@ -30,19 +28,17 @@ from yanmo.train.health.watchdog import (
     heartbeat_path,
     read_figures,
 )
-from yanmo.train.metrics.declared import DOINGS, METRICS
+from yanmo.train.metrics.declared import DOINGS
 
 log = logging.getLogger(__name__)
-_STILL_SECONDS, _FROZEN_SECONDS = 5.0, 15.0
-"""How old the last step, or the last sign of life, may be at least before nothing is said to move."""
+_STILL_SECONDS = 5.0
+"""How old the last step may be at least before nothing is said to move."""
 _FRESH_SECONDS = 0.5
 """How often a scrape reads the workers' files again; they write them once a second."""
 _STEPS = 3.0
 """The same in lengths of the last step, where that is more."""
-_ZERO = {m.name for m in METRICS if m.still == "zero"}
-_GONE = {m.name for m in METRICS if m.still == "gone"}
-_OF_AN_INTERVAL = (_ZERO | _GONE) - {"memory_bytes"}
-"""What lines say; that comes from the ranks' own files."""
+_RATES = ("tokens_per_second", "mfu")
+"""What says 0 while no step ends."""
 _OF_A_LINE = (
     *("loss", "bits_per_character", "learning_rate", "grad_norm"),
     *("tokens_per_second", "mfu", "seconds_left"),
@@ -55,7 +51,6 @@ _BY_LAYER = {
     "effective_rank": "effective_rank",
     "attention_entropy": "attention_entropy_ratio",
 }
-_Shown = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 class MetricsGauges:
@@ -67,22 +62,19 @@ class MetricsGauges:
 
     def __init__(self, telemetry: Telemetry, folder: Path) -> None:
         self._telemetry, self._folder = telemetry, folder
-        self._path = folder / job.METRICS
-        self._read = 0
+        self._lines = job.NewLines(folder / job.METRICS)
         self._lock = threading.Lock()
         self._tokens = 0
         """Most that a line has said, here or in an earlier process."""
         self._events: set[tuple[Any, ...]] = set()
         """Those that were counted: a training that goes back, or on, writes its lines again."""
-        self._measured: _Shown = {}
-        """What `_GONE` and `_ZERO` said last."""
         self._moves, self._beats = Silence(), dict[int, Silence]()
-        self._runs, self._is_broken = False, False
+        self._runs = False
         self._bar, self._steps = Bar("step", 0), 0
         self._began, self._shown = time.monotonic(), 0.0
         self._told: set[str] = set()
         with self._faults_said():
-            for line in self._new_lines():
+            for line in self._lines.read():
                 self._is_new(line)
                 self._tokens = max(self._tokens, line.get("tokens", 0))
                 telemetry.set("step", line["step"])
@@ -91,7 +83,7 @@ class MetricsGauges:
     def starting(self, options: TrainConfig, place: job.Place | None = None) -> None:
         """Note that the workers are being started: those of node `place` of several."""
         with self._lock:
-            self._runs, self._is_broken = True, False
+            self._runs = True
             self._moves, self._beats = Silence(), {}
             self._telemetry.set("ranks", options.ranks)
             self._telemetry.set("steps", options.steps)
@@ -104,11 +96,11 @@ class MetricsGauges:
         self._telemetry.add("restarts", reason="smaller micro batch")
         self._telemetry.add("out_of_memory")
 
-    def ended(self, *, well: bool) -> None:
+    def ended(self) -> None:
         """Note that the workers have ended: there is nothing that could still move."""
         self.show()
         with self._lock:
-            self._runs, self._is_broken = False, not well
+            self._runs = False
             self._bar.end()
         self.show()
 
@@ -122,10 +114,12 @@ class MetricsGauges:
             return
         self._shown = time.monotonic()
         with self._lock, self._faults_said():
-            for line in self._new_lines():
+            for line in self._lines.read():
                 self._take(line)
-            still, frozen = self._look_at_the_ranks()
-            self._say(still, frozen)
+            if self._stand_still():
+                for name in _RATES:
+                    if self._telemetry.value(name):
+                        self._telemetry.set(name, 0.0)
             self._look_at_the_checkpoints()
 
     @contextmanager
@@ -140,31 +134,14 @@ class MetricsGauges:
                 self._told.add(repr(error))
                 log.warning("figures of the training cannot be shown: %r", error)
 
-    def _new_lines(self) -> list[dict[str, Any]]:
-        size = self._path.stat().st_size if self._path.exists() else 0
-        if size == self._read:
-            return []
-        with self._path.open("rb") as file:
-            if self._read:
-                file.seek(self._read - 1)
-                if size < self._read or file.read(1) != b"\n":  # rewritten: the training went back
-                    self._read = 0
-            file.seek(self._read)
-            data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self._read += len(whole)
-        return job.parse_lines(whole)
-
     def _take(self, line: dict[str, Any]) -> None:
         if "event" in line:
             if self._is_new(line) and line["event"] in ("skipped", "rewind"):
                 self._telemetry.add("skipped_steps" if line["event"] == "skipped" else "rewinds")
             return
         for name in _OF_A_LINE:
-            if name in line:
-                self._forget(name)  # null where it is not finite, or nothing was trained on
-                if line[name] is not None:
-                    self._set(name, line[name])
+            if name in line:  # null where it is not finite, or nothing was trained on
+                self._telemetry.replace([name], [] if line[name] is None else [(name, line[name], {})])
         self._telemetry.set("step", line["step"])
         if "seconds_left" in line:  # of an interval
             self._show_bar(line)
@@ -172,18 +149,18 @@ class MetricsGauges:
             self._telemetry.add("tokens", line["tokens"] - self._tokens)
             self._tokens = line["tokens"]
         if "phase_seconds" in line:
-            self._forget("interval_seconds")
-            for phase, seconds in line["phase_seconds"].items():
-                self._set("interval_seconds", seconds, phase=phase)
+            parts = line["phase_seconds"].items()
+            spent = [("interval_seconds", seconds, {"phase": phase}) for phase, seconds in parts]
+            self._telemetry.replace(["interval_seconds"], spent)
         for genre, bits in line.get("valid_bits_per_character", {}).items():
             if bits is not None:
                 self._telemetry.set("valid_bits_per_character", bits, genre=genre)
         for figure, value in line.get("monitor", {}).items():
             if figure == "output_entropy" and value is not None:
-                self._set("output_entropy_ratio", value)
+                self._telemetry.set("output_entropy_ratio", value)
             for layer, one in value.items() if figure in _BY_LAYER else ():
                 if one is not None:
-                    self._set(_BY_LAYER[figure], one, layer=str(layer))
+                    self._telemetry.set(_BY_LAYER[figure], one, layer=str(layer))
 
     def _show_bar(self, line: dict[str, Any]) -> None:
         figures = [f"{line['tokens_per_second']:,.0f} tokens/s"]
@@ -198,34 +175,22 @@ class MetricsGauges:
         self._events.add(event)
         return is_new
 
-    def _set(self, name: str, value: float, **labels: str) -> None:
-        """Set a figure of the last interval, to be taken back when nothing moves."""
-        if name in _ZERO | _GONE:
-            self._measured[name, tuple(labels.items())] = value
-        else:
-            self._telemetry.set(name, value, **labels)
-
-    def _forget(self, name: str) -> None:
-        """Drop what an earlier interval said of it."""
-        self._measured = {key: value for key, value in self._measured.items() if key[0] != name}
-
-    def _look_at_the_ranks(self) -> tuple[bool, bool]:
-        """Show each rank's figures and ages; return whether no step ends, and whether a rank is frozen."""
-        telemetry, now, oldest = self._telemetry, dict[int, RankFigures](), 0.0
+    def _stand_still(self) -> bool:
+        """Show each rank's figures and ages; return whether no step ends."""
+        telemetry, now = self._telemetry, dict[int, RankFigures]()
         found = doings(self._folder) if self._runs else {}
         for rank in found:
             beat = heartbeat_path(self._folder, rank)
             with suppress(OSError):
                 age = self._beats.setdefault(rank, Silence()).look(beat.stat().st_mtime_ns)
                 telemetry.set("heartbeat_age_seconds", age, rank=str(rank))
-                oldest = max(oldest, age)
             figures = read_figures(figures_path(beat))
             if figures:
                 now[rank] = figures
                 self._show_rank(rank, figures)
         if not self._runs:
             telemetry.gone("heartbeat_age_seconds", "last_step_age_seconds", "memory_bytes", "ranks_doing")
-            return True, self._is_broken
+            return True
         for doing in DOINGS:
             count = sum(_in_few_words(text) == doing for text in found.values())
             telemetry.set("ranks_doing", count, doing=doing)
@@ -234,7 +199,7 @@ class MetricsGauges:
         if any(figures.steps for figures in now.values()):
             telemetry.set("step", max(figures.step for figures in now.values()))
         length = _STEPS * max((figures.last_seconds for figures in now.values()), default=0.0)
-        return age > max(_STILL_SECONDS, length), oldest > max(_FROZEN_SECONDS, length)
+        return age > max(_STILL_SECONDS, length)
 
     def _show_rank(self, rank: int, figures: RankFigures) -> None:
         telemetry, label = self._telemetry, str(rank)
@@ -248,17 +213,6 @@ class MetricsGauges:
             telemetry.set("checkpoint_failures", figures.checkpoint_failures, what="write")
             if figures.checkpoint_seconds:
                 telemetry.set("checkpoint_write_seconds", figures.checkpoint_seconds)
-
-    def _say(self, still: bool, frozen: bool) -> None:
-        """Show the figures of the last interval, as far as they still hold."""
-        if frozen:
-            self._telemetry.gone("memory_bytes")
-        shown = [
-            (name, 0.0 if still and name in _ZERO else value, dict(labels))
-            for (name, labels), value in self._measured.items()
-            if name in _ZERO or not frozen
-        ]
-        self._telemetry.replace(_OF_AN_INTERVAL, shown)
 
     def _look_at_the_checkpoints(self) -> None:
         newest = max((self._folder / job.CHECKPOINTS).glob("step-*/manifest.json"), default=None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from yanmo.train.collectives import Collectives
+from yanmo.train.backends.process_group import Collectives
 
 
 @dataclass(frozen=True)

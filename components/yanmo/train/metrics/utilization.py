@@ -1,4 +1,4 @@
-"""How much of the machine a training uses: memory and model FLOPs utilization (MFU).
+"""How much of the machine a training uses: memory, model FLOPs utilization (MFU), and `--profile`'s trace.
 
     MFU = tokens/s x FLOPs per token / (ranks x peak FLOP/s of the device in bf16)
     FLOPs per token = 6 x (parameters of all matrices but the input embedding) + 12 x layers x H x E x T
@@ -13,6 +13,7 @@ gives another one; on any other device MFU is left out.
 
 from __future__ import annotations
 
+import logging
 import re
 import resource
 import sys
@@ -22,8 +23,12 @@ from typing import Any
 import torch
 
 from yanmo.common.made_by import processor
+from yanmo.common.words import plural
 from yanmo.model.decoder import DecoderConfig
 from yanmo.train.config import TrainConfig
+from yanmo.train.job import TRACE
+
+log = logging.getLogger(__name__)
 
 PEAK_FLOPS = {
     "GB200": 2.5e15,
@@ -135,3 +140,31 @@ class Utilization:
         if self._device.type == "cuda":
             return torch.cuda.memory_allocated(self._device), torch.cuda.max_memory_allocated(self._device)
         return resident_memory()
+
+
+def profiler(folder: Path, steps: int, device: torch.device) -> torch.profiler.profile | None:
+    """Begin `--profile N`: a trace of N steps, of the fourth on, for chrome://tracing or ui.perfetto.dev.
+
+    `step` of it is called after each step, and `stop` at the end. The file is stored next to the model as a
+    record. Profiling slows its own steps down (the speed in metrics.jsonl shows it) and changes no number.
+    None where no step is asked for.
+    """
+    if not steps:
+        return None
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if device.type == "cuda":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+
+    def write(profile: torch.profiler.profile) -> None:
+        temporary = folder / f".tmp-{TRACE}"
+        profile.export_chrome_trace(str(temporary))
+        temporary.replace(folder / TRACE)
+        log.info("profiled %s", plural(steps, "step"))
+
+    made = torch.profiler.profile(
+        activities=activities,
+        schedule=torch.profiler.schedule(wait=2, warmup=1, active=steps, repeat=1),
+        on_trace_ready=write,
+    )
+    made.start()
+    return made

@@ -17,7 +17,7 @@ from yanmo.options.fields import by_kind
 from yanmo.store.pause import Pause
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Place, WorkerJob
-from yanmo.train.nodes.record import PARTS, End, NodesRecord
+from yanmo.train.nodes.record import PARTS, End, NodesRecord, forget_parts
 from yanmo.train.options.machine_options import longest_silence
 from yanmo.train.supervision.machine_check import TrainRun
 from yanmo.train.supervision.ranks import LOOPBACK
@@ -56,6 +56,10 @@ class Leader:
         self._say()
         return dataclasses.replace(task, place=place_of(task.options, meeting, job["parts"]))
 
+    def forget_parts(self) -> None:
+        """Delete parts of checkpoints that an earlier start has left."""
+        forget_parts(self._run.store, self._run.work_folder.name)
+
     def ends(self, end: End) -> None:
         """Tell how it ended; where that cannot be written, the lease that is given back says enough."""
         self._record = dataclasses.replace(self._record, end=end)
@@ -74,15 +78,12 @@ class Leader:
 
 
 @contextlib.contextmanager
-def leading(run: TrainRun) -> Iterator[Leader | None]:
-    """While inside, the other nodes are told what to train; None with one node.
+def leading(run: TrainRun) -> Iterator[Leader]:
+    """While inside, the other nodes are told what to train.
 
     Raises:
         StorageError: they cannot be told.
     """
-    if run.options.nnodes == 1:
-        yield None
-        return
     leader = Leader(run)
     try:
         yield leader
@@ -123,7 +124,7 @@ def place_of(options: TrainConfig, meeting: str, parts: str) -> Place:
 
 def interface_to(host: str) -> str:
     """Return the name of this machine's network interface by which a host is reached; "" where the system
-    does not say.
+    does not say, or it is reached by IPv6 alone: gloo then looks for itself.
 
     A name that leads to this machine's loopback, as many systems call themselves in /etc/hosts, stands for
     the interface that leads out: other nodes come there.
@@ -148,11 +149,8 @@ def _address_towards(host: str) -> str:
 def _interface_of(address: str) -> str:
     if address.startswith("127."):
         return "lo" if Path("/sys/class/net/lo").exists() else "lo0"
-    address = address.partition("%")[0]
-    for _, name in socket.if_nameindex():
-        if address and address in (_ipv4_of(name), *_ipv6_of(name)):
-            return name
-    return ""
+    names = (name for _, name in socket.if_nameindex())
+    return next((name for name in names if address and address == _ipv4_of(name)), "")
 
 
 def _ipv4_of(name: str) -> str:
@@ -162,11 +160,3 @@ def _ipv4_of(name: str) -> str:
         except OSError:  # it has none
             return ""
     return socket.inet_ntoa(found[20:24])
-
-
-def _ipv6_of(name: str) -> list[str]:
-    try:
-        rows = [line.split() for line in Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines()]
-    except OSError:
-        return []
-    return [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[-1] == name]

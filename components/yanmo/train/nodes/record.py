@@ -150,6 +150,12 @@ def _shown(value: Any) -> str:
     return "" if value is None else spelled(value)[:100]
 
 
+def forget_record(store: ObjectStore, work_name: str) -> None:
+    """Delete all that nodes left in the store beside a training whose model is committed."""
+    forget_parts(store, work_name)
+    store.delete(f"{work_name}/{NODES}")
+
+
 def forget_parts(store: ObjectStore, work_name: str) -> None:
     """Delete parts of checkpoints that nobody fetches any more: of earlier starts, or of a whole training.
 

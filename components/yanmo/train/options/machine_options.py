@@ -133,9 +133,9 @@ class MachineOptions(Options, group="machine"):
         "CPU threads per rank",
         kind="execution",
         least=1,
-        most=10_000,
-        auto="for one rank on a CPU as many as there are CPUs for its first start, as other numbers give "
-        "other last digits; else {default}",
+        most=512,
+        auto="for one rank on a CPU as many as it may use, where other numbers give other last digits; else "
+        "{default}",
         by_machine=True,
     )
     backend: str = opt(

@@ -10,7 +10,7 @@ et al., "Tensor Programs V", 2022, table 8). The demo's recipe, width 192, is th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -130,14 +130,3 @@ class SizeOptions(Options, group="sizes"):
     def bundles(cls, values: dict[str, Any]) -> Settings:
         """Return what --size and --preset stand for; a preset wins over a size."""
         return bundle(str(values["size"]), str(values["preset"]))
-
-    def contradictions(self) -> list[str]:
-        """Return what cannot be: a size given to the class, which cannot tell given options from defaults."""
-        defaults = {field.name: field.default for field in fields(self)}
-        named = SIZES[self.size]
-        if "width" not in named or any(getattr(self, name) != defaults[name] for name in named):
-            return []
-        return [
-            f"size={self.size!r} stands for other options only through `load` of yanmo.options.command_line: "
-            f"every one of {', '.join(named)} is still the default"
-        ]

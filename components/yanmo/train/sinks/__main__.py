@@ -19,8 +19,7 @@ from pathlib import Path
 from yanmo.common.errors import in_words
 from yanmo.common.logs import setup
 from yanmo.common.parent import end_with_parent
-from yanmo.train.sinks.following import Follower
-from yanmo.train.sinks.sink import Sink, TrainingRun
+from yanmo.train.sinks.sink import Follower, Sink, TrainingRun
 
 log = logging.getLogger("yanmo.train.sinks")
 _LOOK_SECONDS = 1.0
@@ -79,7 +78,7 @@ def _follow(
     while True:
         try:
             sink = open_sink(name, target)
-            follower = Follower(folder, sink, sink.begin(run))
+            follower = Follower(folder, sink, run)
             os.nice(max(10 - os.nice(0), 0))  # not before: a database that has to be made takes its seconds
             while True:
                 is_last = told.is_set()

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
@@ -27,7 +28,7 @@ class TensorBoard:
     def __init__(self, target: str) -> None:
         self._root = Path(target)
 
-    def begin(self, run: TrainingRun) -> Mapping[str, int]:
+    def begin(self, run: TrainingRun) -> defaultdict[str, int]:
         folder = self._root / run.name
         folder.mkdir(parents=True, exist_ok=True)
         held = _held(folder)
@@ -36,12 +37,6 @@ class TensorBoard:
             self._say("options", json.dumps(dict(run.options), indent=1, ensure_ascii=False, default=str))
             self._say("run", f"key {run.key}, run {run.run_id or '-'}, channel {run.channel}")
         return held
-
-    def forget(self, step: int) -> bool:
-        """TensorBoard hides what a file before this one has from `step` on: its `purge_step`."""
-        start = SessionLog(status=SessionLog.START)
-        self._writer.add_event(Event(wall_time=time.time(), step=step, session_log=start))
-        return True
 
     def write(self, step: int, figures: Mapping[str, float]) -> None:
         values = [Summary.Value(tag=name, simple_value=value) for name, value in figures.items()]
@@ -68,14 +63,12 @@ class TensorBoard:
         self._writer.add_event(Event(wall_time=time.time(), step=0, summary=Summary(value=[value])))
 
 
-def _held(folder: Path) -> dict[str, int]:
-    """Figure -> last step, of what is not hidden."""
-    found = dict[str, int]()
+def _held(folder: Path) -> defaultdict[str, int]:
+    """Figure -> last step."""
+    found = defaultdict[str, int](lambda: -1)
     for path in sorted(folder.glob("events.out.tfevents.*")):
         for event in EventFileLoader(str(path)).Load():
-            if event.session_log.status == SessionLog.START:
-                found = {name: min(step, event.step - 1) for name, step in found.items()}
             for value in event.summary.value:
                 if value.metadata.plugin_data.plugin_name != "text":
-                    found[value.tag] = max(event.step, found.get(value.tag, -1))
+                    found[value.tag] = max(event.step, found[value.tag])
     return found

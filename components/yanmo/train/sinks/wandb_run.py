@@ -16,7 +16,7 @@ class WeightsAndBiases:
     def __init__(self, target: str) -> None:
         self._entity, _, self._project = target.rpartition("/")
 
-    def begin(self, run: TrainingRun) -> Mapping[str, int]:
+    def begin(self, run: TrainingRun) -> defaultdict[str, int]:
         self._run = wandb.init(
             project=self._project,
             entity=self._entity or None,
@@ -28,9 +28,6 @@ class WeightsAndBiases:
         )
         last = self._run.step - 1  # of any figure: it takes none of a step before
         return defaultdict(lambda: last)
-
-    def forget(self, step: int) -> bool:
-        return False
 
     def write(self, step: int, figures: Mapping[str, float]) -> None:
         self._run.log(dict(figures), step=step)

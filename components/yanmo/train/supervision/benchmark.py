@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import statistics
 import tempfile
 import time
@@ -21,11 +20,10 @@ from typing import Any
 
 from yanmo.common.answers import answer
 from yanmo.common.control_group import usable_cpus
-from yanmo.common.errors import EnvironmentFault, UsageError
+from yanmo.common.errors import EnvironmentFault
 from yanmo.options.yaml_file import dump_yaml
-from yanmo.stage.stage_run import Prepared, Skip
 from yanmo.train import job
-from yanmo.train.backends.accelerator import compile_problem
+from yanmo.train.backends.hardware import compile_problem
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob, read_metrics
 from yanmo.train.supervision.machine_check import TrainRun
@@ -38,23 +36,6 @@ _MOST_SECONDS = 300.0
 """Of a trial; its speed is that of the steps so far."""
 Setting = dict[str, Any]
 Clock = Callable[[TrainRun, TrainConfig], float]
-
-
-def prepare(run: TrainRun) -> Prepared[None]:
-    """With `--benchmark`, run the benchmark instead of a training; adds nothing to the key.
-
-    Raises:
-        Skip: the benchmark is done.
-        UsageError: torchrun has started it.
-    """
-    if os.environ.get("TORCHELASTIC_RUN_ID"):
-        raise UsageError(
-            "started by torchrun: run `yanmo train` itself, once on each node, with --nnodes and --ranks; "
-            "it starts its ranks itself (docs/how-to/several-nodes.md)"
-        )
-    if run.options.benchmark:
-        raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")
-    return Prepared(None)
 
 
 def best_settings(run: TrainRun, clock: Clock | None = None) -> Setting:

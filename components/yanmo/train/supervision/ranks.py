@@ -360,7 +360,7 @@ def run_ranks(
     try:
         watch(group, workers_log, task.own, options.hang_seconds, place, stopping, look)
     except BaseException as error:
-        gauges.ended(well=False)
+        gauges.ended()
         if isinstance(error, Frozen):
             why, others = ("", "did not stop") if error.rank is None else ("stands still", "waited for it")
             rank = 0 if error.rank is None and options.world_size == 1 else error.rank
@@ -369,8 +369,7 @@ def run_ranks(
     finally:
         group.end()
     workers_log.wait()
-    states = {status.rank: status.state for status in workers_log.statuses}
-    gauges.ended(well=len(states) == options.ranks and "failed" not in states.values())
+    gauges.ended()
     return _ending(task, workers_log, group)
 
 

@@ -53,8 +53,8 @@ _FILE = "twin.json"
 
 def seed_noise(
     run: TrainRun, model_task: Callable[[], WorkerJob], train: Callable[[WorkerJob, Uploader], Pause | None]
-) -> Output | None:
-    """Return the part `seed_noise` from the recipe's twins, made now and before; None with fewer than two.
+) -> dict[str, Output]:
+    """Return the part `seed_noise` from the recipe's twins, made now and before; none with fewer than two.
 
     Args:
         model_task: returns the model's own training; called if a twin has to be made.
@@ -65,10 +65,10 @@ def seed_noise(
     """
     try:
         twins = _twins(run, model_task, train)
-        return _together(run, twins) if len(twins) > 1 else None
+        return {PART: _together(run, twins)} if len(twins) > 1 else {}
     except Exception as error:
         _spare_the_model(run, error, "the seed's noise is not measured")
-        return None
+        return {}
 
 
 def _twins(

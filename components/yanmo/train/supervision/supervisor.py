@@ -1,6 +1,7 @@
 """`yanmo train`: checks, starts the ranks, watches them, commits the model.
 
 The supervisor never imports torch: it stays small and answers /metrics and signals whatever the workers do.
+What only some trainings have, such as other nodes, twins and sinks, is imported where it is asked for.
 """
 
 from __future__ import annotations
@@ -8,20 +9,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import shutil
+import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from yanmo.common.errors import EnvironmentFault, UsageError
-from yanmo.common.logs import human_bytes
-from yanmo.formats.seed_noise import PART
 from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import by_kind
-from yanmo.stage.channel_lease import Busy, alone_in
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.nvml import power_limit
+from yanmo.stage.stage_run import Ended, Prepared, Skip
 from yanmo.store.commit import Result
 from yanmo.store.output import Output
 from yanmo.store.pause import Pause
@@ -31,24 +31,48 @@ from yanmo.train.backends.hardware import memory_kills, this_machine
 from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.job import Status, WorkerJob, clear
-from yanmo.train.memory.estimate import divisors, parameters
-from yanmo.train.memory.fitting import fitted, halve_micro_batch, largest_micro_batch
+from yanmo.train.memory.estimate import divisors
+from yanmo.train.memory.fitting import checked, halve_micro_batch, largest_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
-from yanmo.train.models.starting_model import check_finite, check_tokenizer, vocabulary_of, with_shape_of
-from yanmo.train.nodes.leader import Leader, leading, tell_busy
-from yanmo.train.nodes.record import forget_parts
-from yanmo.train.sinks.process import Sinks
 from yanmo.train.supervision.committed import committed
 from yanmo.train.supervision.ending import describe, raise_failure
 from yanmo.train.supervision.machine_check import Look, TrainRun, check_machine
 from yanmo.train.supervision.ranks import Unbegun, full_ranks, run_ranks
-from yanmo.train.supervision.seed_twins import seed_noise
-from yanmo.train.supervision.stopping import stop_file
 from yanmo.train.supervision.unfinished import begins, ends, pauses
-from yanmo.train.time_window import Hours, TimeWindow
+from yanmo.train.time_window import Hours, TimeWindow, stop_file
+
+if TYPE_CHECKING:
+    from yanmo.train.nodes.leader import Leader
+    from yanmo.train.sinks.process import Sinks
 
 _SHOWN_SECONDS = 1.0
 """How often the figures of the workers are read while nobody scrapes: as often as they write them."""
+
+
+def prepare(run: TrainRun) -> Prepared[None]:
+    """With `--benchmark`, run the benchmark instead of a training; adds nothing to the key.
+
+    Raises:
+        Skip: the benchmark is done.
+        UsageError: torchrun has started it.
+    """
+    if os.environ.get("TORCHELASTIC_RUN_ID"):
+        raise UsageError(
+            "started by torchrun: run `yanmo train` itself, once on each node, with --nnodes and --ranks; "
+            "it starts its ranks itself (docs/how-to/several-nodes.md)"
+        )
+    if run.options.benchmark:
+        from yanmo.train.supervision.benchmark import best_settings
+
+        raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")
+    return Prepared(None)
+
+
+def assist(run: TrainRun) -> Ended | None:
+    """Train as a node other than 0 until node 0 is done; see `yanmo.train.nodes.follower.follow`."""
+    from yanmo.train.nodes.follower import follow
+
+    return follow(run)
 
 
 def work(run: TrainRun, look: Look = this_machine) -> Result:
@@ -73,17 +97,18 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
         check_machine(run, look)
         return _task(run, cache, folder)
 
-    with leading(run) as leader:
+    with _leading(run) as leader:
         try:
             if not (folder / job.EXPORT).exists():
                 first = task()
                 uploader.restore()
                 if leader:
-                    forget_parts(run.store, run.work_folder.name)
+                    leader.forget_parts()
                 with _sinks(run, first) as sinks:
                     gauges = MetricsGauges(run.telemetry, folder)
                     pause = train_or_pause(first, hours, gauges, uploader, leader)
-                    sinks.is_done = pause is None
+                    if sinks:
+                        sinks.is_done = pause is None
                 if pause:
                     uploader.save()
                     pauses(run, uploader.label, pause)
@@ -94,8 +119,9 @@ def work(run: TrainRun, look: Look = this_machine) -> Result:
             ends(run, uploader.label)
             raise
         if options.twins:
-            noise = seed_noise(run, task, functools.partial(_train_twin, hours, leader))
-            parts = {PART: noise} if noise else {}
+            from yanmo.train.supervision.seed_twins import seed_noise
+
+            parts = seed_noise(run, task, functools.partial(_train_twin, hours, leader))
     return dataclasses.replace(committed(run, cache, folder), references=parts)
 
 
@@ -217,22 +243,39 @@ def alone(run: TrainRun) -> Iterator[None]:
     if options.when_busy == "train":
         yield
         return
+    from yanmo.stage.channel_lease import Busy, alone_in
+
     waits = options.when_busy == "wait"
     try:
         with alone_in(run.store, run.stage.name, options.channel, options.run_id, waits=waits):
             yield
     except Busy as reason:
         if options.nnodes > 1:
+            from yanmo.train.nodes.leader import tell_busy
+
             tell_busy(run, str(reason))
         raise
 
 
-def _sinks(run: TrainRun, task: WorkerJob) -> Sinks:
-    """Return the places where the figures of the training go besides.
+def _leading(run: TrainRun) -> AbstractContextManager[Leader | None]:
+    """While inside, the other nodes are told what to train; None with one node."""
+    if run.options.nnodes == 1:
+        return nullcontext()
+    from yanmo.train.nodes.leader import leading
+
+    return leading(run)
+
+
+def _sinks(run: TrainRun, task: WorkerJob) -> AbstractContextManager[Sinks | None]:
+    """Return the places where the figures of the training go besides; None without any.
 
     Its options are shown there as config.yaml holds them: those of its surroundings may hold a password.
     """
     options = task.options
+    if not options.sinks:
+        return nullcontext()
+    from yanmo.train.sinks.process import Sinks
+
     shown = by_kind(options, "semantic", "execution")
     about = {"key": run.key, "run_id": options.run_id, "channel": options.channel, "options": shown}
     log_options = {"log_level": options.log_level, "log_format": options.log_format}
@@ -242,7 +285,7 @@ def _sinks(run: TrainRun, task: WorkerJob) -> Sinks:
 def _task(run: TrainRun, cache: TokenCache, folder: Path) -> WorkerJob:
     """Return the job of the workers, checked."""
     model = run.inputs["model"]
-    options = _checked(run.options, cache, model, folder)
+    options = checked(run.options, cache, model, folder)
     return WorkerJob(
         options=options,
         store=run.store.uri,
@@ -256,48 +299,3 @@ def _train_twin(hours: Hours, others: Leader | None, task: WorkerJob, uploader: 
     """`train_or_pause` without metrics on /metrics, which belong to the model."""
     gauges = MetricsGauges(Telemetry(STAGE.name, STAGE.metrics), task.folder)
     return train_or_pause(task, hours, gauges, uploader, others)
-
-
-def _checked(options: TrainConfig, cache: TokenCache, model: Output | None, folder: Path) -> TrainConfig:
-    """Return the options with a micro batch that fits, after checks of the starting model, memory and disk.
-
-    Raises:
-        DataError, EnvironmentFault, UsageError: a check failed; says what to do.
-    """
-    shaped = options
-    if model is None and options.lora_rank:
-        raise UsageError(
-            f"--lora-rank {options.lora_rank} trains beside a frozen model, and there is none: give --model"
-        )
-    if model is not None:
-        check_tokenizer(model, cache)
-        shaped = with_shape_of(options, model)
-        check_finite(model)
-    # Only the micro batch is taken over: a checkpoint remembers the options as they were given.
-    vocabulary = vocabulary_of(model) if model else cache.vocab_size
-    rows = fitted(shaped, vocabulary).micro_batch  # first: more disk space would not help it
-    _check_space(folder, shaped, vocabulary)
-    return dataclasses.replace(options, micro_batch=rows)
-
-
-def _check_space(folder: Path, options: TrainConfig, vocabulary: int) -> None:
-    """Refuse to start where two checkpoints and the model will not fit in the free space.
-
-    Raises:
-        EnvironmentFault: the whole disk is too small, or has too little space now; how much is needed.
-    """
-    every, trained = parameters(options, vocabulary)
-    needed = 4 * (3 * 3 * trained + 2 * every)  # weight and two states, three times; the model twice
-    disk = shutil.disk_usage(folder)
-    own = sum(path.stat().st_size for path in folder.glob(f"{job.CHECKPOINTS}/*/*"))  # if it is resumed
-    if disk.free + own >= needed:
-        return
-    what = f"checkpoints and model of {every / 1e6:.1f} M parameters need {human_bytes(needed)}"
-    if disk.total < needed:
-        raise EnvironmentFault(
-            f"{folder}: {what}, and the whole disk has {human_bytes(disk.total)}; give a --store on a larger "
-            "one, or a smaller model (--size, --layers, --width)"
-        )
-    raise EnvironmentFault(
-        f"{folder}: {human_bytes(disk.free)} free, {what}; free space, or give another --store"
-    )

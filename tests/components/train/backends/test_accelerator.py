@@ -12,8 +12,9 @@ from torch import Tensor
 from compiled import with_compiling
 from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
-from yanmo.train.backends import accelerator
-from yanmo.train.backends.accelerator import check_compiler, compile_problem, find_device, prepare
+from yanmo.train.backends import hardware
+from yanmo.train.backends.accelerator import find_device, prepare
+from yanmo.train.backends.hardware import check_compiler, compile_problem
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.fitting import fitted
@@ -91,8 +92,8 @@ def test_compiling_on_cuda_asks_for_what_triton_asks_for(monkeypatch, tmp_path):
         (tmp_path / name / name).write_text("")
         (tmp_path / name / name).chmod(0o755)
     (tmp_path / "Python.h").write_text("")
-    monkeypatch.setattr(accelerator.sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
-    monkeypatch.setattr(accelerator.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(hardware.sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
+    monkeypatch.setattr(hardware.importlib.util, "find_spec", lambda name: name)
     monkeypatch.delenv("CC", raising=False)
     for path, cc, fits in (
         ("gcc", "", True),
@@ -106,7 +107,7 @@ def test_compiling_on_cuda_asks_for_what_triton_asks_for(monkeypatch, tmp_path):
         assert (compile_problem("cuda") == "") == fits, (path, cc)
     monkeypatch.setenv("PATH", str(tmp_path / "gcc"))
     monkeypatch.setenv("CC", "")
-    monkeypatch.setattr(accelerator.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(hardware.importlib.util, "find_spec", lambda name: None)
     assert "Triton, which this torch came without" in compile_problem("cuda")
     (tmp_path / "Python.h").unlink()
     assert f"there is no {tmp_path}/Python.h" in compile_problem("cuda")

@@ -13,7 +13,7 @@ from yanmo.common.errors import UsageError
 from yanmo.model.decoder import Decoder
 from yanmo.options.command_line import load
 from yanmo.train.backends.engine import Engine
-from yanmo.train.backends.loss_scale import WINDOW
+from yanmo.train.backends.loss_module import WINDOW
 from yanmo.train.backends.plain import open_engine
 from yanmo.train.checkpoints import checkpoint
 from yanmo.train.checkpoints.checkpoint import Position

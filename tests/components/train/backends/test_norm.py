@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from yanmo.train.backends.flat import norm_of
+from yanmo.train.backends.engine import norm_of
 
 SIZES = [[1], [4095], [4096], [4097], [37_000, 3], [3_000_000], [5, 4096, 1_500_000, 1]]
 

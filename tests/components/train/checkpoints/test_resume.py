@@ -79,34 +79,19 @@ def test_accumulation_changes_no_more_than_the_last_digits(options, train, tmp_p
             assert abs(a["loss"] - b["loss"]) < 1e-4
 
 
-def test_only_the_last_two_checkpoints_are_kept(train, tmp_path):
-    train("a", checkpoint_steps=2)
-    names = sorted(p.name for p in (tmp_path / "a" / job.CHECKPOINTS).iterdir())
-    assert names == ["latest", "step-00000004", "step-00000006"]
-    assert (tmp_path / "a" / job.CHECKPOINTS / "latest").read_text() == "step-00000006"
-
-
-@pytest.mark.parametrize("damage", ["cut", "changed", "missing", "manifest", "temporary"])
+@pytest.mark.parametrize("damage", ["cut", "temporary"])
 def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(damage, train, tmp_path, caplog):
     train("whole", checkpoint_steps=2)
     train("a", stop_at=6, checkpoint_steps=3)
     newest = tmp_path / "a" / job.CHECKPOINTS / "step-00000006"
-    weights = newest / "rank-00000.safetensors"
     if damage == "cut":
+        weights = newest / "rank-00000.safetensors"
         weights.write_bytes(weights.read_bytes()[:-7])
-    elif damage == "changed":
-        data = bytearray(weights.read_bytes())
-        data[len(data) // 2] ^= 1
-        weights.write_bytes(data)
-    elif damage == "missing":
-        weights.unlink()
-    elif damage == "manifest":
-        (newest / "manifest.json").write_text("{")
     else:
         newest.rename(newest.parent / ".tmp-step-00000006")
     assert train("a").state == "done"
     assert lines(tmp_path / "a") == lines(tmp_path / "whole")
-    assert ("is damaged" in caplog.text) == (damage != "temporary")
+    assert ("is damaged" in caplog.text) == (damage == "cut")
 
 
 def test_only_damaged_checkpoints_are_an_error(train, tmp_path):
@@ -125,13 +110,6 @@ def test_a_checkpoint_of_another_training_is_refused_by_name(options, what, trai
     train("a", stop_at=3)
     with pytest.raises(DataError, match=what):
         train("a", **options)
-
-
-def test_a_diverging_training_ends_with_a_clear_error(train):
-    from yanmo.common.errors import UsageError
-
-    with pytest.raises(UsageError, match="learning rates"):
-        train("a", head_learning_rate=1e9, norm_learning_rate=1e9, clip=0.0)
 
 
 def test_a_finished_run_leaves_a_whole_export(train, tmp_path):

@@ -14,10 +14,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from test_resume import lines
 
-from yanmo.formats.token_cache import TokenCache
-from yanmo.store.opening import open_store
-from yanmo.store.output import open_reference
-from yanmo.store.pointers import read_pointer
 from yanmo.train import job, validate
 from yanmo.train.config import TrainConfig
 from yanmo.train.supervision.seed_twins import twin_of
@@ -30,14 +26,6 @@ pytestmark = pytest.mark.usefixtures("one_rank")
 def any_budget(monkeypatch):
     """A training of a few steps has no budget for a curve."""
     monkeypatch.setattr(validate, "_SHARE", 100.0)
-
-
-@pytest.fixture(scope="module")
-def cache(store_template) -> TokenCache:
-    store = open_store(str(store_template))
-    reference = read_pointer(store, "dev", "tokenize")
-    assert reference
-    return TokenCache.open(open_reference(store, reference))
 
 
 def curve_points(folder) -> list[dict]:

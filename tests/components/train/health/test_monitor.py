@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from yanmo.store.opening import open_store
-from yanmo.store.pointers import read_pointer
-from yanmo.train import job
-from yanmo.train.config import TrainConfig
 from yanmo.train.health.monitor import Monitor
-from yanmo.train.job import WorkerJob
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 
 
 @pytest.fixture
-def train(store, tmp_path, tiny):
+def train(train, lines_in):
     """Run a training in this process: train(folder, **options) -> the lines of its metrics."""
-    from yanmo.train import worker
 
     def run(folder: str, **options) -> list[dict]:
-        place = tmp_path / folder
-        place.mkdir(exist_ok=True)
-        reference = read_pointer(open_store(str(store)), "dev", "tokenize")
-        config = TrainConfig(**{**tiny, "store": str(store), "start": "random", **options})
-        worker.train_rank(WorkerJob(config, str(store), reference, None, place), 0)
-        return [json.loads(x) for x in (place / job.METRICS).read_text(encoding="utf-8").splitlines()]
+        train(folder, start="random", **options)
+        return lines_in(folder)
 
     return run
 

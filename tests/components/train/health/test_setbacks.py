@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from yanmo.train.health.setbacks import Health, Trouble, is_calm
+from yanmo.train.health.setbacks import Health, Trouble
+from yanmo.train.job import is_calm
 
 
 def feed(health: Health, losses: list[float], first: int = 1) -> list[Trouble]:

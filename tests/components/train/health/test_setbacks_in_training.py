@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import shutil
@@ -9,30 +10,17 @@ import shutil
 import pytest
 
 from yanmo.common.errors import UsageError
-from yanmo.store.opening import open_store
-from yanmo.store.pointers import read_pointer
 from yanmo.train import job
 from yanmo.train.checkpoints import checkpoint
-from yanmo.train.config import TrainConfig
-from yanmo.train.job import WorkerJob
 
 pytestmark = pytest.mark.usefixtures("one_rank")
 ROWS = 8
 
 
 @pytest.fixture
-def train(store, tmp_path, tiny):
-    """Run a training in this process: train(folder, window={...}, **options) -> its status."""
-    from yanmo.train import worker
-
-    def run(folder: str, window: dict | None = None, **options) -> job.Status:
-        place = tmp_path / folder
-        place.mkdir(exist_ok=True)
-        reference = read_pointer(open_store(str(store)), "dev", "tokenize")
-        config = TrainConfig(**{**tiny, "store": str(store), "start": "random", **options})
-        return worker.train_rank(WorkerJob(config, str(store), reference, None, place, **(window or {})), 0)
-
-    return run
+def train(train):
+    """`train` of conftest.py from weights at random."""
+    return functools.partial(train, start="random")
 
 
 @pytest.fixture
@@ -95,21 +83,6 @@ def test_bad_steps_in_a_row_rewind_and_step_over_the_data(train, poison, tmp_pat
     assert (rewind["first_sample"], rewind["samples"]) == (4 * ROWS, 4 * ROWS)
     found = losses(tmp_path / "a")
     assert sorted(found) == list(range(1, 15)) and None not in found.values()
-
-
-def test_a_run_that_rewound_resumes_to_the_last_digit(train, poison, tmp_path):
-    poison(6, 7, 8)
-    options = {"steps": 14, "checkpoint_steps": 2}
-    train("whole", **options)
-    root = tmp_path / "cut" / job.CHECKPOINTS
-    train("cut", **options)
-    checkpoint.drop_after(root, 10)
-    shutil.rmtree(tmp_path / "cut" / job.EXPORT)
-    saved = checkpoint.newest(root)
-    assert checkpoint.step_of(saved) == 10
-    assert train("cut", **options).state == "done"
-    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
-    assert events(tmp_path / "cut", "rewind") == events(tmp_path / "whole", "rewind")
 
 
 def test_a_kill_after_a_rewind_and_before_the_next_checkpoint_records_it_once(

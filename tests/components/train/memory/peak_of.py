@@ -22,15 +22,15 @@ from yanmo.options.command_line import load
 from yanmo.train.backends.accelerator import prepare
 from yanmo.train.backends.engine import Engine
 from yanmo.train.backends.plain import open_engine
+from yanmo.train.backends.process_group import Collectives
 from yanmo.train.checkpoints import checkpoint, writer
 from yanmo.train.checkpoints.checkpoint import Position
-from yanmo.train.collectives import Collectives
 from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.health.monitor import Monitor
 from yanmo.train.memory.estimate import estimate
 from yanmo.train.metrics.utilization import resident_memory
-from yanmo.train.models.first_decoder import decoder_config
+from yanmo.train.models.decoders import decoder_config
 from yanmo.train.options.recipe_options import num_parameters
 
 MOMENTS = ("backward", "checkpoint", "export", "monitor")

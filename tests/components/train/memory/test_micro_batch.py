@@ -5,20 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from yanmo.common.control_group import memory_group
 from yanmo.common.errors import EnvironmentFault
-from yanmo.options.fields import flag
 from yanmo.store.manifest import Reference
+from yanmo.train.backends.hardware import memory_kills
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Status, WorkerJob, is_out_of_memory
 from yanmo.train.memory.fitting import halve_micro_batch, largest_micro_batch
+from yanmo.train.supervision.ending import Ending
+from yanmo.train.supervision.ranks import full_ranks
 from yanmo.train.supervision.supervisor import _started
 from yanmo.train.time_window import Hours, TimeWindow
 
@@ -100,39 +100,21 @@ def test_out_of_memory_while_stopping_is_no_bug(task, tmp_path, monkeypatch):
     lease.release()
 
 
-V1 = Path("/sys/fs/cgroup/memory")
+def test_a_rank_without_a_word_lacked_memory_where_the_system_killed_for_it():
+    ending = Ending(ranks=2, statuses=[Status(1, "failed", follows=True)])
+    (full,) = full_ranks(ending, was_killed=True)
+    assert full.rank == 0 and full.out_of_memory and not full_ranks(ending, was_killed=False)
 
 
-@pytest.fixture
-def container() -> Iterator[Path]:
-    """A control group of the first version with little memory."""
-    group = V1 / f"yanmo-test-{os.getpid()}"
-    try:
-        group.mkdir()
-        (group / "memory.limit_in_bytes").write_text(str(1150 << 20))
-    except OSError as error:
-        pytest.skip(f"needs a control group of its own for memory, version 1: {error}")
-    yield group
-    until = time.monotonic() + 60
-    while (group / "cgroup.procs").read_text() and time.monotonic() < until:
-        time.sleep(0.05)
-    group.rmdir()
-
-
-@pytest.mark.fault
-def test_a_rank_killed_for_the_containers_memory_goes_on_with_half_the_rows(
-    store, tiny, tmp_path, faults, container
-):
-    """Where the system kills one process, and not all of the container."""
-    site = faults.install(tmp_path / "site", f"faults.hungry({120 << 20})")
-    flags = [f"{flag(name)}={value}" for name, value in tiny.items()]
-    only = subprocess.run(
-        [sys.executable, "-m", "yanmo.train", f"--store={store}", "--metrics-port=-1", *flags],
-        env={**os.environ, "PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        preexec_fn=lambda: (container / "cgroup.procs").write_text(str(os.getpid())),
-    )
-    assert only.returncode == 0, only.stderr
-    assert "out of memory with a micro batch of 8 rows on rank 0; going on with 4 rows" in only.stderr
+@pytest.mark.parametrize(
+    ("folder", "files"),
+    [
+        ("memory", {"memory.limit_in_bytes": "1", "memory.oom_control": "under_oom 0\noom_kill 3\n"}),
+        (".", {"memory.max": "1", "memory.events": "oom 4\noom_kill 3\noom_group_kill 0\n"}),
+    ],
+)
+def test_how_many_the_system_killed_for_memory_is_read_in_both_versions(tmp_path, folder, files):
+    (tmp_path / folder).mkdir(exist_ok=True)
+    for name, text in files.items():
+        (tmp_path / folder / name).write_text(text)
+    assert memory_kills(memory_group(tmp_path, tmp_path / "none")) == 3

@@ -79,23 +79,6 @@ def test_a_node_whose_node_0_died_after_the_commit_ends_well(nodes, store, train
     assert code == 0 and "the model is committed" in said, said
 
 
-def test_a_node_that_never_reached_node_0_sees_that_it_is_gone_and_the_model_there(
-    nodes, store, trained_store
-):
-    """Killed before the rank here had reached its port, where nobody then answers for ten minutes."""
-    run = nodes(4, ranks=1, rendezvous_seconds=300)
-    run.start(0)
-    assert _waits_for_others(store, 0)
-    run.port = a_port()  # the rank of node 1 asks where nobody is
-    run.start(1)
-    assert _waits_for_others(store, 1)
-    shutil.copytree(trained_store / "cas/train", store / "cas/train", dirs_exist_ok=True)
-    os.kill(run.running[0].pid, signal.SIGKILL)
-    began = time.monotonic()
-    code, said = run.ends()[1]
-    assert code == 0 and "the model is committed" in said and time.monotonic() - began < 120, said
-
-
 def _waits_for_others(store: Path, node: int, seconds: float = 120) -> bool:
     """Whether a rank of the node comes to wait for those of other nodes."""
     end = time.monotonic() + seconds
@@ -268,17 +251,6 @@ def test_a_node_that_is_to_end_after_it_lost_node_0_does_not_try_again(nodes, st
     code, said = run.ends()[1]
     assert code == 75 and "lost its connection to another rank" in said and "again in" not in said, said
     assert time.monotonic() - asked < 10
-
-
-def test_a_store_that_nodes_do_not_share_is_named(nodes, store, store_template, tmp_path):
-    elsewhere = Path(shutil.copytree(store_template, tmp_path / "elsewhere"))
-    run = nodes(2, ranks=1, rendezvous_seconds=12)
-    run.start(0)
-    run.store = elsewhere
-    run.start(1)
-    ended = run.ends()
-    assert {number: code for number, (code, _) in ended.items()} == {0: 75, 1: 75}, ended
-    assert "--store has to be one that all nodes share" in ended[1][1]
 
 
 def test_a_model_that_is_there_ends_every_node_at_once(nodes, trained_store, tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from yanmo.model.decoder import Decoder
@@ -28,7 +26,7 @@ def test_a_size_has_the_parameters_that_it_says(size, millions):
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_parameters_are_counted_as_the_decoder_has_them(tied):
-    from yanmo.train.models.first_decoder import decoder_config
+    from yanmo.train.models.decoders import decoder_config
 
     asked = options("--start=random", f"--tied-head={tied}", "--heads=4", "--kv-heads=2", "--layers=2")
     count = sum(p.numel() for p in Decoder(decoder_config(asked, 77)).parameters())
@@ -66,13 +64,6 @@ def test_a_gpu_preset_fits_the_size_that_it_names_into_its_memory_and_no_larger_
         rows = largest_that_fits(chosen, 8192, "cuda")
         fits = estimate(chosen, 8192, "cuda", rows).total <= 0.92 * chosen.memory_gib * 2**30
         assert fits == (number <= list(SIZES).index(named)), (size, rows)
-
-
-def test_a_size_named_to_the_class_itself_is_refused():
-    with pytest.raises(ValueError, match=r"size='small' stands for other options only through"):
-        TrainConfig(size="small")
-    chosen = options("--size=small", "--layers=3")
-    assert dataclasses.replace(chosen, seed=4).width == 512
 
 
 def test_the_micro_batch_can_be_a_word():

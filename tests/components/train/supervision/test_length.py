@@ -19,8 +19,7 @@ from yanmo.store.pointers import read_pointer
 from yanmo.train.backends.hardware import Machine
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.options.sizes import SIZES
-from yanmo.train.supervision.automatic import settle
-from yanmo.train.supervision.length import with_length
+from yanmo.train.supervision.automatic import settle, with_length
 
 MANY = 10**9
 

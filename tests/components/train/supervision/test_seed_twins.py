@@ -280,7 +280,7 @@ def test_whatever_keeps_a_twin_from_being_made_costs_neither_the_model_nor_the_o
 
     logger = logging.getLogger("yanmo.train.supervision.seed_twins")
     logger.addHandler(caplog.handler)
-    part = seed_noise(run, fails, lambda task, uploader: True)
+    part = seed_noise(run, fails, lambda task, uploader: True)[PART]
     logger.removeHandler(caplog.handler)
     assert len(SeedNoise.of(part).twins) == 3
     assert "twin 4 of 4 failed" in caplog.text and str(error) in caplog.text

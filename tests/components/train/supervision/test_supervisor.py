@@ -22,8 +22,9 @@ from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.train.checkpoints.checkpoint import step_of
 from yanmo.train.config import TrainConfig
+from yanmo.train.memory.fitting import check_space
 from yanmo.train.options.recipe_options import num_parameters, shape_of
-from yanmo.train.supervision.supervisor import _check_space, _sinks
+from yanmo.train.supervision.supervisor import _sinks
 
 
 def folder_of(store: Path, seconds: float = 120) -> Path:
@@ -160,13 +161,6 @@ def test_a_killed_supervisor_leaves_no_workers_behind(store, tiny, ranks):
     assert not processes_of(folder)
 
 
-def test_a_missing_cache_is_a_data_error_and_a_contradiction_a_usage_error(store, tiny):
-    missing = stage(store, {**tiny, "channel": "nightly"})
-    assert missing.returncode == 65 and "yanmo tokenize" in missing.stderr
-    wrong = stage(store, {**tiny, "micro_batch": 3})
-    assert wrong.returncode == 64 and "--micro-batch 3" in wrong.stderr
-
-
 def test_a_damaged_cache_is_refused_before_a_worker_starts(store, tiny):
     path = next(store.glob("cas/tokenize/*/*/tokens-00000*"))
     path.write_bytes(path.read_bytes()[:-10])
@@ -187,17 +181,6 @@ def test_training_goes_on_from_a_committed_model(trained_store, tmp_path, tiny):
     assert losses_of(tuned)[0] < losses_of(first)[0]
 
 
-@pytest.mark.parametrize(
-    "shape", [{"layers": 10**9}, {"heads": 10**9}, {"width": 10**8}, {"feed_forward": 10**9}]
-)
-def test_a_model_that_no_machine_holds_is_a_matter_of_the_machine(shape, tiny, store):
-    """Not 75: no later try of the same command has more memory."""
-    done = stage(store, {**tiny, **shape})
-    assert done.returncode == 78, done.stderr
-    assert "this training needs" in done.stderr and "smaller --size" in done.stderr
-    assert "same command" not in done.stderr
-
-
 def test_a_run_that_goes_on_needs_no_second_room_for_its_checkpoints(tmp_path, monkeypatch, store_template):
     opened = open_store(str(store_template))
     cache = TokenCache.open(open_reference(opened, read_pointer(opened, "dev", "tokenize")))
@@ -206,15 +189,15 @@ def test_a_run_that_goes_on_needs_no_second_room_for_its_checkpoints(tmp_path, m
     small = shutil._ntuple_diskusage(needed - 1, 0, needed - 10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: small)
     with pytest.raises(EnvironmentFault, match=r"the whole disk has .*; give a --store on a larger one"):
-        _check_space(tmp_path, options, cache.vocab_size)
+        check_space(tmp_path, options, cache.vocab_size)
     disk = shutil._ntuple_diskusage(10 * needed, 0, needed - 10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: disk)
     with pytest.raises(EnvironmentFault, match="free space"):
-        _check_space(tmp_path, options, cache.vocab_size)
+        check_space(tmp_path, options, cache.vocab_size)
     saved = tmp_path / "checkpoints" / "step-00000001"
     saved.mkdir(parents=True)
     (saved / "rank-00000.safetensors").write_bytes(bytes(10_000))
-    _check_space(tmp_path, options, cache.vocab_size)
+    check_space(tmp_path, options, cache.vocab_size)
 
 
 def test_sinks_get_the_options_of_the_model(tmp_path):

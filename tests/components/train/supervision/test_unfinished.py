@@ -173,7 +173,9 @@ def test_what_was_given_up_goes_on_when_it_is_taken_up_again_and_new_data_by_the
     longer, broken = {**tiny, "steps": 40, "checkpoint_steps": 2}, ("--memory-gib=0.001",)
     lost = [train(store, longer, f"night-{night}", *broken) for night in range(3)][-1]
     (given_up,) = noted(store)
-    assert given_up.state == GIVEN_UP
+    assert given_up.state == GIVEN_UP and "the last one ended with: " in given_up.why
+    assert lost.returncode == 78 and "is given up: 3 runs in a row came no further" in lost.stderr
+    assert_told_as_given_up(store, "night-2")
     if mended_by == "new data":
         other_text(store)
         assert train(store, tiny, "night-3").returncode == 0, "nobody has to do anything"
@@ -188,18 +190,3 @@ def test_what_was_given_up_goes_on_when_it_is_taken_up_again_and_new_data_by_the
         assert noted(store)[0].state == OPEN, "not at once"
     assert train(store, longer, "mended").returncode == 0
     assert [(one.key, one.state) for one in noted(store)] == [(given_up.key, TRAINED)]
-
-
-@pytest.mark.long
-def test_the_third_run_that_fails_without_progress_says_so_itself(
-    store: Path, tiny: Options, tmp_path: Path
-) -> None:
-    """A full record of what is wrong: an option of the machine that no machine can give."""
-    flags = ("--memory-gib=0.001",)
-    ended = [train(store, tiny, f"night-{night}", *flags) for night in range(3)]
-    assert {one.returncode for one in ended} == {78}, ended[0].stderr
-    assert "given up" not in ended[1].stderr
-    assert "is given up: 3 runs in a row came no further" in ended[2].stderr
-    assert "the last one ended with: " in noted(store)[0].why
-    assert noted(store)[0].state == GIVEN_UP
-    assert_told_as_given_up(store, "night-2")

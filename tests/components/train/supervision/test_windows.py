@@ -19,9 +19,8 @@ from yanmo.store.manifest import Reference
 from yanmo.store.pause import Pause
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob
-from yanmo.train.supervision.stopping import stop_file
 from yanmo.train.supervision.supervisor import _pause
-from yanmo.train.time_window import TimeWindow
+from yanmo.train.time_window import TimeWindow, stop_file
 
 
 def test_a_terminal_that_is_closed_stops_the_run_in_order_unless_nohup_says_otherwise(tmp_path):

@@ -1,4 +1,4 @@
-"""Random token replacement: which tokens, how many, and always the same."""
+"""What is drawn for each position of a row: which tokens are replaced, and which logits it computes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,8 @@ import numpy as np
 import pytest
 
 from yanmo.formats.packing_settings import Packing
-from yanmo.formats.token_cache import TokenCache
-from yanmo.store.opening import open_store
-from yanmo.store.output import open_reference
-from yanmo.store.pointers import read_pointer
-from yanmo.train.config import TrainConfig
 from yanmo.train.data import Samples
-
-
-@pytest.fixture(scope="module")
-def cache(store_template) -> TokenCache:
-    store = open_store(str(store_template))
-    return TokenCache.open(open_reference(store, read_pointer(store, "dev", "tokenize")))
+from yanmo.train.row_draws import DRAWN, NEAR, WHOLE
 
 
 def samples(cache, **changes) -> Samples:
@@ -63,6 +53,37 @@ def test_noise_belongs_to_seed_and_sample_and_is_new_in_every_epoch(cache):
     assert (changed[0] != changed[1]).any()
 
 
-def test_a_share_beyond_all_tokens_is_refused():
-    with pytest.raises(ValueError, match=r"--token-noise 1.5: expected a number from 0 to 1"):
-        TrainConfig(token_noise=1.5)
+def test_frequent_tokens_are_those_that_occur_most_often(cache):
+    found = samples(cache, frequent=40).frequent
+    counts = np.bincount(cache.tokens[0], minlength=cache.vocab_size)
+    frequent, rare = found.order[:40], found.order[40:]
+    assert sorted(found.order.tolist()) == list(range(cache.vocab_size))
+    assert counts[frequent].min() >= counts[rare].max()
+    assert found.covered == counts[frequent].sum() / counts.sum()
+
+
+def test_rare_targets_compute_all_logits_and_a_share_of_the_others_does(cache):
+    found = samples(cache, frequent=40)
+    batch = found.batch(0, 400)
+    is_frequent = np.isin(batch.targets_BT, found.frequent.order[:40])
+    with_target = batch.targets_BT >= 0
+    assert (batch.kinds_BT[with_target & ~is_frequent] == WHOLE).all()
+    assert (batch.kinds_BT[~with_target] == NEAR).all()
+    of_frequent = batch.kinds_BT[is_frequent]
+    assert set(of_frequent.tolist()) == {NEAR, DRAWN}
+    assert abs((of_frequent == DRAWN).mean() - 0.05) < 4 * np.sqrt(0.05 * 0.95 / len(of_frequent))
+
+
+def test_the_draw_depends_on_seed_sample_and_position_alone(cache):
+    whole, again = samples(cache, frequent=40).batch(0, 24), samples(cache, frequent=40)
+    parts = [again.batch(first, 4) for first in (20, 0, 8, 4, 16, 12)]
+    found = np.concatenate([parts[i].kinds_BT for i in (1, 3, 2, 5, 4, 0)])
+    assert (found == whole.kinds_BT).all()
+    assert (whole.rows(8, 12).kinds_BT == whole.kinds_BT[8:12]).all()
+    later, other = samples(cache, frequent=40).batch(24, 24), samples(cache, seed=2, frequent=40).batch(0, 24)
+    for different in (later, other):
+        assert (different.kinds_BT == DRAWN).any() and (different.kinds_BT != whole.kinds_BT).any()
+
+
+def test_a_vocabulary_that_is_no_larger_has_no_rare_tokens(cache):
+    assert samples(cache, frequent=cache.vocab_size).batch(0, 4).kinds_BT is None

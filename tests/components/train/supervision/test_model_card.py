@@ -10,7 +10,7 @@ from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output
 from yanmo.train.config import TrainConfig
-from yanmo.train.models.model_card import licenses_of, model_card
+from yanmo.train.supervision.committed import licenses_of, model_card
 
 
 def made(store: FileStore, stage: str, metadata: dict[str, Any], documents: Output | None = None) -> Output:

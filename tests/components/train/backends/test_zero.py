@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from yanmo.train.backends.zero_config import engine_config, fit_buckets
+from yanmo.train.backends.zero import engine_config, fit_buckets
 from yanmo.train.config import TrainConfig
 
 

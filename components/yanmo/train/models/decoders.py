@@ -1,24 +1,26 @@
-"""The decoder that a training begins with."""
+"""The decoder that a training begins with, and the model that it ends with."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from yanmo.common.logs import human_seconds
 from yanmo.formats.token_cache import TokenCache
 from yanmo.model.attention import DTYPES
 from yanmo.model.bigram_start import count_bigrams, set_bigram_start
 from yanmo.model.decoder import Decoder, DecoderConfig, Lora
-from yanmo.model.hf_export import Symbols, load, load_frozen
-from yanmo.model.lora import adapt
+from yanmo.model.hf_export import Symbols, describe, load, load_frozen, save
+from yanmo.model.lora import adapt, merge_file, write_adapter
 from yanmo.model.weights_check import WEIGHTS
 from yanmo.store.output import Output
 from yanmo.train.config import TrainConfig
@@ -31,6 +33,8 @@ _COUNTED_TOKENS = 50_000_000
 """Tokens at the beginning of the cache in which bigrams are counted."""
 _EMBEDDING_STD = 1.0
 """Standard deviation of the first embedding."""
+ADAPTER = "adapter"
+"""Folder, beside the merged model, of what was trained by LoRA."""
 
 
 def symbols_of(cache: TokenCache) -> Symbols:
@@ -122,3 +126,40 @@ def lora_of(options: TrainConfig) -> Lora:
         dropout=options.lora_dropout,
         targets=options.lora_names,
     )
+
+
+def write_finished(
+    folder: Path,
+    config: DecoderConfig,
+    weights: dict[str, Tensor],
+    symbols: Symbols,
+    tokenizer_files: Sequence[Path],
+) -> list[str]:
+    """Write a model of which every weight was trained; returns the names of its files."""
+    decoder = Decoder(config)
+    if config.tie_word_embeddings:
+        weights = weights | {"lm_head.weight": weights["model.embed_tokens.weight"]}
+    decoder.load_state_dict(weights)
+    return save(decoder, symbols, folder, tokenizer_files)
+
+
+def write_merged(
+    folder: Path,
+    config: DecoderConfig,
+    weights: dict[str, Tensor],
+    symbols: Symbols,
+    tokenizer_files: Sequence[Path],
+    options: TrainConfig,
+    base: Output,
+) -> list[str]:
+    """Write a model with what was trained beside it added, and that alone; returns the names of all files.
+
+    It is added to the weights as the store has them, which a training in bf16 has rounded.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    base.path(WEIGHTS)
+    lora = lora_of(options)
+    merge_file(base.path(CONFIG).parent, config, folder / WEIGHTS, weights, lora.scale)
+    beside = write_adapter(folder / ADAPTER, weights, lora, f"train/{base.manifest.key}", base.content_digest)
+    names = [WEIGHTS, *describe(config, symbols, folder, tokenizer_files)]
+    return sorted([*names, *(f"{ADAPTER}/{name}" for name in beside)])
