@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.sources.batches import Batch
-from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
-from yanmo.curate.sources.fields import Fields
+from yanmo.curate.sources.entries import NO_SETTINGS, Fields, Settings, read_entries
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import PLAIN, parse, without_genre
 
@@ -114,12 +112,6 @@ def test_a_field_that_is_no_text_makes_its_record_malformed(name: str, value: st
     assert not documents and [m.why for m in bad] == [f"{found}, expected text, in field {name!r}"]
 
 
-def test_numbers_are_text_and_nothing_is_nothing() -> None:
-    rows = {"text": ["甲", "乙"], "genre": ["诗", "诗"], "title": [5, None], "author": [2.5, math.nan]}
-    documents, bad = parse(batch(pa.RecordBatch.from_pydict(rows), "parquet"), fields())
-    assert [(d.title, d.author) for d in documents] == [("5", "2.5"), ("", "")] and not bad
-
-
 @pytest.mark.parametrize("genre", ["mean", " all ", "*", "\x1b[31m诗", "诗\u202e", "诗\u200b", "诗" * 101])
 def test_what_cannot_name_a_genre_is_refused_wherever_it_is_said(genre: str) -> None:
     line = json.dumps({"text": "甲", "genre": genre}).encode()
@@ -142,16 +134,6 @@ def test_text_files_give_a_document_per_block_with_its_first_line() -> None:
     ]
     assert {d.genre for d in documents} == {"文"}
     assert [(m.line, m.why) for m in bad] == [(19, "not UTF-8: invalid start byte")]
-
-
-def test_parquet_rows_are_numbered_and_checked() -> None:
-    rows = pa.RecordBatch.from_pydict({"text": ["甲", None, "丙"], "genre": ["诗", "诗", None]})
-    documents, bad = parse(batch(rows, "parquet"), fields())
-    assert [d.line for d in documents] == [1]
-    assert [(m.line, m.why) for m in bad] == [
-        (2, "no field 'text'"),
-        (3, "no field 'genre' and no --default-genre"),
-    ]
 
 
 GENRELESS: list[tuple[Any, str, bool]] = [
