@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from yanmo.options.fields import word
-from yanmo.options.shared import ToolOptions, channel_opt
+from yanmo.options.shared import ToolOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,4 +26,3 @@ class ImportOptions(ToolOptions, group="import"):
     """
 
     folder: str = word("folder with config.json, tokenizer.json and *.safetensors")
-    channel: str = channel_opt("channel on whose text the tokenizer is tried too; 'none' for no channel")
