@@ -108,35 +108,6 @@ def test_many_small_files_are_read_in_bundles_with_the_same_content(
     )
 
 
-@pytest.mark.long
-def test_a_new_file_is_read_alone_and_gives_what_a_full_run_gives(
-    curate: Run, lines: list[Record], write_jsonl: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = with_copies(lines)
-    write_jsonl("in/a.jsonl", records[:100])
-    folder = Path(write_jsonl("in/b.jsonl", records[100:200])).parent
-    before = curate(folder)
-    mapped = {p.name for p in (before.root / "cas/curate_map").iterdir()}
-    set_before = digests(before)[1]
-    write_jsonl("in/c.jsonl", records[200:])
-    after = curate(folder)
-    assert len({p.name for p in (after.root / "cas/curate_map").iterdir()} - mapped) == 1
-    assert len(list((after.root / "cas/curate_sign").iterdir())) == 3
-    grown = digests(after)
-    pinned = after.output("evaluation_set").reference.to_json()
-    reference = folder.parent / "evaluation_set.json"
-    reference.write_text(pinned)
-    before.output().store.delete(f"cas/curate/{after.output().manifest.key}/MANIFEST.json")
-    full = curate(folder, "--force", "--evaluation-set", str(reference))
-    assert digests(full) == grown and grown[1] == set_before
-    write_jsonl(
-        "in/b.jsonl", [*records[100:200], {**lines[0], "text": "欲渡黄河冰塞川，将登太行雪满山。" * 3}]
-    )
-    changed = curate(folder)
-    assert len(list((changed.root / "cas/curate_map").iterdir())) == 4
-    assert digests(changed)[0] != grown[0]
-
-
 def test_nothing_similar_to_a_held_out_text_is_trained_on(
     curate: Run, lines: list[Record], write_jsonl: Run
 ) -> None:
@@ -265,7 +236,8 @@ def test_after_gc_a_night_reads_only_the_new_file(
     signed = {path.name for path in (first.root / "cas" / "curate_sign").iterdir()}
     assert store_tool(["gc", "--store", str(first.root), "--older-than", "0", "--delete"]) == 0
     write_jsonl("raw/3.jsonl", lines[120:])
-    curate(folder, "--evaluation-set", "latest")
+    grown = digests(curate(folder, "--evaluation-set", "latest"))
     after = {path: path.stat().st_mtime_ns for path in mapped.rglob("*") if path.is_file()}
     assert len(before) == 8 and before.items() <= after.items(), "the two files were mapped again"
     assert signed < {path.name for path in (first.root / "cas" / "curate_sign").iterdir()}
+    assert digests(curate(folder, "--force", "--evaluation-set", "latest")) == grown

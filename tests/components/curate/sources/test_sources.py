@@ -55,6 +55,11 @@ def test_entries_may_be_files_folders_and_globs_in_any_order_and_more_than_once(
     assert names(",".join(entries)) == names(" ".join(reversed(entries))) == expected
 
 
+def test_one_file_with_two_settings_is_refused(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"names .*b.jsonl twice"):
+        find_files(f"{folder}/b.jsonl;genre=shi {folder}/b.jsonl;genre=ci")
+
+
 def test_a_single_path_may_hold_spaces(folder: Path) -> None:
     assert names(f"{folder}/g h.txt") == ["g h.txt"]
     (found,) = find_files(f"{folder}/g h.txt;layout=line;genre=诗")

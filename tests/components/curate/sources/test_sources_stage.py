@@ -6,7 +6,6 @@ import bz2
 import csv
 import gzip
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,28 +53,6 @@ def test_settings_of_a_source_win_over_fields_and_are_part_of_the_key(
     assert curated.output().manifest.key != plain
     for row in kept(curated):
         assert (row["genre"], dict(row["labels"]), row["license"]) == ("曲", {"dynasty": "ming"}, "CC0-1.0")
-
-
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ("a.jsonl;genere=shi", "unknown setting 'genere'"),
-        ("a.jsonl;genre", "'genre' is no name=value"),
-        ("a.jsonl;encoding=latin", "encoding=latin: expected auto, utf-8"),
-        ("a.jsonl;genre=shi a.jsonl;genre=ci", "names .*a.jsonl twice"),
-    ],
-)
-def test_settings_that_say_nothing_are_refused(
-    curate: Run,
-    write_jsonl: Callable[..., Path],
-    tmp_path: Path,
-    entry: str,
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    write_jsonl("a.jsonl", [])
-    curate(re.sub(r"(?<!\S)(?=\w)", f"{tmp_path}/", entry), expect=64)
-    assert re.search(message, capsys.readouterr().err)
 
 
 def test_a_decompression_bomb_ends_the_run(
