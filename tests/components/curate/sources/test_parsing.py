@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -110,6 +111,12 @@ def test_a_field_that_is_no_text_makes_its_record_malformed(name: str, value: st
     line = f'{{"text":"甲","genre":"诗","{name}":{value}}}'.encode()
     documents, bad = parse(batch(line), fields(default_genre="wen"))
     assert not documents and [m.why for m in bad] == [f"{found}, expected text, in field {name!r}"]
+
+
+def test_numbers_are_text_and_nothing_is_nothing() -> None:
+    rows = {"text": ["甲", "乙"], "genre": ["诗", "诗"], "title": [5, None], "author": [2.5, math.nan]}
+    documents, bad = parse(batch(pa.RecordBatch.from_pydict(rows), "parquet"), fields())
+    assert [(d.title, d.author) for d in documents] == [("5", "2.5"), ("", "")] and not bad
 
 
 @pytest.mark.parametrize("genre", ["mean", " all ", "*", "\x1b[31m诗", "诗\u202e", "诗\u200b", "诗" * 101])
