@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from yanmo.common.errors import UsageError
-from yanmo.curate.config import CurateOptions
-from yanmo.curate.mapped_corpus import MAP, of_phases
+from yanmo.curate.config import MAP, CurateOptions, of_phases
 from yanmo.curate.split.pinned_set import CHOSEN
 from yanmo.curate.text.record_rules import record_rules
 from yanmo.options.command_line import load

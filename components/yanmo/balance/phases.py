@@ -15,13 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.balance.augmentation.augment import REPEAT, Augmenter, copy_digest, count_rules
-from yanmo.balance.augmentation.held_out import HeldOut
+from yanmo.balance.augmentation.augment import REPEAT, Augmenter, HeldOut, copy_digest, count_rules
 from yanmo.balance.augmentation.rules import ONLY, OTHERS, parse_rules
 from yanmo.balance.augmentation.synonyms import CLASSICAL_WORDS, MODERN_WORDS, Synonyms
-from yanmo.balance.classes import COLUMNS
 from yanmo.balance.config import BalanceOptions
-from yanmo.balance.document_table import Rows, TrainFiles
+from yanmo.balance.document_table import COLUMNS, Rows, TokenCount, TrainFiles
 from yanmo.balance.quotas.choice import Picker, plan_of_classes
 from yanmo.balance.quotas.targets import QuotaPlan, Target, parse_plan, targets
 from yanmo.balance.report import (
@@ -31,7 +29,6 @@ from yanmo.balance.report import (
     log_report,
     warn_unused_others,
 )
-from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import UsageError
 from yanmo.common.freed_memory import trim_heap
 from yanmo.common.words import some_of
@@ -136,7 +133,11 @@ def work(run: BalanceRun) -> Result:
         report["warnings"].append(
             "--augment changes nothing: no document is repeated; raise --quotas (wen=200%)"
         )
-    report["augmentation"] = _augmentation(options, task, made)
+    report["augmentation"] = task.augmenter and {
+        "options": options.augment,
+        "rules": dict(made),
+        "shared": task.augmenter.shared,
+    }
     run.attempt.write("report.json", json.dumps(report, ensure_ascii=False, indent=1) + "\n", role="record")
     log_report(report)
     _export(run, by_genre)
@@ -261,12 +262,6 @@ def _copied(task: Task, table: pa.Table, copies: npt.NDArray[np.int32]) -> dict[
         if made:
             columns["text"][place] = made.text
     return {name: pa.array(values, pa.string()) for name, values in columns.items()}
-
-
-def _augmentation(options: BalanceOptions, task: Task, made: Mapping[str, int]) -> dict[str, Any] | None:
-    if task.augmenter is None:
-        return None
-    return {"options": options.augment, "rules": dict(made), "shared": task.augmenter.shared}
 
 
 def _export(run: BalanceRun, by_genre: Mapping[str, Any]) -> None:

@@ -58,12 +58,11 @@ def find_warnings(
     max_repeats: int,
 ) -> list[str]:
     """Return what a user should know about the quotas, a sentence each."""
-    found = [
+    return [
         text
         for name, target in targets.items()
         for text in _about(name, target, classes[name], plan, unit, max_repeats)
     ]
-    return found + (_about_shares(classes) if unit == "documents" else [])
 
 
 def _about(
@@ -88,18 +87,6 @@ def _about(
             "that is left is as short"
         ]
     return []
-
-
-def _about_shares(classes: Mapping[str, Any]) -> list[str]:
-    """Return a warning where quotas in documents raise the largest class's share of all characters."""
-    name = max(classes, key=lambda name: classes[name]["before"]["characters"])
-    before, after = (classes[name][side]["shares"]["characters"] for side in ("before", "after"))
-    if after <= before:
-        return []
-    return [
-        f"these quotas count documents, and raise {name}, the largest, from {before:.1%} to {after:.1%} "
-        "of all characters; --unit characters balances what training sees"
-    ]
 
 
 def warn_unused_others(plan: QuotaPlan, quotas: Mapping[str, Any]) -> list[str]:

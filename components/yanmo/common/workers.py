@@ -55,11 +55,6 @@ class Workers:
     def __exit__(self, error: object, *more: object) -> None:
         self.close(at_once=error is not None)
 
-    def start(self, most: int) -> None:
-        """Start them now, at most so many, while this process does something else."""
-        for _ in range(min(self.count, most)):
-            self._threads.submit(self._start_one)
-
     def submit(self, function: Callable[..., R], *arguments: Any) -> Future[R]:
         """`call`, which this process does not wait for."""
         return self.in_thread(self.call, function, *arguments)
@@ -118,11 +113,6 @@ class Workers:
     def _take(self) -> _Worker:
         with self._lock:
             return self._idle.pop() if self._idle else self._new()
-
-    def _start_one(self) -> None:
-        with self._lock:
-            if len(self._all) < self.count:
-                self._idle.append(self._new())
 
     def _new(self) -> _Worker:
         if self._closed:

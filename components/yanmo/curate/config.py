@@ -2,18 +2,19 @@
 
 `phase` is the first phase whose output an option changes; without it that is the first of all, `map`, whose
 work on a file is kept for other runs. So an option without a phase is part of every key, and no outdated text
-is reused because of it (mapped_corpus.py).
+is reused because of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from yanmo.curate.metrics import METRICS
 from yanmo.curate.options.source_options import FieldOptions, SourceOptions
 from yanmo.curate.options.split_options import DuplicateOptions, OverlapOptions, SplitOptions
 from yanmo.curate.options.text_options import FilterOptions, TextFormOptions
-from yanmo.options.fields import Options, input_ref, opt
+from yanmo.options.fields import Only, Options, Scalar, by_kind, input_ref, names_of, opt
 from yanmo.options.shared import EngineOptions, StageOptions
 from yanmo.stage.declaration import Stage
 
@@ -67,3 +68,14 @@ STAGE = Stage(
     outputs={"documents": "Dataset", "evaluation_set": "Dataset", "report": "Markdown"},
     metrics=METRICS,
 )
+
+MAP = ("",)
+"""The first phase: options declare no `phase` for it."""
+
+
+def of_phases(options: CurateOptions, phases: tuple[str, ...]) -> tuple[dict[str, Scalar], Any]:
+    """Return the options of these phases for a part's key, and an object in which only they can be read."""
+    named = names_of(type(options), kind="semantic", phase=phases)
+    unkeyed = names_of(type(options), kind=("execution", "environment"))
+    keyed = {name: value for name, value in by_kind(options, "semantic").items() if name in named}
+    return keyed, Only(options, {*named, *unkeyed})

@@ -19,11 +19,11 @@ from yanmo.common.plain_json import json_value
 from yanmo.common.words import plural
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.duplicates.clusters import components, keep_best
-from yanmo.curate.limits import PLAN_REASONS, check_filters, check_malformed, reasons_in, summary
-from yanmo.curate.map_report import MapReport
+from yanmo.curate.limits import PLAN_REASONS, check_filters, check_malformed, summary
+from yanmo.curate.map_report import EXAMPLES, OF_GENRE, MapReport
 from yanmo.curate.mapping import DROPPED
 from yanmo.curate.plan import find_exact_copies, read_documents
-from yanmo.curate.tally import EXAMPLES, OF_GENRE
+from yanmo.curate.sources.listing import Source
 from yanmo.engine.sql import Tables, literally, parquet
 from yanmo.formats.documents import take_rows
 from yanmo.formats.licenses import UNKNOWN, Allowed
@@ -204,10 +204,6 @@ class Corpus:
         found = self.tables.table(f"select position from {some} order by home, position")
         return np.asarray(found["position"].to_numpy())
 
-    def reasons(self) -> list[str]:
-        """Return the reasons for which documents were dropped, in the order of checking."""
-        return reasons_in(self.report)
-
     def rows(self, places: Sequence[tuple[int, int]], columns: Sequence[str]) -> pa.Table:
         """Return the mapped rows at some places, file and row, in that order."""
         if not places:
@@ -260,3 +256,20 @@ class Corpus:
             row["path"] = f"{row['path']}:{row.pop('line')}"
             self.report.tally.show(name, [{**row, "text": row["text"][:80]}])
         self.examples.clear()
+
+
+@dataclass(kw_only=True)
+class Handed:
+    """What `prepare` hands to the work."""
+
+    sources: list[Source] = field(default_factory=list)
+    excluded: frozenset[str] = frozenset()
+    """Ids to take down."""
+    allowed: Allowed | None = None
+    """Licences that the channel allows; None for all."""
+    benchmarks: list[Source] = field(default_factory=list)
+    corpus: Corpus | None = None
+    """Read once, by the first who asks for it."""
+    read: list[Output] = field(default_factory=list)
+    """What it was read from: the mapped files and their band keys, which the next night uses again."""
+    evaluation_set: Output | None = None

@@ -12,9 +12,9 @@ from typing import NoReturn
 
 from yanmo.common.errors import DataError
 from yanmo.curate.config import CurateOptions
+from yanmo.curate.corpus import Corpus, Handed
 from yanmo.curate.decisions import write_decisions
 from yanmo.curate.limits import check_filters
-from yanmo.curate.mapped_corpus import CurateRun, Handed, corpus_of
 from yanmo.curate.report import log_page
 from yanmo.curate.split.benchmark_files import benchmark_texts
 from yanmo.curate.split.evaluation_set import EvaluationSet
@@ -22,17 +22,23 @@ from yanmo.curate.split.train_split import left_for_training
 from yanmo.curate.text.record_rules import max_record_bytes, record_rules
 from yanmo.formats.decisions import DECISIONS_FILE
 from yanmo.stage.session import Session
-from yanmo.stage.stage_run import Skip
+from yanmo.stage.stage_run import Skip, StageRun
 from yanmo.store.opening import open_store
 
 log = logging.getLogger(__name__)
 
 
-def show_plan(run: CurateRun, made: Handed, prepare: Callable[[], object]) -> NoReturn:
+def show_plan(
+    run: StageRun[CurateOptions, Handed],
+    made: Handed,
+    prepare: Callable[[], object],
+    corpus_of: Callable[[], Corpus],
+) -> NoReturn:
     """Log what a run would keep and drop, then end as the run would, but with nothing in the store.
 
     Args:
         prepare: fills `made`.
+        corpus_of: gives the corpus, read once.
 
     Raises:
         DataError: what would end the run; the first of several.
@@ -51,12 +57,12 @@ def show_plan(run: CurateRun, made: Handed, prepare: Callable[[], object]) -> No
             assert made.evaluation_set is not None
             held_out = EvaluationSet.open(made.evaluation_set, asked.split_by)
             benchmarks = benchmarks_of(asked, made)
-            left_for_training(corpus_of(run, made), held_out, benchmarks, run.options, {})
+            left_for_training(corpus_of(), held_out, benchmarks, run.options, {})
         except DataError as error:
             if made.corpus is None:
                 raise
             problems.append(error)
-        corpus = corpus_of(run, made)
+        corpus = corpus_of()
         corpus.show_examples()
         log_page(corpus.report, write_decisions(corpus, Path(folder, DECISIONS_FILE)))
     try:

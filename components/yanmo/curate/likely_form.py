@@ -20,7 +20,7 @@ from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.options.text_options import BUNDLES
 from yanmo.curate.sources.batches import Reading, read_batches
-from yanmo.curate.sources.fields import Fields
+from yanmo.curate.sources.entries import Fields
 from yanmo.curate.sources.listing import Source, find_files
 from yanmo.curate.sources.parsing import PLAIN, parse
 from yanmo.curate.text.normalize import FORMS, is_han
@@ -37,46 +37,22 @@ _FILES, _BYTES = 64, 256 << 10
 """How many files are looked at, and how much of the beginning of each."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Likely:
-    """The form that some texts call for, and what speaks for it."""
+def form_of(characters: Counter[str]) -> tuple[str, float, float]:
+    """Return the form that texts call for, and how many words of modern and of classical Chinese they have.
 
-    files: int
-    characters: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Characters of the texts that were looked at -> how often."""
+    It is modern where its words outnumber the classical ones, or where Latin letters outnumber Han.
 
-    @property
-    def modern(self) -> int:
-        return sum(self.characters[word] for word in MODERN_WORDS)
+    Args:
+        characters: of the texts -> how often.
 
-    @property
-    def classical(self) -> int:
-        return sum(self.characters[word] for word in CLASSICAL_WORDS)
-
-    @property
-    def han(self) -> int:
-        return sum(count for character, count in self.characters.items() if is_han(ord(character)))
-
-    @property
-    def letters(self) -> int:
-        return sum(
-            count
-            for character, count in self.characters.items()
-            if character.isascii() and character.isalpha()
-        )
-
-    @property
-    def form(self) -> str:
-        """Modern where its words outnumber the classical ones, or where Latin letters outnumber Han."""
-        return MODERN if self.modern > self.classical or self.letters > self.han else CLASSICAL
-
-    def __str__(self) -> str:
-        whole = max(self.han, 1) / 100
-        return (
-            f"words of modern Chinese (的了这 ...) are {self.modern / whole:.2f} %, of classical Chinese "
-            f"(之其而 ...) {self.classical / whole:.2f} % of the Han characters at the beginning of "
-            f"{self.files} file(s)"
-        )
+    Returns:
+        The form, and per cent of the Han characters.
+    """
+    modern, classical = (sum(map(characters.__getitem__, words)) for words in (MODERN_WORDS, CLASSICAL_WORDS))
+    han = sum(count for character, count in characters.items() if is_han(ord(character)))
+    letters = sum(count for c, count in characters.items() if c.isascii() and c.isalpha())
+    form = MODERN if modern > classical or letters > han else CLASSICAL
+    return form, 100 * modern / max(han, 1), 100 * classical / max(han, 1)
 
 
 def with_likely_form(run: StageRun[CurateOptions, Any]) -> CurateOptions:
@@ -93,16 +69,20 @@ def with_likely_form(run: StageRun[CurateOptions, Any]) -> CurateOptions:
         form = next((name for name in FORMS if text_form(pinned).startswith(name)), options.text_form)
         return _with_form(options, form, run.given)
     rules = record_rules(options)
-    likely = likely_form(_chosen(options), rules.fields, rules.reading)
+    sources = _chosen(options)
+    likely, modern, classical = form_of(_characters(sources, rules.fields, rules.reading))
     try:
-        settled = _with_form(options, likely.form, run.given)
+        settled = _with_form(options, likely, run.given)
         record_rules(settled)
     except UsageError:  # --steps has one that this form has, or has not
         settled = options
     log.info(
-        "text form %s: %s; --text-form %s would be the other one",
+        "text form %s: words of modern Chinese (的了这 ...) are %.2f %%, of classical Chinese (之其而 ...) "
+        "%.2f %% of the Han characters at the beginning of %d file(s); --text-form %s would be the other one",
         settled.text_form,
-        likely,
+        modern,
+        classical,
+        len(sources),
         CLASSICAL if settled.text_form == MODERN else MODERN,
     )
     return settled
@@ -122,9 +102,10 @@ def _chosen(options: CurateOptions) -> list[Source]:
     return [found[int(i * step)] for i in range(min(len(found), _FILES))]
 
 
-def likely_form(sources: Sequence[Source], fields: Fields, how: Reading) -> Likely:
-    """The form that the first documents of `sources` call for. Of chats only the answers count: questions are
-    modern whatever is asked for.
+def _characters(sources: Sequence[Source], fields: Fields, how: Reading) -> Counter[str]:
+    """Return the characters of the first documents, and how often they are there.
+
+    Of chats only the answers count: questions are modern whatever is asked for.
 
     Raises:
         DataError: a file cannot be read.
@@ -140,4 +121,4 @@ def likely_form(sources: Sequence[Source], fields: Fields, how: Reading) -> Like
                 for text in answers or [document.text]:
                     characters.update(text[:_BYTES])
             break
-    return Likely(files=len(sources), characters=characters)
+    return characters

@@ -1,9 +1,14 @@
-"""What happened to the records of some batches, of a file, or of all files: counts, with examples."""
+"""What happened to the records of some batches, of a file, or of all files: counts, with examples.
+
+Counts add up over batches. Examples are those with the smallest ids, so they do not depend on the order of
+files or on workers.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,15 +17,91 @@ import numpy as np
 import numpy.typing as npt
 
 from yanmo.curate.sources.parsing import Malformed, RawDocument
-from yanmo.curate.tally import Tally
 from yanmo.curate.text.cleaning import Cleaned
 from yanmo.curate.text.filters import Verdicts, other_script
 from yanmo.curate.text.normalize import Normalized
+from yanmo.formats.records import GENRES
 
 SHOWN_MALFORMED = 20
 """Malformed lines that are listed in the report; all are counted."""
 _SHOWN = frozenset(("cleaned_mojibake", "cleaned_boilerplate"))
 """Repairs shown as examples in the report; personal data is not shown."""
+
+
+EXAMPLES, OF_GENRE = 10, 3
+"""Examples of a name, and of each genre in any case."""
+
+
+@dataclass
+class Tally:
+    """name -> genre -> [documents, characters], and name -> examples."""
+
+    counts: dict[str, dict[str, list[int]]] = dataclasses.field(default_factory=dict)
+    examples: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
+
+    def add(self, name: str, genre: str, documents: int, characters: int) -> None:
+        """Count documents of `genre` under `name`."""
+        cell = self.counts.setdefault(name, {}).setdefault(genre, [0, 0])
+        cell[0] += documents
+        cell[1] += characters
+
+    def show(self, name: str, examples: Iterable[dict[str, Any]]) -> None:
+        """Keep the examples of `name` with the smallest `id`, of all and of each genre."""
+        pool = sorted([*self.examples.get(name, []), *examples], key=lambda e: (e["id"], repr(e)))
+        of_genre, kept = Counter[str](), []
+        for number, example in enumerate(pool):
+            of_genre[example["genre"]] += 1
+            if number < EXAMPLES or of_genre[example["genre"]] <= OF_GENRE:
+                kept.append(example)
+        self.examples[name] = kept
+
+    def merge(self, other: Tally) -> None:
+        """Add the counts and examples of `other`."""
+        for name, genres in other.counts.items():
+            for genre, (documents, characters) in genres.items():
+                self.add(name, genre, documents, characters)
+        for name, examples in other.examples.items():
+            self.show(name, examples)
+
+    def documents(self, name: str, genre: str | None = None) -> int:
+        """Return documents counted under `name`, of one genre or all."""
+        return self._sum(name, genre, 0)
+
+    def characters(self, name: str, genre: str | None = None) -> int:
+        """Characters counted under `name`, of one genre or all."""
+        return self._sum(name, genre, 1)
+
+    def _sum(self, name: str, genre: str | None, index: int) -> int:
+        genres = self.counts.get(name, {})
+        return sum(c[index] for g, c in genres.items() if genre in (None, g))
+
+    def genres(self, *names: str) -> list[str]:
+        """Return the genres counted under any of `names`, in the order of tables."""
+        return sort_genres({g for name in names for g in self.counts.get(name, {})})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tally as JSON values, for `from_json`."""
+        counts = {
+            name: {
+                genre: {"documents": cell[0], "characters": cell[1]} for genre, cell in sorted(genres.items())
+            }
+            for name, genres in sorted(self.counts.items())
+        }
+        return {"counts": counts, "examples": dict(sorted(self.examples.items()))}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Tally:
+        result = cls(examples=dict(value["examples"]))
+        for name, genres in value["counts"].items():
+            for genre, cell in genres.items():
+                result.add(name, genre, cell["documents"], cell["characters"])
+        return result
+
+
+def sort_genres(genres: Iterable[str]) -> list[str]:
+    """Return the bundled corpus' genres first, others after them by name."""
+    order = {genre: i for i, genre in enumerate(GENRES)}
+    return sorted(genres, key=lambda g: (order.get(g, len(order)), g))
 
 
 @dataclass
@@ -93,11 +174,9 @@ class Judged:
     def _happened(self) -> dict[str, npt.NDArray[np.int64]]:
         """Name of the tally -> indexes of its documents."""
         found: defaultdict[str, list[int]] = defaultdict(list)
-        for i, document in enumerate(self.documents):
+        for i in range(len(self.documents)):
             for change in self.cleaned[i].changes:
                 found[f"cleaned_{change}"].append(i)
-            if document.encoding != "utf-8":
-                found[f"cleaned_line_in_{document.encoding}"].append(i)
             if self.verdicts.reasons[i]:
                 found[self.verdicts.reasons[i]].append(i)
         steps = {f"cleaned_{step}": np.flatnonzero(c) for step, c in self.normalized.changed.items()}

@@ -1,7 +1,9 @@
-"""The stage: map -> sign -> plan -> write, and the evaluation set that is chosen once per channel.
+"""The stage: map -> sign -> near duplicates -> plan -> write, and the evaluation set of the channel.
 
 `prepare` finds what the key depends on: the digests of the raw files and the pinned evaluation set. Only if
-the channel has no set is text read before the key is known, as the set is then chosen from this text.
+the channel has no set is text read before the key is known, as the set is then chosen from this text. What
+becomes of a file is a part with a key of its own, which an earlier run may have made; the corpus is read from
+these parts once per run, by the first who asks.
 """
 
 from __future__ import annotations
@@ -9,17 +11,25 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from yanmo.common.fork_server import preload
+from yanmo.common.freed_memory import trim_heap
+from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.words import plural, some_of
-from yanmo.curate.config import CurateOptions
-from yanmo.curate.corpus import Corpus
+from yanmo.curate import mapping
+from yanmo.curate.config import MAP, CurateOptions, of_phases
+from yanmo.curate.corpus import Corpus, Handed
 from yanmo.curate.dry_run import benchmarks_of, show_plan
+from yanmo.curate.duplicates import near_duplicates, signing
 from yanmo.curate.likely_form import with_likely_form
-from yanmo.curate.mapped_corpus import IN_WORKERS, CurateRun, Handed, corpus_of, rules_input
+from yanmo.curate.limits import reasons_in
+from yanmo.curate.map_report import sort_genres
 from yanmo.curate.report import PAGE
-from yanmo.curate.sources.listing import BENCHMARK_FORMS, digest_files, find_files, sources_input
+from yanmo.curate.sources.cutting import announce_layouts
+from yanmo.curate.sources.listing import Source, bundles, digest_files, find_files, sources_input
 from yanmo.curate.split.evaluation_set import EvaluationSet
 from yanmo.curate.split.pinned_set import (
     EVALUATION_SET,
@@ -28,18 +38,31 @@ from yanmo.curate.split.pinned_set import (
     pin_chosen,
 )
 from yanmo.curate.split.train_split import write_documents
-from yanmo.curate.tally import sort_genres
-from yanmo.curate.text.record_rules import check_record_rules
-from yanmo.engine.maps import FEW, begin, start_workers, tasks_at_a_time
+from yanmo.curate.text.normalize import REVISIONS
+from yanmo.curate.text.plugin_filters import key_of, plugin_filters
+from yanmo.curate.text.record_rules import check_record_rules, record_rules
+from yanmo.engine.maps import begin, each, tasks_at_a_time
 from yanmo.formats.licenses import Allowed
 from yanmo.nights.observer import NightObserver
 from yanmo.stage.excluded import digest_of, excluded_ids
-from yanmo.stage.stage_run import Finish, KeyInput, Prepared, Steps
+from yanmo.stage.stage_run import Finish, KeyInput, Prepared, StageRun, Steps
 from yanmo.store.commit import Result
 from yanmo.store.manifest import digest
 from yanmo.store.output import Output
 
 log = logging.getLogger(__name__)
+
+_READ = (*MAP, "clusters", "checks")
+"""Phases whose options the corpus depends on; checks only refuse it."""
+_IN_WORKERS = (
+    "yanmo.curate.duplicates.signing",
+    "yanmo.curate.mapping",
+    "yanmo.curate.split.containment",
+    "yanmo.curate.document_files",
+    "yanmo.formats.row_pieces",
+)
+"""Modules that workers need, for their fork server to import."""
+CurateRun = StageRun[CurateOptions, Handed]
 
 
 def settle(run: CurateRun) -> CurateOptions:
@@ -51,18 +74,18 @@ def settle(run: CurateRun) -> CurateOptions:
 
 def prepare(run: CurateRun) -> Prepared[Handed]:
     """Return the raw files, the ids to take down and the evaluation set: what the key depends on."""
-    made = Handed([])
+    made = Handed()
     if run.options.dry_run:
-        show_plan(run, made, lambda: _prepare(run, made))
+        show_plan(run, made, lambda: _prepare(run, made), lambda: corpus_of(run, made))
     return _prepare(run, made)
 
 
 def _prepare(run: CurateRun, made: Handed) -> Prepared[Handed]:
     options = run.options
     check_record_rules(options)
-    preload(*IN_WORKERS)
+    preload(*_IN_WORKERS)
     files = find_files(options.sources, follow_links=options.follow_links)
-    made.sources = sources = digest_files(run.store, files, functools.partial(_expect, options))
+    made.sources = sources = digest_files(run.store, files)
     inputs: dict[str, KeyInput] = {"sources": sources_input(sources), **rules_input(options)}
     made.excluded = excluded_ids(options.exclude, options)
     if made.excluded:
@@ -72,23 +95,109 @@ def _prepare(run: CurateRun, made: Handed) -> Prepared[Handed]:
         names = digest(sorted(made.allowed.folded))
         inputs["licenses"] = {"content_digest": names, "uri": made.allowed.shown}
     if options.benchmarks:
-        links = options.follow_links
-        found = find_files(options.benchmarks, BENCHMARK_FORMS, "--benchmarks", follow_links=links)
+        found = find_files(options.benchmarks, "--benchmarks", follow_links=options.follow_links)
         made.benchmarks = digest_files(run.store, found)
         inputs["benchmarks"] = sources_input(made.benchmarks)
     pinned = run.inputs["evaluation_set"]
     if pinned is None:
-        pinned = choose_evaluation_set(run, made, inputs)
+        pinned = choose_evaluation_set(run, lambda: corpus_of(run, made), inputs)
     else:
         check_pinned(pinned, options)
     made.evaluation_set = pinned
     return Prepared(made, {**inputs, EVALUATION_SET: pinned})
 
 
-def _expect(options: CurateOptions, new_bytes: int) -> None:
-    """Start the workers while a large new file is being hashed."""
-    if new_bytes > FEW * options.batch_bytes:
-        start_workers(options.workers, new_bytes // options.batch_bytes)
+def rules_input(options: CurateOptions) -> dict[str, KeyInput]:
+    """Return the key's part for rules that no option says: text forms, filters of other packages.
+
+    Nothing where the text form has the first rules of its name and no package's filter is asked for.
+    """
+    revision = REVISIONS.get(options.text_form)
+    name = f"{options.text_form}, revision {revision}"
+    found: dict[str, KeyInput] = {}
+    if revision:
+        found["text_form"] = {"content_digest": digest(name), "uri": name}
+    if filters := plugin_filters(options.plugin_filters):
+        identity, shown = key_of(filters)
+        found["plugins"] = {"content_digest": digest(identity), "uri": shown}
+    return found
+
+
+def corpus_of(run: CurateRun, made: Handed) -> Corpus:
+    """Return all mapped documents and which copies stay; read once per run."""
+    if made.corpus is None:
+        options = run.options
+        mapped = _map_all(run, bundles(sorted(made.sources, key=lambda s: (s.name, s.sha256))))
+        signed = each(functools.partial(_signed, run), mapped, options.workers)
+        made.read = [*mapped, *signed]
+        trim_heap()
+        corpus = Corpus.read(mapped, signed, of_phases(options, _READ)[1], made.allowed)
+        if options.near_duplicate_similarity:
+            corpus.drop_near_duplicates(_similar(run, corpus, mapped, made.allowed))
+        if made.excluded:
+            corpus.take_down(made.excluded)
+        if made.allowed:
+            corpus.drop_forbidden(made.allowed)
+        made.corpus = corpus
+    return made.corpus
+
+
+def _map_all(run: CurateRun, chosen: Sequence[tuple[Source, ...]]) -> list[Output]:
+    sources = [source for bundle in chosen for source in bundle]
+    total = sum(s.bytes for s in sources)
+    run.telemetry.set("source_bytes", total)
+    log.info("reading %s from %d file(s)", human_bytes(total), len(sources))
+    announce_layouts(sources, record_rules(run.options).reading)
+    progress = Progress(log, "read", total, unit="B")
+    mapped = each(functools.partial(_mapped, run, progress), chosen, run.options.workers)
+    progress.end()  # of bundles that were mapped by an earlier run nothing is read
+    return mapped
+
+
+def _signed(run: CurateRun, mapped: Output) -> Output:
+    """Return the band keys of a mapped file's documents."""
+    build = functools.partial(signing.build_signed, mapped=mapped, workers=run.options.workers)
+    return run.part("curate_sign", signing.REVISION, {}, {"mapped": mapped}, build)
+
+
+def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output], allowed: Allowed | None) -> Path:
+    """Return the file of the pairs of near duplicates in the corpus."""
+    options = run.options
+    build = functools.partial(
+        near_duplicates.build_edges,
+        mapped=corpus.paths,
+        signed=corpus.signed,
+        tables=corpus.tables,
+        similarity=options.near_duplicate_similarity,
+        workers=options.workers,
+    )
+    revision = [near_duplicates.REVISION, signing.REVISION]
+    semantic: dict[str, Any] = {"similarity": options.near_duplicate_similarity, "revision": revision}
+    if allowed:  # which copy is the best depends on it
+        semantic["licenses"] = sorted(allowed.folded)
+    digests = digest([part.content_digest for part in mapped])
+    inputs = {"mapped": {"content_digest": digests, "uri": f"{len(mapped)} mapped files"}}
+    part = run.part("curate_similar", near_duplicates.REVISION, semantic, inputs, build)
+    return part.path("edges.parquet")
+
+
+def _mapped(run: CurateRun, progress: Progress, bundle: tuple[Source, ...]) -> Output:
+    options = run.options
+    semantic, of_the_key = of_phases(options, MAP)
+    first = bundle[0]
+    identity = first.identity if len(bundle) == 1 else [source.identity for source in bundle]
+    more = f" and {len(bundle) - 1} more" if len(bundle) > 1 else ""
+    raw = {"content_digest": digest(identity), "uri": f"{first.uri}{more}"}
+    build = functools.partial(
+        mapping.build_mapped,
+        sources=bundle,
+        options=record_rules(of_the_key),
+        workers=options.workers,
+        batch_bytes=options.batch_bytes,
+        on_bytes=progress.add,
+    )
+    inputs = {"source": raw, **rules_input(options)}
+    return run.part("curate_map", mapping.REVISION, semantic, inputs, build)
 
 
 def work(run: CurateRun) -> Result:
@@ -123,7 +232,7 @@ def _export(run: CurateRun, corpus: Corpus) -> None:
         telemetry.add("documents_read", tally.documents("read", genre), genre=genre)
         telemetry.add("documents_kept", tally.documents("train", genre), genre=genre)
         telemetry.add("characters_kept", tally.characters("train", genre), genre=genre)
-    for reason in corpus.reasons():
+    for reason in reasons_in(corpus.report):
         telemetry.add("documents_dropped", tally.documents(reason), reason=reason)
     telemetry.add("lines_malformed", corpus.report.malformed)
 

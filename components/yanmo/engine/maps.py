@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-FEW = 8
+_FEW = 8
 """With no more tasks than this `ordered_map` does them in this process, unless there are workers already."""
 _shared: dict[int, Workers] = {}
 """Number -> workers that stay for the phases that follow."""
@@ -83,7 +83,7 @@ def ordered_map(function: Callable[[T], R], tasks: Iterable[T], workers: int, le
     tasks = iter(tasks)
     if _cluster and workers > 1:
         return Results((_cluster.submit(function, task, less=less) for task in tasks), _cluster)
-    few = 0 if workers in _shared else FEW
+    few = 0 if workers in _shared else _FEW
     head = list(itertools.islice(tasks, few + 1)) if workers > 1 else []
     everything = itertools.chain(head, tasks)
     if len(head) <= few:
@@ -116,12 +116,6 @@ def each(function: Callable[[T], R], items: Sequence[T], workers: int) -> list[R
         for one in as_completed(coming):
             one.result()
         return [one.result() for one in coming]
-
-
-def start_workers(workers: int, tasks: int) -> None:
-    """Start the workers that so many tasks will need soon, while this process does something else."""
-    if workers > 1 and workers not in _shared and not _cluster:
-        _workers(workers).start(tasks)
 
 
 def paths_for_tasks(output: Output, pattern: str) -> list[Path]:

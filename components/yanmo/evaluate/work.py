@@ -17,7 +17,7 @@ from yanmo.evaluate.config import EvaluateConfig
 from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.plugins import plugins_input
 from yanmo.formats.documents import text_form
-from yanmo.formats.kfp_metrics import bits_metrics
+from yanmo.formats.genre_names import bits_metrics
 from yanmo.nights.observer import NightObserver
 from yanmo.options.fields import NONE
 from yanmo.stage.making import beside

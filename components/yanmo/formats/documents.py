@@ -23,6 +23,8 @@ from yanmo.store.output import Output
 Ints = npt.NDArray[np.signedinteger[Any]]
 BATCH_BYTES = 8 << 20
 """Text of a batch of documents, about."""
+_FILES, _SAMPLE = 16, 200_000
+"""Sample of the training text: number of files, evenly spread, and characters in all."""
 
 
 def count_characters(text: pa.ChunkedArray) -> Ints:
@@ -79,6 +81,19 @@ def _bounded(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]
     starts = [0, *(np.flatnonzero(np.diff(ends // most_bytes)) + 1).tolist(), len(batch)]
     for start, stop in pairwise(starts):
         yield batch.slice(start, stop - start)
+
+
+def training_sample(documents: Output) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of the first training documents of some files, evenly spread."""
+    entries = documents.entries("train-*.parquet")
+    chosen = entries[:: -(-len(entries) // _FILES) or 1]
+    for entry in chosen:
+        left = _SAMPLE // len(chosen)
+        for batch in document_batches(documents.path(entry.path), ("id", "text"), 64):
+            for row in batch.to_pylist() if left > 0 else ():
+                if left > 0:  # one document may be longer than that
+                    yield f"document {row['id']} of {documents}", row["text"][:left]
+                left -= len(row["text"])
 
 
 def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str] | None = None) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 
 from yanmo.common.words import plural
 
@@ -44,3 +45,17 @@ def ascii_name(genre: str) -> str:
     return (
         f"{name[: _LONGEST - 17]}-{hashlib.sha256(genre.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
     )
+
+
+_DIGITS = 4
+"""Decimals of bits per character: below the noise of any seed."""
+
+
+def bits_metrics(mean: float | None, genres: Mapping[str, float | None]) -> dict[str, float]:
+    """Bits per character for KFP's UI: the mean, and of each genre that could be measured.
+
+    Its page "Compare runs" has a row for each name and shows neither a unit nor a help: the name must say
+    all, and be the same in every run.
+    """
+    values = {"mean": mean, **{ascii_name(genre): bits for genre, bits in genres.items()}}
+    return {f"bits_per_character_{n}": round(v, _DIGITS) for n, v in values.items() if v is not None}

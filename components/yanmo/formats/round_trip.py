@@ -64,18 +64,13 @@ def probe_texts() -> Iterator[tuple[str, str]]:
     for text in PROBES:
         yield f"the built-in text {text[:8]!r}", text
     codes = itertools.chain.from_iterable(range(a, b + 1, step) for a, b, step in _RANGES)
-    yield from in_lines(filter(_is_stable, map(chr, codes)), "the built-in list of characters")
+    for line in _batched(filter(_is_stable, map(chr, codes)), _LINE):
+        yield "the built-in list of characters", "".join(line)
 
 
 def _is_stable(character: str) -> bool:
     known = unicodedata.category(character) != "Cn" and not unicodedata.combining(character)
     return known and unicodedata.is_normalized("NFC", character)
-
-
-def in_lines(characters: Iterable[str], name: str) -> Iterator[tuple[str, str]]:
-    """Yield the characters as texts of 64 each, all with the same name."""
-    for line in _batched(characters, _LINE):
-        yield name, "".join(line)
 
 
 def _batched(items: Iterable[T], size: int) -> Iterator[list[T]]:

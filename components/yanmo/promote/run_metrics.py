@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.formats.kfp_metrics import bits_metrics
+from yanmo.formats.genre_names import bits_metrics
 from yanmo.promote.gate.guards import found
 from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion_records import last_record

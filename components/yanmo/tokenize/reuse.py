@@ -29,6 +29,7 @@ from yanmo.store.manifest import FileEntry
 from yanmo.store.output import Output
 from yanmo.tokenize.config import TokenizeConfig
 from yanmo.tokenize.lexicon import USER_FILE
+from yanmo.tokenize.segmenter import Marks
 from yanmo.tokenize.shards import Done, FileTask
 
 log = logging.getLogger(__name__)
@@ -115,12 +116,8 @@ def _build(
         split=shard.split,
         tokenizer=tokenizer.path("tokenizer.json"),
         tokenizer_digest=tokenizer.content_digest,
-        bos=special.bos,
-        eos=special.eos,
-        im_start=special.im_start,
-        im_end=special.im_end,
+        marks=Marks(special.bos, special.eos, special.im_start, special.im_end),
         out=attempt.directory,
-        name="",
         judged=_JUDGED,
         sentences=_sentences(run) if shard.split == "train" else 0,
         user=tokenizer.path(USER_FILE).read_bytes() if tokenizer.entries(USER_FILE) else b"",

@@ -37,7 +37,6 @@ BATCH_DOCUMENTS = 1024
 _JUDGED_FIRST = 16
 _JUDGED_CHARACTERS = 1 << 17
 """Characters checked at the beginning of a document: `tokenizers` takes minutes for one of 100 MB."""
-_SHOWN_TOKENS = 40
 COLUMNS = ("id", "text", "genre", "split", "loss_spans", "turns")
 
 
@@ -50,15 +49,11 @@ class FileTask:
     tokenizer: Path
     """The tokenizer.json."""
     tokenizer_digest: str
-    bos: int
-    eos: int
-    im_start: int = -1
-    im_end: int = -1
+    marks: Marks
     out: Path
     """Folder to write to."""
-    name: str
-    """Begins the names of the files written."""
     judged: int
+    """One document in so many is checked, and the first of each file; 0 checks none."""
     sentences: int = 0
     """Sentences on which agreement with jieba is measured."""
     user: bytes = b""
@@ -85,9 +80,6 @@ class Done:
     """Counts of `agreement_counts`."""
     used: Array = field(default_factory=lambda: np.zeros(0, bool))
     """bool (vocabulary): ids that occur."""
-    first: dict[str, Any] = field(default_factory=dict)
-    """Id and beginning of the text of the first document, and of the last."""
-    last: dict[str, Any] = field(default_factory=dict)
 
     def to_metadata(self) -> dict[str, Any]:
         """Return all but the files, for a manifest."""
@@ -124,12 +116,11 @@ def tokenize_file(job: FileTask, segmenter: Segmenter | None = None) -> Done:
     """
     segmenter = segmenter or _segmenter(job.tokenizer)
     stored = id_type(segmenter.vocab_size)
-    marks = Marks(job.bos, job.eos, job.im_start, job.im_end)
     done, pending = Done(used=np.zeros(segmenter.vocab_size, bool)), _Pending()
     sentences: list[str] = []
     for batch in document_batches(job.documents, COLUMNS, BATCH_DOCUMENTS):
         _check_split(job, batch)
-        encoded = encode(segmenter, batch, marks)
+        encoded = encode(segmenter, batch, job.marks)
         ids, offsets, characters = encoded.ids, encoded.offsets, encoded.characters
         _judge(job, done, segmenter, batch, encoded)
         _count(done, segmenter, batch, ids, offsets, characters)
@@ -151,7 +142,6 @@ def tokenize_file(job: FileTask, segmenter: Segmenter | None = None) -> Done:
         pending.ids.append(ids.astype(stored))
         pending.num_tokens += len(ids)
     _write(job, done, segmenter, pending)
-    _decode_ends(done, segmenter)
     if sentences:
         done.jieba = agreement_counts(segmenter, thinned(sentences, job.sentences), job.user)
     return done
@@ -245,22 +235,11 @@ def _count(
     done.byte_tokens += int(occurs[segmenter.byte0 : segmenter.byte0 + 256].sum())
     done.bytes += batch["text"].nbytes
     done.used |= occurs > 0
-    for place, row in (("first", 0), ("last", len(batch) - 1)):
-        if place == "last" or not done.first:
-            tokens = ids[offsets[row] : offsets[row + 1]][:_SHOWN_TOKENS].tolist()
-            setattr(done, place, {"id": batch["id"][row].as_py(), "text": tokens})
-
-
-def _decode_ends(done: Done, segmenter: Segmenter) -> None:
-    """Turn the tokens of the first and the last document into text."""
-    for shown in (done.first, done.last):
-        if shown:
-            shown["text"] = segmenter.reference.decode(shown["text"], skip_special_tokens=False)
 
 
 def _write(job: FileTask, done: Done, segmenter: Segmenter, pending: _Pending) -> None:
     number = len(done.files)
-    tokens, index = (job.out / f"{job.name}{kind}-{number:05d}.parquet" for kind in ("tokens", "documents"))
+    tokens, index = (job.out / f"{kind}-{number:05d}.parquet" for kind in ("tokens", "documents"))
     table = pa.concat_tables(pending.tables) if pending.tables else INDEX.empty_table()
     size, digest = segmenter.vocab_size, job.tokenizer_digest
     trim_heap()  # what batches took: the writer needs four times the bytes of the ids

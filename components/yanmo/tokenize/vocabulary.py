@@ -9,11 +9,15 @@ classical prose at 32,768 pieces).
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import string
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,11 +25,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yanmo.common.errors import DataError
+from yanmo.common.fork_server import preload
+from yanmo.common.logs import Progress
 from yanmo.common.words import plural
+from yanmo.engine.maps import pool
+from yanmo.formats.documents import document_batches
 from yanmo.tokenize.byte_level import BYTE_SCORE, BYTES
 from yanmo.tokenize.learned_pieces import RUN, Learned, learn
-from yanmo.tokenize.lexicon import Lexicon
+from yanmo.tokenize.lexicon import Lexicon, dictionary_path, read_lexicon, with_user_words
 from yanmo.tokenize.segmenter import Segmenter, text_and_offsets
+from yanmo.tokenize.shards import BATCH_DOCUMENTS, LESS
 
 log = logging.getLogger(__name__)
 SPECIAL = ("<|bos|>", "<|eos|>", "<|pad|>", "<unk>")
@@ -218,3 +227,59 @@ def _rank(counts: Counts, lexicon: Lexicon, words: Segmenter, weight: float) -> 
     order = np.lexsort((-use, ~wanted)).tolist()
     use[wanted] = np.inf
     return [(names[i], float(use[i] * total)) for i in order]
+
+
+@dataclass(frozen=True)
+class CountTask:
+    """One file of documents to count."""
+
+    documents: Path
+    user: bytes
+    """Lines of the user dictionaries."""
+
+
+def count(paths: Sequence[Path], words: Segmenter, user: bytes, workers: int) -> Counts:
+    """Return the counts of some files of documents.
+
+    Args:
+        words: the segmenter of the whole dictionary, with the words of `user`.
+        workers: processes; with one it is done in this process.
+    """
+    tasks = [CountTask(path, user) for path in paths]
+    found, progress = Counts(), Progress(log, "counted file", len(paths), unit="files")
+    if workers <= 1:
+        for task in tasks:
+            _add(found, task, words)
+            progress.add()
+        return found
+    preload(count_file.__module__)
+    with pool(workers, LESS) as counters:
+        lock = Lock()
+
+        def add(task: CountTask) -> None:
+            of_file = counters.call(count_file, task, about=f"{task.documents}")
+            with lock:  # the order makes no difference: these are sums, and a set
+                found.merge(of_file)
+                progress.add()
+
+        for one in [counters.in_thread(add, task) for task in tasks]:
+            one.result()
+    return found
+
+
+def count_file(task: CountTask) -> Counts:
+    """Return the counts of one file."""
+    found = Counts()
+    _add(found, task, _words(task.user))
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def _words(user: bytes) -> Segmenter:
+    """Return the segmenter of the whole dictionary, made once in a worker process."""
+    return dictionary_segmenter(with_user_words(read_lexicon(dictionary_path()), user))
+
+
+def _add(found: Counts, task: CountTask, words: Segmenter) -> None:
+    for batch in document_batches(task.documents, ("text", "genre"), BATCH_DOCUMENTS):
+        found.add(batch, words)

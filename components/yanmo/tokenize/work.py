@@ -20,10 +20,9 @@ from yanmo.common.given_file import MIB, read_given
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.words import plural
 from yanmo.engine.maps import begin, is_remote, paths_for_tasks, pool, tasks_at_a_time
-from yanmo.formats.documents import text_form
+from yanmo.formats.documents import text_form, training_sample
 from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.round_trip import check_round_trip, probe_texts
-from yanmo.formats.texts_at_hand import training_sample
 from yanmo.formats.token_cache import GENRES_FILE, TOKENIZER, SpecialIds
 from yanmo.nights.observer import NightObserver
 from yanmo.stage.stage_run import KeyInput, Prepared, Steps
@@ -32,7 +31,6 @@ from yanmo.store.manifest import MAKE_AGAIN, FileEntry, file_sha256
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output
 from yanmo.tokenize.config import TokenizeConfig
-from yanmo.tokenize.counting import count
 from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.jieba_agreement import shares_of
 from yanmo.tokenize.lexicon import (
@@ -47,7 +45,7 @@ from yanmo.tokenize.reuse import Encode, Shard, TokenizeRun, done_of, find_parts
 from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.shards import LESS, Done, FileTask, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer
-from yanmo.tokenize.vocabulary import TAGS, Counts, Vocabulary, choose, dictionary_segmenter
+from yanmo.tokenize.vocabulary import TAGS, Counts, Vocabulary, choose, count, dictionary_segmenter
 
 log = logging.getLogger(__name__)
 TOKENIZER_REVISION = 4
@@ -275,8 +273,6 @@ def _metadata(run: TokenizeRun, tokenizer: Output, segmenter: Segmenter, done: l
         "unused_ids": int(len(used) - np.count_nonzero(used)),
         "byte_token_share": round(sum(one.byte_tokens for one in done) / max(tokens, 1), 6),
         "judged_documents": sum(one.judged for one in done),
-        "first_document": next((one.first for one in done if one.first), {}),
-        "last_document": next((one.last for one in reversed(done) if one.last), {}),
     }
     measured: Counter[str] = sum((one.jieba for one in done), Counter())
     if measured:

@@ -137,7 +137,7 @@ COMMANDS = {
             "--held-out-characters=2000",
         ),
         _tool("tokenizer import", f"{_TOOLS}.tokenizer.adopt:AdoptOptions", "@in/model", _CHANNEL),
-        _tool("model import", f"{_TOOLS}.model.hf_import:ImportOptions", "@in/model", _CHANNEL),
+        _tool("model import", f"{_TOOLS}.model.hf_import:ImportOptions", "@in/model"),
         _tool("promote history", "yanmo.promote.command:HistoryOptions", _CHANNEL),
         _tool(
             "promote rollback",

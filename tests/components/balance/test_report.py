@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tokenizers import Tokenizer
 
-from yanmo.balance.token_count import TokenCount
+from yanmo.balance.document_table import TokenCount
 from yanmo.common.errors import DataError
 from yanmo.stage.run import main
 from yanmo.tokenize import work as tokenize

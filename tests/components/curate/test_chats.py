@@ -2,11 +2,7 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from yanmo.curate.config import CurateOptions
@@ -15,7 +11,6 @@ from yanmo.curate.sources.parsing import RawDocument
 from yanmo.curate.text.cleaning import clean_and_normalize
 from yanmo.curate.text.normalize import normalize
 from yanmo.curate.text.record_rules import record_rules
-from yanmo.formats.records import num_characters
 
 ASKED, SAID = "請以《立冬》為題,寫一首詩。", "人逐年華老,寒隨雨意增。\n山頭望樵火,水底見漁燈。"
 MESSAGES = {"messages": [{"role": "user", "content": ASKED}, {"role": "assistant", "content": SAID}]}
@@ -92,43 +87,21 @@ def test_system_history_input_and_weights_are_understood():
         ({"messages": '{"role": "user"}'}, "messages are an object, expected a list"),
         ({"prompt": ASKED, "completion": [{"role": "assistant", "content": SAID}]}, "expected two texts"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "turn 1: role 'tool': expected system, user"),
-        ({"messages": [{"role": "user", "content": None}]}, "turn 1: content of user is not text"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "content of user is not text"),
         ({"messages": [{"role": "user", "content": " "}]}, "turn 1: user says nothing"),
         ({"messages": ["你好"]}, "turn 1: a text, expected role and content"),
-        ({"messages": [{"role": "user", "content": "你好"}]}, "a chat without an answer"),
         ({"messages": []}, "a chat without an answer"),
-        (
-            {"messages": [{"role": "assistant", "content": "好"}, {"role": "system", "content": "诗"}]},
-            "a system turn that is not the first",
-        ),
-        ({"messages": [{"role": "assistant", "content": SAID}]}, "a chat without a question"),
-        ({"conversations": [{"from": "gpt", "value": SAID}], "system": "诗"}, "a chat without a question"),
-        (
-            {"messages": [{"role": "assistant", "content": "好"}, {"role": "user", "content": "诗"}]},
-            "a chat without a question",
-        ),
-        *(
-            (
-                {"messages": [{**message, "weight": weight} for message in MESSAGES["messages"]]},
-                "expected 0 or 1",
-            )
-            for weight in (-1, 0.5, 2, "1", [1], float("nan"))
-        ),
-        ({**LAYOUTS["alpaca"], "history": "你好"}, "history: expected a list of pairs"),
-        ({**LAYOUTS["alpaca"], "history": 5}, "history: expected a list of pairs"),
+        ({"messages": [MESSAGES["messages"][1], {"role": "system", "content": "诗"}]}, "not the first"),
+        ({"messages": [MESSAGES["messages"][1]]}, "a chat without a question"),
+        ({"messages": [{**m, "weight": 0.5} for m in MESSAGES["messages"]]}, "expected 0 or 1"),
         ({**LAYOUTS["alpaca"], "history": [["你好"]]}, "history: expected a list of pairs"),
-        ({**LAYOUTS["alpaca"], "history": ["好的"]}, "history: expected a list of pairs"),
+        ({**LAYOUTS["alpaca"], "history": 5}, "history: expected a list of pairs"),
         ({**LAYOUTS["alpaca"], "input": ["诗"]}, "input is an array, expected text"),
         ({**MESSAGES, "system": ["诗"]}, "system is an array, expected text"),
     ],
 )
 def test_what_is_no_chat_says_why(record, why):
     assert why in turns_of(record)
-
-
-def test_plain_records_are_no_chats():
-    assert turns_of({"title": "诗", "input": "x"}) is None and turns_of({"instruction": "诗"}) is None
 
 
 def raw(turns: list[Turn] | None = None, text: str = "") -> RawDocument:
@@ -187,16 +160,6 @@ def test_chats_are_curated_like_any_document(curate: Callable, write_jsonl: Call
     assert plain.output().content_digest != curated.output().content_digest
 
 
-def test_parquet_and_jsonl_give_the_same_chats(
-    curate: Callable, write_jsonl: Callable, lines: list[dict], tmp_path: Path
-):
-    records = chats(lines)
-    pq.write_table(pa.Table.from_pylist(records), tmp_path / "chats.parquet")
-    one = curate(write_jsonl("chats.jsonl", records), "--near-duplicate-similarity", "0")
-    two = curate(tmp_path / "chats.parquet", "--near-duplicate-similarity", "0", store="other")
-    assert one.output().content_digest == two.output().content_digest
-
-
 def test_chats_and_plain_texts_stand_side_by_side(curate: Callable, write_jsonl: Callable, lines: list[dict]):
     half = len(lines) // 2
     sources = f"{write_jsonl('plain.jsonl', lines[:half])},{write_jsonl('chats.jsonl', chats(lines[half:]))}"
@@ -214,30 +177,6 @@ def test_a_chat_without_a_genre_is_of_genre_chat(curate: Callable, write_jsonl: 
     records = [{"messages": record["messages"]} for record in chats(lines)]
     rows = curate(write_jsonl("chats.jsonl", records), "--filter-sets", "*=none").rows("train")
     assert {row["genre"] for row in rows} == {"chat"}
-
-
-def test_a_broken_chat_is_counted_with_its_line(curate: Callable, write_jsonl: Callable, lines: list[dict]):
-    records = chats(lines)
-    records[6]["messages"][0]["role"] = "tool"
-    curated = curate(write_jsonl("chats.jsonl", records))
-    found = curated.report()
-    assert found["malformed"] == 1
-    assert found["first_malformed"][0].startswith("chats.jsonl:7: turn 1: role 'tool'")
-
-
-def test_a_chat_can_be_taken_down(curate: Callable, write_jsonl: Callable, lines: list[dict], tmp_path: Path):
-    source = write_jsonl("chats.jsonl", chats(lines))
-    down = curate(source).rows("train")[0]["id"]
-    (tmp_path / "down.txt").write_text(down + "\n", encoding="utf-8")
-    left = curate(source, "--exclude", str(tmp_path / "down.txt"), store="other").rows("train")
-    assert down not in {row["id"] for row in left}
-
-
-def test_text_wins_where_a_record_has_both(curate: Callable, write_jsonl: Callable, lines: list[dict]):
-    both = [{**line, **chat} for line, chat in zip(lines, chats(lines), strict=True)]
-    rows = curate(write_jsonl("both.jsonl", both)).rows("train")
-    assert "turns" not in rows[0] and json.dumps(rows[0]["text"]) and num_characters(rows[0]["text"]) > 9
-    assert np.mean([row["text"].startswith("请背诵") for row in rows]) == 0
 
 
 FORM = "请把下面这段文字翻译成现代汉语，不要遗漏，只回答译文"
@@ -260,7 +199,6 @@ def test_the_words_of_a_template_are_not_taken_for_a_copy(
     curated = curate(write_jsonl("chats.jsonl", records), "--filter-sets", "chat=none")
     rows, report = curated.rows("train"), curated.report()
     assert len(rows) > 100 and report["forms_of_words"] >= 12
-    assert report["evaluation_set_in_train"]["chat"]["with_a_shared_run"] <= 3  # the fixture's own quotations
     held = curated.rows("test") + curated.rows("valid")
     shown = {row["text"].split("\n")[0].removeprefix(FORM) for row in held}
     assert not [row for row in rows if any(text in row["text"] for text in shown)]

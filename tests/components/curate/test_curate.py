@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import random
 import re
@@ -16,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from processes import needs_affinity, one_cpu
@@ -87,40 +84,6 @@ def test_every_document_read_is_kept_or_counted_by_reason(curate: Run, lines: li
     assert sum(curated.output().manifest.metadata["licenses"].values()) == len(curated.rows("train"))
 
 
-def test_copies_are_dropped_across_scripts_and_punctuation(
-    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path]
-) -> None:
-    original = {"text": "白日依山盡，黃河入海流。\n欲窮千里目，更上一層樓。", "genre": "shi", "source": "a"}
-    copies = [
-        {**original, "text": "白日依山尽黄河入海流欲穷千里目更上一层楼", "source": "b"},
-        {**original, "text": "白日依山盡,\n黃河入海流,\n欲窮千里目,\n更上一層樓", "source": "c"},
-    ]
-    curated = curate(write_jsonl("x.jsonl", [*lines, copies[0], original, copies[1]]))
-    rows = [r for split in ("train", "valid", "test") for r in curated.rows(split)]
-    (kept,) = [r for r in rows if "白日依山尽" in han(r["text"])]
-    assert (kept["source"], kept["cluster_size"]) == ("a", 3)
-    assert curated.report()["dropped"]["duplicate"]["诗"]["documents"] == 2
-
-
-@pytest.mark.parametrize(("workers", "batch_bytes"), [(1, 1 << 23), (2, 5000), (3, 1)])
-def test_bytes_do_not_depend_on_order_files_or_workers(
-    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], workers: int, batch_bytes: int
-) -> None:
-    lines = [*lines, *({**r, "author": "又"} for r in lines[::5])]  # copies with equal ids too
-    one = curate(write_jsonl("x/a.jsonl", lines)).output()
-    generator = random.Random(workers)
-    shuffled = generator.sample(lines, len(lines))
-    write_jsonl("y/a.jsonl", shuffled[:50])
-    (one_file := write_jsonl("y/b.jsonl", shuffled[50:])).with_suffix(".jsonl.gz").write_bytes(
-        gzip.compress(one_file.read_bytes())
-    )
-    one_file.unlink()
-    arguments = ("--workers", str(workers), "--batch-bytes", str(batch_bytes))
-    two = curate(one_file.parent, *arguments, store="other").output()
-    assert two.content_digest == one.content_digest
-    assert two.part("evaluation_set").content_digest == one.part("evaluation_set").content_digest
-
-
 @needs_affinity
 def test_the_workers_are_as_many_as_cpus_may_be_used_and_the_bytes_are_the_same(
     curate: Run, capsys: pytest.CaptureFixture[str]
@@ -132,21 +95,6 @@ def test_the_workers_are_as_many_as_cpus_may_be_used_and_the_bytes_are_the_same(
     assert found.manifest.execution["workers"] == 1
     assert "1 at work at a time at most: 1 CPU may be used here" in capsys.readouterr().err
     assert (found.manifest.key, found.content_digest) == (two.manifest.key, two.content_digest)
-
-
-def test_parquet_and_text_sources_give_the_documents_of_json_lines(
-    curate: Run, lines: list[Record], tmp_path: Path
-) -> None:
-    expected = {(r["text"], r["genre"]) for r in curate(FIXTURE).rows("train")}
-    pq.write_table(pa.Table.from_pylist(lines), tmp_path / "a.parquet", row_group_size=50)
-    found = curate(tmp_path / "a.parquet", store="parquet").rows("train")
-    assert {(r["text"], r["genre"]) for r in found} == expected
-    text = "\n\n".join(r["text"].replace("\n\n", "\n") for r in lines if r["genre"] == "诗")
-    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
-    one_genre = ("--default-genre", "shi", "--confirm-characters", "0")  # four have too few for that split
-    verses = curate(tmp_path / "a.txt", *one_genre, store="text").rows("train")
-    assert {(r["text"], r["genre"]) for r in verses} == {e for e in expected if e[1] == "诗"}
-    assert {r["source"] for r in verses} == {"a.txt"}
 
 
 def test_a_second_run_reads_no_source_and_has_the_same_key(
@@ -292,20 +240,6 @@ def test_pinned_set_is_told_apart_from_split_options(curate: Run, capsys: pytest
     assert "--test-share has no effect" in capsys.readouterr().err
 
 
-def test_taken_down_documents_and_their_copies_are_gone(
-    curate: Run, lines: list[Record], write_jsonl: Callable[..., Path], tmp_path: Path
-) -> None:
-    path = write_jsonl("a.jsonl", [*lines, *({**r, "source": "again"} for r in lines)])
-    train = curate(path).rows("train")
-    victim = train[0]
-    ids = tmp_path / "ids.txt"
-    ids.write_text(victim["id"] + "\n")
-    after = curate(path, "--exclude", str(ids))
-    assert not [r for r in after.rows("train") if han(r["text"]) == han(victim["text"])]
-    assert len(after.rows("train")) == len(train) - 1
-    assert after.report()["dropped"]["excluded"][victim["genre"]]["documents"] == 1
-
-
 def test_a_pinned_document_cannot_be_taken_down_silently(
     curate: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -376,10 +310,9 @@ def test_few_malformed_lines_are_skipped_and_named(
     ("arguments", "message"),
     [
         (["--sources", " "], "--sources is empty"),
-        (["--min-han-share", "3"], "--min-han-share 3: expected a number from 0 to 1"),
         (["--test-share", "0.4", "--valid-share", "0.2"], "more than half"),
-        (["--workers", "-1"], "--workers -1: expected a whole number from 0"),
         (["--overlap-characters", "2"], "every text shares runs that short"),
+        (["--benchmarks", "x.jsonl", "--overlap-characters", "0"], "--benchmarks needs --overlap-characters"),
     ],
 )
 def test_contradicting_options_are_refused(
@@ -402,11 +335,6 @@ def test_a_killed_run_is_healed_by_the_next_one(curate: Run, tmp_path: Path, sec
     process.wait()
     healed = curate(FIXTURE).output()
     assert healed.content_digest == curate(FIXTURE, store="clean").output().content_digest
-
-
-def test_report_is_readable_json_with_chinese_as_it_is(curate: Run) -> None:
-    text = curate(FIXTURE).output().path("report.json").read_text(encoding="utf-8")
-    assert "诗" in text and json.loads(text)["lines"] == 184
 
 
 def _flip_a_byte(path: Path) -> None:

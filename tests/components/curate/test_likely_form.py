@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 import yaml
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 
-from yanmo.curate.likely_form import CLASSICAL, CLASSICAL_WORDS, MODERN, MODERN_WORDS, Likely
+from yanmo.curate.likely_form import CLASSICAL, MODERN, form_of
 
 Record = dict[str, Any]
 Run = Callable[..., Any]
@@ -44,28 +42,16 @@ def by_source() -> dict[str, Counter[str]]:
 
 
 def test_all_bundled_texts_are_told_apart_with_room_to_spare(by_source: dict[str, Counter[str]]) -> None:
-    forms = {name: Likely(files=1, characters=found) for name, found in by_source.items()}
-    classical = {name: likely for name, likely in forms.items() if likely.form == CLASSICAL}
-    assert classical.keys() == {"诗", "词", "文", "赋"}
-    assert forms.keys() - classical.keys() == {"红楼梦", "儒林外史", "老残游记", "孽海花", "三侠五义", "文档"}
-    assert all(likely.classical > 1.2 * likely.modern for likely in classical.values())
-    assert all(forms[n].modern > 1.2 * forms[n].classical for n in forms.keys() - classical.keys())
-
-
-@given(
-    st.text(st.sampled_from([*MODERN_WORDS, *CLASSICAL_WORDS, *"山水人ab1 。"])),
-    st.sampled_from([*MODERN_WORDS]),
-)
-def test_one_more_modern_word_never_makes_a_text_classical(text: str, word: str) -> None:
-    before, after = (Likely(files=1, characters=Counter(t)) for t in (text, text + word))
-    assert not (before.form == MODERN and after.form == CLASSICAL and before.modern > before.classical)
-    assert after.modern == before.modern + 1 and after.han == before.han + 1
+    forms = {name: form_of(found) for name, found in by_source.items()}
+    assert {name for name, found in forms.items() if found[0] == CLASSICAL} == {"诗", "词", "文", "赋"}
+    assert forms.keys() >= {"红楼梦", "儒林外史", "老残游记", "孽海花", "三侠五义", "文档"}
+    for form, modern, classical in forms.values():
+        assert classical > 1.2 * modern if form == CLASSICAL else modern > 1.2 * classical
 
 
 def test_text_without_words_of_grammar_is_classical_unless_it_is_latin() -> None:
-    assert Likely(files=0).form == CLASSICAL
-    assert Likely(files=1, characters=Counter("床前明月光")).form == CLASSICAL
-    assert Likely(files=1, characters=Counter("print hello 光")).form == MODERN
+    assert form_of(Counter())[0] == form_of(Counter("床前明月光"))[0] == CLASSICAL
+    assert form_of(Counter("print hello 光"))[0] == MODERN
 
 
 def modern_records(count: int) -> list[Record]:
@@ -128,20 +114,13 @@ def test_a_step_that_only_one_form_has_keeps_that_form(curate: Run, write_jsonl:
     assert found.output().manifest.metadata["text_form"] == "classical-1-variants"
 
 
-def test_questions_of_chats_do_not_make_their_answers_modern(
-    curate: Run, write_jsonl: Run, lines: list[Record]
-) -> None:
+def test_of_chats_the_answers_decide(curate: Run, write_jsonl: Run, lines: list[Record]) -> None:
     path = write_jsonl("c.jsonl", [*lines, *({"messages": CHAT, "genre": "诗"} for _ in range(2000))])
     assert options_of(curate(path))["text_form"] == CLASSICAL
-
-
-def test_answers_of_chats_have_the_form_of_their_own_words(curate: Run, write_jsonl: Run) -> None:
     question = {"role": "user", "content": "以之为题，其意者何也？"}
-    chats = [
-        {"messages": [question, {"role": "assistant", "content": record["text"]}], "genre": "chat"}
-        for record in modern_records(80)
-    ]
-    assert options_of(curate(write_jsonl("c.jsonl", chats)))["text_form"] == MODERN
+    answers = [{"role": "assistant", "content": record["text"]} for record in modern_records(80)]
+    chats = [{"messages": [question, answer], "genre": "chat"} for answer in answers]
+    assert options_of(curate(write_jsonl("m.jsonl", chats), store="modern"))["text_form"] == MODERN
 
 
 def test_many_files_are_looked_at_evenly_and_empty_ones_are_refused_where_no_other_is(

@@ -46,12 +46,9 @@ def test_lines_without_a_step_or_cut_by_a_kill_are_left_out(store) -> None:
     st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=3)
 )
 def test_any_value_is_a_finite_number_or_none(value: object) -> None:
+    assert finite(10**400) is None
     number = finite(value)
     assert number is None or (number == float(value) and json.dumps(number, allow_nan=False))
-
-
-def test_a_whole_number_beyond_every_float_is_none() -> None:
-    assert finite(10**400) is None
 
 
 PROM = "yanmo_train_duration_seconds 50.0\nyanmo_train_cpu_seconds 90.0\n"
@@ -70,10 +67,6 @@ def test_the_cpu_time_of_a_paused_training_is_that_of_all_its_steps(store, secon
     record = "\n".join([*lines, '{"step": 20, "valid_bits_per_character": 8.0}'])
     found = stage_cost(trained(store, {"metrics.prom": PROM, "metrics.jsonl": record}))
     assert found.cpu_seconds == expected
-
-
-def test_gpu_hours_that_a_training_does_not_say_are_not_known(store) -> None:
-    assert stage_cost(trained(store, {"metrics.prom": PROM}, device="auto")).gpu_hours is None
 
 
 def test_gpu_hours_are_those_of_all_ranks(store) -> None:

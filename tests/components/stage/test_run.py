@@ -27,6 +27,7 @@ from yanmo.stage.stage_run import StageRun, Steps
 from yanmo.store.commit import Result
 from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import read_pointer
+from yanmo.store.runs.lease import holder_in
 from yanmo.store.runs.run_record import add_to_run
 from yanmo.store.s3.credentials import find_endpoint
 

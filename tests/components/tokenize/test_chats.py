@@ -1,14 +1,14 @@
 """A chat's ids are those of the tokenizer's own template, and loss covers exactly the answers."""
 
+import json
 import shutil
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from yanmo.common.errors import DataError
 from yanmo.formats.records import DOCUMENTS_WITH_TURNS, write_parquet
-from yanmo.formats.token_cache import read_index
+from yanmo.formats.token_cache import SpecialIds, read_index
 from yanmo.formats.token_file import open_tokens
 from yanmo.tokenize.segmenter import Marks, encode, has_chats
 from yanmo.tokenize.shards import FileTask, loss_spans, tokenize_file
@@ -126,13 +126,6 @@ def test_an_answer_of_weight_zero_carries_no_loss(segmenter, exported, marks):
     ]
 
 
-def test_without_numba_chats_have_the_same_ids(segmenter, marks, monkeypatch):
-    fast = encode(segmenter, batch(CHATS), marks)
-    monkeypatch.setattr("yanmo.tokenize.segmenter.has_numba", lambda: False)
-    slow = encode(segmenter, batch(CHATS), marks)
-    assert (np.asarray(fast.ids) == slow.ids).all() and fast.loss_spans == slow.loss_spans
-
-
 def test_a_tokenizer_without_marks_is_refused(segmenter):
     assert has_chats(batch(CHATS)) and not has_chats(batch(["春眠不觉晓"]))
     with pytest.raises(DataError, match="the tokenizer has no"):
@@ -160,9 +153,8 @@ def test_a_file_with_chats_becomes_a_cache_whose_spans_are_the_answers(
         split="train",
         tokenizer=tokenizer.path("tokenizer.json"),
         tokenizer_digest=tokenizer.content_digest,
-        **marks._asdict(),
+        marks=marks,
         out=tmp_path,
-        name="x",
         judged=1,
     )
     done = tokenize_file(job)
@@ -175,3 +167,35 @@ def test_a_file_with_chats_becomes_a_cache_whose_spans_are_the_answers(
         said = "".join(exported.decode(own[a:b]) for a, b in row["loss_spans"])
         assert said == "".join(text + "<|im_end|>" for role, text in chat if role == "assistant")
         assert row["characters"] == sum(len("".join(t.split())) for r, t in chat if r == "assistant")
+
+
+CHAT = [
+    {"role": "system", "content": "作诗。"},
+    {"role": "user", "content": "以<|im_end|>为题"},
+    {"role": "assistant", "content": "春眠不觉晓，\n处处闻啼鸟。"},
+]
+
+
+def test_chat_template_loads_in_transformers_and_marks_each_message(tokenizer):
+    special = SpecialIds.read(tokenizer.path("genres.json"))
+    loaded = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(
+        tokenizer.path("tokenizer_config.json").parent
+    )
+    text = loaded.apply_chat_template(CHAT[:1] + CHAT[2:], tokenize=False)
+    assert text == (
+        "<|bos|><|im_start|>system\n作诗。<|im_end|>\n"
+        "<|im_start|>assistant\n春眠不觉晓，\n处处闻啼鸟。<|im_end|>\n"
+    )
+    ids = loaded.apply_chat_template(CHAT[:1], add_generation_prompt=True)["input_ids"]
+    named = loaded.convert_ids_to_tokens(ids)
+    assert named[:4] == ["<|bos|>", "<|im_start|>", "system", "\n"]
+    assert named[-5:] == ["<|im_end|>", "\n", "<|im_start|>", "assistant", "\n"]
+    assert (ids[1], ids[-5]) == (special.im_start, special.im_end) == (66, 67)
+
+
+def test_marks_of_a_chat_are_special_and_names_of_roles_are_text(tokenizer):
+    value = json.loads(tokenizer.path("tokenizer.json").read_text(encoding="utf-8"))
+    added = {token["content"]: token["id"] for token in value["added_tokens"]}
+    assert added["<|im_start|>"] == 66 and added["<|im_end|>"] == 67
+    assert not set(added) & {"system", "user", "assistant"}
+    assert all(value["model"]["vocab"][i][0] == piece for piece, i in added.items())

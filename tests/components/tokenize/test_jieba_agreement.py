@@ -78,11 +78,6 @@ def test_token_ends_inside_of_a_character_are_no_ends(words):
     assert token_ends(words, ["𠀀𠀁中国", "", "ab"]) == [{1, 2, 4}, set(), {1, 2}]
 
 
-def test_runs_of_letters_and_digits_are_joined_as_jieba_joins_them():
-    sentence = "abc d12，e"
-    assert joined_like_jieba(set(range(1, 10)), sentence) == jieba_ends([sentence])[0] == {3, 4, 7, 8, 9}
-
-
 def test_sample_is_spread_over_the_text():
     assert thinned([str(i) for i in range(100)], 4) == ["0", "25", "50", "75"]
     assert thinned(["a"], 4) == ["a"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -148,13 +147,3 @@ def test_parts_in_use_are_named_for_gc_before_the_cache_is_committed(ground, sha
     assert ground.run() == ExitCode.DONE
     inputs = next((ground.root / "runs" / "tokenize").rglob("INPUTS.json")).read_text()
     assert inputs.count('"stage": "token_shard"') == 5
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
-def test_processes_write_the_parts_that_one_process_would(ground, shards, few):
-    ground.documents(shards, few[400:420])
-    assert ground.run("--workers=1") == ExitCode.DONE
-    alone = ground.cache
-    ground.forget("tokenize", "token_shard")
-    assert ground.run("--workers=2") == ExitCode.DONE and not ground.tokenized
-    assert ground.cache.content_digest == alone.content_digest

@@ -15,16 +15,22 @@ from hypothesis import strategies as st
 from yanmo.common import jit
 from yanmo.common.errors import DataError
 from yanmo.tokenize import segmenter as segmenter_module
+from yanmo.tokenize.byte_level import ALPHABET, BYTES
 from yanmo.tokenize.segmenter import Segmenter, text_and_offsets
-from yanmo.tokenize.vocabulary import BYTES
 
 HOSTILE = [
     "",
     " ",
     "\n\n\n",
     "a\r\nb\tc\u3000d",
-    "<|bos|>春<|eos|>眠<unk><|pad|><|tag_00|>",
+    "<|bos|>春<|eos|>眠<unk><|pad|><|tag_00|><|im_start|>user<|im_end|>",
     "<0x41><0x00>",
+    "Ġ▁ĊÃ",
+    "ä½łå¥½",
+    "\u200b\u200d\u2028\u2029",
+    "\u202eabc",
+    "<|im_start",
+    "a" * 1000,
     "\x00\x01\x7f\x80\x85\xa0",
     "\ufeff\ufffd\uffff",
     "👨‍👩‍👧‍👦🏳️‍🌈",
@@ -32,6 +38,7 @@ HOSTILE = [
     "呵呵呵呵呵",
     "é e\u0301 ﬁ Ａ１",
     "\U0010ffff" * 50,
+    "\U0002a6d6\U0010fffe" * 5000,  # an unknown character takes up to four ids
     "▁a ▂▃",
     "12345.678e-9",
     "Hello, World!",
@@ -78,16 +85,11 @@ def test_kernel_gives_the_ids_of_tokenizers_on_every_document_of_the_corpus(segm
     assert encoded(segmenter, texts) == reference(segmenter, texts)
 
 
-def test_kernel_gives_the_ids_of_tokenizers_on_hostile_strings(segmenter):
-    texts = HOSTILE + hostile_strings(5000)
-    assert encoded(segmenter, texts) == reference(segmenter, texts)
-
-
-@settings(deadline=None, max_examples=200)
-@given(text=st.text(max_size=60))
-def test_any_string_survives_the_round_trip(segmenter, text):
-    (ids,) = encoded(segmenter, [text])
-    assert segmenter.reference.decode(ids, skip_special_tokens=False) == text
+def test_kernel_gives_the_ids_of_tokenizers_on_hostile_strings_and_they_come_back(segmenter):
+    texts = HOSTILE + hostile_strings(5000) + [a + b for a in HOSTILE for b in HOSTILE]
+    ids = encoded(segmenter, texts)
+    assert ids == reference(segmenter, texts)
+    assert segmenter.reference.decode_batch(ids, skip_special_tokens=False) == texts
 
 
 @settings(deadline=None, max_examples=100)
@@ -103,22 +105,9 @@ def test_kernel_follows_tokenizers_on_any_vocabulary_ties_included(words, texts)
     assert encoded(small, texts) == reference(small, texts)
 
 
-def test_characters_that_are_four_bytes_each_fit_the_buffer(segmenter):
-    """Two ids per character would overflow: an unknown character takes up to four."""
-    text = "\U0002a6d6\U0010fffe" * 5000
-    (ids,) = encoded(segmenter, [text])
-    assert len(ids) == 4 * len(text)
-    assert segmenter.reference.decode(ids, skip_special_tokens=False) == text
-
-
 def test_bos_and_eos_stand_around_each_document(segmenter):
     plain = encoded(segmenter, ["春眠", "", "不觉晓"])
     assert encoded(segmenter, ["春眠", "", "不觉晓"], 0, 1) == [[0, *ids, 1] for ids in plain]
-
-
-def test_literal_special_tokens_stay_text(segmenter):
-    (ids,) = encoded(segmenter, ["<|eos|><|bos|><unk>"])
-    assert min(ids) >= 68
 
 
 def test_visible_characters_are_counted_as_python_counts_them(segmenter):
@@ -133,11 +122,6 @@ def test_slice_of_a_column_is_encoded_as_the_texts_themselves(segmenter, kind):
     column = pa.array(texts, kind).slice(1, 3)
     ids, offsets, _ = segmenter.encode(column)
     assert [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)] == encoded(segmenter, texts[1:4])
-
-
-def test_column_without_documents_is_encoded_to_nothing(segmenter):
-    ids, offsets, characters = segmenter.encode(pa.array([], pa.string()))
-    assert len(ids) == 0 and offsets.tolist() == [0] and len(characters) == 0
 
 
 def test_bytes_that_are_not_utf8_are_refused():
@@ -261,3 +245,14 @@ def test_kernel_runs_where_source_and_home_are_read_only(segmenter, tokenizer, t
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == encoded(segmenter, ["春眠不觉晓"])[0]
     assert any(temporary.rglob("*.nbi")) == writable_temporary
+
+
+def test_byte_alphabet_is_that_of_the_byte_level_step():
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    assert sorted(ALPHABET) == sorted(ByteLevel.alphabet())
+    text = "".join(map(chr, range(0x3000))) + "𠀀"
+    step = ByteLevel(add_prefix_space=False, use_regex=False)
+    assert "".join(piece for piece, _ in step.pre_tokenize_str(text)) == "".join(
+        ALPHABET[byte] for byte in text.encode()
+    )

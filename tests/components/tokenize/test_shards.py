@@ -5,6 +5,7 @@ import pytest
 from yanmo.common.errors import DataError
 from yanmo.formats.token_cache import read_index
 from yanmo.formats.token_file import open_tokens
+from yanmo.tokenize.segmenter import Marks
 from yanmo.tokenize.shards import FileTask, loss_spans, tokenize_file
 
 
@@ -19,10 +20,8 @@ def job_of(tokenizer, tmp_path, commit_documents):
             split=split,
             tokenizer=tokenizer.path("tokenizer.json"),
             tokenizer_digest=tokenizer.content_digest,
-            bos=0,
-            eos=1,
+            marks=Marks(0, 1),
             out=tmp_path,
-            name="x",
             judged=more.pop("judged", 1),
             **more,
         )
@@ -45,7 +44,6 @@ def test_documents_come_back_from_the_cache_as_they_went_in(job_of, segmenter, f
     assert done.characters["诗"] == sum(
         sum(not c.isspace() for c in d["text"]) for d in few[:1500] if d["genre"] == "诗"
     )
-    assert done.first["text"].startswith("<|bos|>" + few[0]["text"][:5])
 
 
 def test_of_a_huge_document_the_beginning_is_checked(job_of, few, segmenter, monkeypatch):

@@ -1,6 +1,7 @@
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,9 +18,12 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.tokenize import work as work_module
-from yanmo.tokenize.config import STAGE, TokenizeConfig
+from yanmo.tokenize.config import STAGE
+from yanmo.tokenize.segmenter import Segmenter
+from yanmo.tokenize.vocabulary import dictionary_segmenter
 from yanmo.tokenize.work import STEPS
 
+DOCS = Path(__file__).parents[3] / "docs/reference"
 FAST = ["--vocab-size=2048", "--agreement-sentences=50", "--metrics-port=-1"]
 
 
@@ -43,7 +47,9 @@ def forget(root: Path, *stages: str) -> None:
 def dictionary_read_once(lexicon, words, monkeypatch):
     """The dictionary and its tables take a second to make; each test here would make them again."""
     monkeypatch.setattr(work_module, "read_lexicon", lambda path: lexicon)
-    monkeypatch.setattr(work_module, "dictionary_segmenter", lambda lexicon: words)
+    monkeypatch.setattr(
+        work_module, "dictionary_segmenter", lambda own: dictionary_segmenter(own) if own.user else words
+    )
 
 
 @pytest.fixture
@@ -117,64 +123,11 @@ def test_given_tokenizer_is_used_as_it_is(store, tmp_path, commit_documents, few
     assert len(TokenCache.open(latest(store)).split("valid")) == 0
 
 
-def test_changed_shard_leaves_the_files_of_the_others_as_they_are(store, commit_documents, few):
-    assert tokenize(store) == ExitCode.DONE
-    before = {e.path: e.sha256 for e in latest(store).entries("*.parquet")}
-    given = f"tokenizer/{latest(store, 'tokenizer').manifest.key}"
-    shards = [few[:1200][k::4] for k in range(4)]
-    shards[2] = shards[2][:-1]
-    commit_documents(store, shards, few[1200:1300])
-    assert tokenize(store, "--tokenizer", given) == ExitCode.DONE
-    after = {e.path: e.sha256 for e in latest(store).entries("*.parquet")}
-    changed = {name for name in before if before[name] != after[name]}
-    assert changed == {"tokens-00002-of-00005.parquet", "documents-00002-of-00005.parquet"}
-
-
-def test_tokenizer_of_another_kind_is_refused(store, capsys):
-    assert tokenize(store) == ExitCode.DONE
-    cache = latest(store)
-    assert tokenize(store, "--tokenizer", f"tokenize/{cache.manifest.key}") == ExitCode.DATA
-    assert "--tokenizer tokenize/" in (err := capsys.readouterr().err)
-    assert "expected an output of tokenizer; give tokenizer/KEY" in err
-
-
-def test_missing_documents_end_with_what_to_run(tmp_path, capsys):
-    assert tokenize(tmp_path / "empty") == ExitCode.DATA
-    assert "run `yanmo balance` first" in capsys.readouterr().err
-
-
 def test_documents_without_training_text_are_refused(tmp_path, commit_documents, few, capsys):
     commit_documents(tmp_path / "s", [[]], few[:3])
     assert tokenize(tmp_path / "s") == ExitCode.DATA
     assert "its training files hold no text" in capsys.readouterr().err
     assert not list((tmp_path / "s" / "cas").glob("tok*/*/MANIFEST.json"))
-
-
-def test_changed_input_file_is_refused(store, capsys):
-    path = next(store.rglob("train-00001*"))
-    data = bytearray(path.read_bytes())
-    data[100] ^= 1
-    path.write_bytes(data)
-    assert tokenize(store) == ExitCode.DATA
-    assert "changed since it was committed" in capsys.readouterr().err
-    assert not list((store / "cas" / "tokenize").rglob("*"))
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("--vocab-size=100", "--vocab-size 100: expected a whole number from 512 to 300000"),
-        ("--vocab-size=1e9", "expected a whole number from 512 to 300000"),
-        ("--dictionary-weight=nan", "--dictionary-weight nan"),
-        ("--min-character-count=0", "--min-character-count 0"),
-        ("--workers=-1", "--workers -1"),
-        ("--no-such-option=1", "no-such-option"),
-    ],
-)
-def test_wrong_option_is_refused_before_anything_is_read(tmp_path, option, message, capsys):
-    assert tokenize(tmp_path, option) == ExitCode.USAGE
-    assert message in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.fault
@@ -208,26 +161,77 @@ def test_same_documents_give_the_tokens_of_today(tmp_path, commit_documents):
     assert found == (2, 4, "5b76cbe7da3dadee", "88cb3578b4e3a9d5")
 
 
-def test_configuration_needs_only_the_standard_library():
-    code = "import sys, yanmo.tokenize.config; print(sorted({m.partition('.')[0] for m in sys.modules}))"
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
-    loaded = set(json.loads(done.stdout.replace("'", '"')))
-    assert not loaded & {"numpy", "pyarrow", "numba", "jieba", "tokenizers", "torch"}
+@pytest.fixture
+def worded(tmp_path, commit_documents, few) -> Path:
+    root = tmp_path / "store"
+    commit_documents(root, [few[:600], [few[0] | {"text": "石墨烯与云计算皆新。" * 9}]], few[600:640])
+    return root
 
 
-def test_stage_never_loads_torch():
-    code = "import sys, yanmo.tokenize.work; print('torch' in sys.modules, 'numba' in sys.modules)"
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
-    assert done.stdout.split() == ["False", "False"]
+@pytest.mark.long
+def test_user_dictionary_is_in_the_key_by_its_content_and_kept_with_the_tokenizer(worded, tmp_path, capsys):
+    mine, yours = tmp_path / "mine.txt", tmp_path / "yours.txt"
+    mine.write_bytes("石墨烯\n云计算 5\n".encode())
+    yours.write_bytes("\ufeff石墨烯\r\n\r\n云计算 5\r\n".encode())
+    assert tokenize(worded, f"--user-dictionary={mine}") == ExitCode.DONE
+    part = latest(worded, "tokenizer")
+    assert {"石墨烯", "云计算"} <= set(Segmenter.read(part.path("tokenizer.json")).pieces)
+    assert part.path("user_dictionary.txt").read_text(encoding="utf-8") == "石墨烯\n云计算 5\n"
+    metadata = part.manifest.metadata
+    assert metadata["user_words"] == metadata["user_words_in_vocabulary"] == 2
+    agreement = latest(worded).manifest.metadata["jieba_agreement"]
+    assert agreement["boundary_recall"] > 0.995
+
+    capsys.readouterr()
+    assert tokenize(worded, f"--user-dictionary={yours}") == ExitCode.DONE
+    assert "is committed already" in capsys.readouterr().err
+    assert tokenize(worded) == ExitCode.DONE
+    assert latest(worded, "tokenizer").manifest.key != part.manifest.key
+
+    given = f"tokenizer/{part.manifest.key}"
+    assert tokenize(worded, "--tokenizer", given, "--force") == ExitCode.DONE
+    assert latest(worded).manifest.metadata["jieba_agreement"] == agreement
 
 
-def test_options_that_change_no_byte_are_not_in_the_key():
-    from yanmo.options.fields import by_kind
+def test_user_dictionary_may_lie_in_a_store(worded, tmp_path):
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words" / "mine.txt").write_bytes("石墨烯\n".encode())
+    (tmp_path / "more.txt").write_bytes("云计算\n".encode())
+    places = f"file://{tmp_path}/words/mine.txt, {tmp_path}/more.txt"
+    assert tokenize(worded, "--user-dictionary", places) == ExitCode.DONE
+    assert latest(worded, "tokenizer").manifest.metadata["user_words"] == 2
 
-    assert set(by_kind(TokenizeConfig(), "semantic")) == {
-        "vocab_size",
-        "min_character_count",
-        "dictionary_weight",
-    }
+
+@pytest.mark.parametrize("place", ["{}/absent.txt", "file://{}/absent.txt"])
+def test_missing_user_dictionary_is_named(worded, tmp_path, capsys, place):
+    assert tokenize(worded, "--user-dictionary", place.format(tmp_path)) == ExitCode.DATA
+    assert "absent.txt: expected a text file" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def few_documents(few):
+    return few[:300:3]
+
+
+@pytest.fixture
+def folder(tmp_path, few_documents, tokenizer, commit_documents) -> Path:
+    """The files of a cache of a hundred documents, and its tokenizer.json beside them."""
+    root = tokenizer.store.root
+    commit_documents(root, [few_documents], few_documents[:3])
+    assert tokenize(root, f"--tokenizer=tokenizer/{tokenizer.manifest.key}") == 0
+    cache = latest(root)
+    paths = [*cache.paths("tokens-*"), *cache.paths("documents-*"), tokenizer.path("tokenizer.json")]
+    for path in paths:
+        (tmp_path / path.name).symlink_to(path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", ["stages.md", "stages.zh.md"])
+def test_the_line_in_the_documentation_shows_a_document(folder, few_documents, page):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = re.search(r"python -c '(.+?)' \\\n\s+(.+?)\n", text, re.DOTALL)
+    code = re.sub(r"\n    ", "\n", found[1])
+    argv = [name.replace("00004", "00002") for name in found[2].split()]
+    result = subprocess.run([sys.executable, "-c", code, *argv], cwd=folder, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.rstrip("\n") == few_documents[0]["text"]

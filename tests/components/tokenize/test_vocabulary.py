@@ -1,11 +1,24 @@
 import math
 import re
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.tokenize.vocabulary import ALWAYS, BYTES, SPECIAL, TAGS, Counts, _characters, choose
+from yanmo.common.logs import progress
+from yanmo.tokenize.lexicon import dictionary_path, read_lexicon, user_lines, with_user_words
+from yanmo.tokenize.vocabulary import (
+    ALWAYS,
+    BYTES,
+    SPECIAL,
+    TAGS,
+    Counts,
+    _characters,
+    choose,
+    count,
+    dictionary_segmenter,
+)
 
 SETTINGS = {"min_character_count": 3, "character_share": 0.7, "dictionary_weight": 0.01}
 
@@ -41,21 +54,6 @@ def test_each_character_of_the_text_that_is_frequent_enough_is_a_piece(vocabular
     assert {p for p in pieces if len(p) == 1} == frequent | ALWAYS
 
 
-def test_no_piece_but_ascii_itself_holds_a_digit(vocabulary):
-    words = vocabulary.pieces[324:]
-    assert not [w for w in words if len(w) > 1 and any(c in "0123456789" for c in w)]
-
-
-def test_more_room_for_characters_leaves_less_for_words(counts, lexicon, words):
-    few, many = (
-        choose(counts, lexicon, words, size=4096, **SETTINGS | {"character_share": share})
-        for share in (0.3, 0.9)
-    )
-    assert few.num_characters < many.num_characters and few.num_words > many.num_words
-    assert few.min_character_count > many.min_character_count
-    assert few.num_characters + few.num_words == many.num_characters + many.num_words == 4096 - 324
-
-
 def test_larger_vocabulary_holds_the_smaller_ones_words(counts, lexicon, words):
     small, large = (
         choose(
@@ -84,8 +82,6 @@ def test_vocabulary_without_room_for_ascii_is_refused(counts, lexicon, words):
 
 
 def test_text_without_any_known_word_still_gives_a_whole_vocabulary(lexicon, words):
-    import numpy as np
-
     nothing = Counts(words=np.zeros(words.vocab_size, np.int64))
     assert len(choose(nothing, lexicon, words, size=2048, **SETTINGS).pieces) == 2048
 
@@ -110,3 +106,31 @@ def test_a_vocabulary_of_words_that_the_text_does_not_have_is_said(counts, lexic
     caplog.clear()
     choose(counts, lexicon, words, size=4096, **SETTINGS)
     assert "not in the training text" not in caplog.text
+
+
+@pytest.mark.process
+def test_workers_count_what_one_process_counts(commit_documents, few, tmp_path):
+    latin = [{**d, "text": d["text"] + " Hello World"} for d in few[300:340]]
+    shards = [few[:100], few[100:101], latin, few[400:700]]
+    paths = commit_documents(tmp_path, shards, []).paths("train-*.parquet")
+    user = user_lines("研墨先生 900 n\n".encode(), "here")
+    words = dictionary_segmenter(with_user_words(read_lexicon(dictionary_path()), user))
+    found = []
+    for workers in (1, 3):
+        found.append(count(paths, words, user, workers))
+        [told] = [one for one in progress() if one.name == "counted file, files"]
+        assert told.done == told.total == 4
+    alone, together = found
+    assert np.array_equal(alone.characters, together.characters) and alone.characters.sum() > 10_000
+    assert np.array_equal(alone.words, together.words) and len(alone.words) == words.vocab_size
+    assert alone.runs == together.runs and alone.runs["World"] == 40
+    assert alone.genres == together.genres
+
+
+@pytest.mark.process
+def test_a_damaged_file_is_named_by_a_worker(commit_documents, few, words, tmp_path):
+    paths = commit_documents(tmp_path, [few[:50], few[50:90]], []).paths("train-*.parquet")
+    paths[1].chmod(0o644)
+    paths[1].write_bytes(paths[1].read_bytes()[:-10])
+    with pytest.raises(DataError, match="train-00001"):
+        count(paths, words, b"", 2)

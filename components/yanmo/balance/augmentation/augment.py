@@ -3,7 +3,10 @@
 Of a document that is in train more than once, one copy is unchanged; every other goes through the rules of
 its genre, with random numbers drawn from the seed, the document's id and the copy's number. So an augmented
 output reads every class as often as a plain one with the same quotas: only then can they be compared fairly.
-A copy that no rule changed, or that would share a run with held-out text, stays a plain repeat.
+A copy that no rule changed, or that would share a run with held-out text, stays a plain repeat. Curate
+removed every training document that shares a run of 13 Han characters with the evaluation set (of modern
+text, by its share), and augmentation could bring such a run back: a training document with 于此 where a
+held-out one has 于斯 is one synonym away.
 """
 
 from __future__ import annotations
@@ -12,22 +15,53 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from yanmo.balance.augmentation.held_out import HeldOut
 from yanmo.balance.augmentation.rewriting import Rewrite, rewrites
 from yanmo.balance.augmentation.rules import AugmentRules
 from yanmo.balance.augmentation.synonyms import Synonyms
-from yanmo.balance.document_table import TrainFiles
-from yanmo.balance.token_count import TokenCount
+from yanmo.balance.document_table import TokenCount, TrainFiles
+from yanmo.chinese.text_runs import Runs, compared, run_hashes
+from yanmo.common.hash_set import distinct
 from yanmo.engine.sql import Tables
+from yanmo.formats.documents import read_documents
+from yanmo.formats.records import TEXT_FORM
 
 REPEAT = "repeat"
 """The rule of a copy that is its parent's text unchanged."""
 _COLUMNS = ("id", "text", "genre", "loss_spans")
+
+
+RUN = 13
+"""Length of a run, Han characters: the default of curate's --overlap-characters; shorter runs are idioms."""
+
+
+class HeldOut:
+    """The runs of held-out documents."""
+
+    def __init__(self, texts: Iterable[Sequence[str]], run: int = RUN, form: str = TEXT_FORM) -> None:
+        """Args:
+        texts: batches of texts; only the hashes of a batch are kept.
+        run: length of a run, Han characters (in modern text units).
+        form: text form of all texts.
+        """
+        self._form = form
+        parts = [run_hashes(compared(batch, form), run)[0] for batch in texts]
+        self._runs = Runs(run, distinct(np.concatenate([*parts, np.zeros(0, np.uint64)])))
+
+    @classmethod
+    def of_files(cls, paths: Iterable[Path], form: str) -> HeldOut:
+        """Return the runs of the documents in these Parquet files."""
+        return cls((read_documents(path, ("text",))["text"].to_pylist() for path in paths), form=form)
+
+    def shared(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return which of the texts share a run with a held-out document."""
+        return self._runs.found_in(compared(texts, self._form))
 
 
 @dataclass(frozen=True)

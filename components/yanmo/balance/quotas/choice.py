@@ -13,11 +13,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from yanmo.balance.augmentation.augment import Augmenter
-from yanmo.balance.classes import parts_of
-from yanmo.balance.document_table import DRAWN, Rows, TrainFiles
+from yanmo.balance.document_table import DRAWN, Rows, TokenCount, TrainFiles, parts_of
 from yanmo.balance.quotas.filling import choose
 from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
-from yanmo.balance.token_count import TokenCount
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.words import some_of
 from yanmo.formats.records import GENRE_ALIASES

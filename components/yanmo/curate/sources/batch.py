@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
@@ -61,47 +61,41 @@ class Nothing(str):
 
 def as_batches(source: Source, records: Iterable[Found], batch_bytes: int, limit: int) -> Iterator[Batch]:
     """Batches of about `batch_bytes`; a record of more than `limit` bytes is left out by its number."""
-    part = _Part()
+    lines: list[bytes] = []
+    numbers: list[int] = []
+    too_long: list[int] = []
+    bad: list[tuple[int, str]] = []
+
+    def taken() -> Batch:
+        batch = Batch(
+            source=source,
+            first=numbers[0] if numbers else 1,
+            data=b"\n".join(lines),
+            numbers=tuple(numbers),
+            too_long=tuple(too_long),
+            bad=tuple(bad),
+        )
+        for some in (lines, numbers, too_long, bad):
+            some.clear()
+        return batch
+
+    size = 0
     for line, value in records:
         if isinstance(value, Nothing):
             yield Batch(source=source, first=line, data=b"", nothing=str(value))
-            continue
-        if isinstance(value, Bad):
-            part.bad.append((line, str(value)))
-            continue
-        data = _packed(value)
-        if len(data) > limit:
-            part.too_long.append(line)
-            continue
-        part.lines.append(data)
-        part.numbers.append(line)
-        part.size += len(data)
-        if part.size >= batch_bytes:
-            yield part.batch(source)
-            part = _Part()
-    if part.lines or part.too_long or part.bad:
-        yield part.batch(source)
-
-
-@dataclass
-class _Part:
-    """What has been put together for one batch."""
-
-    lines: list[bytes] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    too_long: list[int] = field(default_factory=list)
-    bad: list[tuple[int, str]] = field(default_factory=list)
-    size: int = 0
-
-    def batch(self, source: Source) -> Batch:
-        return Batch(
-            source=source,
-            first=self.numbers[0] if self.numbers else 1,
-            data=b"\n".join(self.lines),
-            numbers=tuple(self.numbers),
-            too_long=tuple(self.too_long),
-            bad=tuple(self.bad),
-        )
+        elif isinstance(value, Bad):
+            bad.append((line, str(value)))
+        elif len(data := _packed(value)) > limit:
+            too_long.append(line)
+        else:
+            lines.append(data)
+            numbers.append(line)
+            size += len(data)
+        if size >= batch_bytes:
+            yield taken()
+            size = 0
+    if lines or too_long or bad:
+        yield taken()
 
 
 def _packed(value: Any) -> bytes:

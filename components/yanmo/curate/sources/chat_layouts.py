@@ -11,11 +11,12 @@ A record is a chat when it has no text of its own but one of these, or a questio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from yanmo.common.given_file import kind_of_json
+from yanmo.formats.chat_tokens import Turn as Turn
 
 Pair = tuple[str, str]
 _LISTS = ("messages", "conversations")
@@ -55,16 +56,6 @@ _ROLES = {
     **dict.fromkeys(("assistant", "gpt", "chatgpt", "model", "bot"), "assistant"),
 }
 _EXPECTED = "expected system, user or assistant (or ShareGPT's human and gpt)"
-
-
-class Turn(NamedTuple):
-    """One message of a chat."""
-
-    role: str
-    """system, user or assistant."""
-    text: str
-    is_answer: bool
-    """Whether it carries loss: an assistant's message does, unless its `weight` is 0."""
 
 
 def layout_of_chat(record: Mapping[str, Any], pair: Pair | None = None) -> str:
@@ -165,7 +156,7 @@ def _turn(message: Any) -> Turn | str:
     weight = message.get("weight")
     if weight is not None and weight not in (0, 1):
         return f"weight {weight!r}: expected 0 or 1"
-    return Turn(role, text, role == "assistant" and weight != 0)
+    return Turn(role, text, role == "assistant" and weight != 0)  # what carries loss
 
 
 def _content(value: Any) -> str | None:

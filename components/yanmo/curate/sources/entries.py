@@ -1,4 +1,4 @@
-"""Reads `--sources`: places, and settings for the text in each of them.
+"""Reads `--sources`: places, and settings for the text in each of them, such as which fields hold what.
 
     poems.jsonl prose/*.parquet                 places, separated by commas or white space
     tang.jsonl;genre=shi;label.dynasty=tang     each with settings after semicolons
@@ -11,11 +11,14 @@ from __future__ import annotations
 import glob
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, UsageError
 from yanmo.curate.options.source_options import ENCODINGS, LAYOUTS
+from yanmo.curate.sources.chat_layouts import Pair
 from yanmo.formats.genre_names import genre_problem
 
 VALUES = ("genre", "title", "author", "source", "license")
@@ -39,6 +42,14 @@ _HINT = (
     "'tang.jsonl;genre=shi;label.dynasty=tang'"
 )
 
+_LICENSES = (
+    ("chinese-poetry/", "MIT"),
+    ("Werneror/", "MIT"),
+    ("NiuTrans/", "MIT"),
+    ("kanripo/", "CC-BY-SA-4.0"),
+)
+"""(beginning of a document's source, its licence): collections that name none themselves."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -57,6 +68,52 @@ class Settings:
 
 
 NO_SETTINGS = Settings()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fields:
+    """Names of a record's fields, and values for fields that it lacks."""
+
+    text: str
+    title: str = "title"
+    author: str = "author"
+    genre: str
+    source: str = "source"
+    license: str = "license"
+    labels: tuple[str, ...]
+    default_genre: str
+    """Genre of documents that name none, chats too; "" where there is none."""
+    chat_fields: Pair | None = None
+    """Names of the fields that hold a question and its answer, beside the usual ones."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Field -> value for all documents of a file, instead of their own."""
+    given_labels: tuple[tuple[str, str], ...] = ()
+    genre_unknown: bool = False
+    """Whether the file's first record names no genre: then its documents are PLAIN, not malformed."""
+
+    @property
+    def names(self) -> list[str]:
+        """The fields that say something about a text, and have to be text themselves."""
+        return [self.title, self.author, self.genre, self.source, self.license, *self.labels]
+
+    @property
+    def columns(self) -> list[str]:
+        """Every field's name, the text's first."""
+        return [self.text, *self.names, *(self.chat_fields or ())]
+
+    def of_source(self, settings: Settings) -> Fields:
+        """These fields, with the settings of one source."""
+        if not settings.values:
+            return self
+        renamed: dict[str, Any] = {
+            name: settings.get(f"{name}_field", getattr(self, name)) for name in ("text", *VALUES)
+        }
+        given = {name: settings.get(name) for name in VALUES if settings.get(name)}
+        return replace(self, given=given, given_labels=settings.labels, **renamed)
+
+    def license_of(self, source: str) -> str:
+        """Return the licence of a document that names none, by its source."""
+        return next((name for start, name in _LICENSES if source.startswith(start)), "unknown")
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from yanmo.common.errors import DataError, StorageError, UsageError, in_words
+from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.plain_json import json_value
 from yanmo.common.words import plural, some_of
 from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
@@ -27,6 +27,7 @@ from yanmo.curate.sources.raw_files import (
     local_path,
     open_file,
     readable,
+    reading,
     shown,
     stat_file,
 )
@@ -36,8 +37,9 @@ from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 log = logging.getLogger(__name__)
 
 FORMS = ("jsonl", "json", "parquet", "csv", "tsv", "txt", "md")
-BENCHMARK_FORMS = ("jsonl", "json", "parquet", "txt", "md", "csv", "tsv")
-"""Forms of benchmark files."""
+_EXPECTED = (
+    "expected .jsonl, .json, .csv, .tsv, .txt, .md (each may end in .gz, .zst, .xz or .bz2) or .parquet"
+)
 _SAME = {"ndjson": "jsonl", "markdown": "md"}
 _NAME = re.compile(
     r".*\.(?:(parquet)|(jsonl|ndjson|json|txt|md|markdown|csv|tsv)(?:\.(gz|zst|xz|bz2))?)\Z",
@@ -92,17 +94,17 @@ class Source:
             )
 
 
-def form_of(name: str, forms: Sequence[str] = FORMS) -> tuple[str, str] | None:
-    """Form and compression by a file's name; None where it is none of `forms`."""
+def form_of(name: str) -> tuple[str, str] | None:
+    """Form and compression by a file's name; None where nothing reads it."""
     found = _NAME.match(name)
-    ending = (found[1] or found[2]).lower() if found else ""
-    form = _SAME.get(ending, ending)
-    return (form, (found[3] or "").lower()) if found and form in forms else None
+    if not found:
+        return None
+    ending = (found[1] or found[2]).lower()
+    return _SAME.get(ending, ending), (found[3] or "").lower()
 
 
 def find_files(
     sources: str,
-    forms: Sequence[str] = FORMS,
     option: str = "--sources",
     *,
     follow_links: bool = False,
@@ -123,7 +125,7 @@ def find_files(
     how = Listing(leave_out=left.add, follow_links=follow_links)
     for entry in read_entries(sources):
         path_of = below(entry.place)
-        for file in _readable(entry.place, forms, option, how, left):
+        for file in _readable(entry.place, option, how, left):
             one = _source(file, path_of(file.uri), entry.settings)
             known = found.setdefault(file.same_as or file.uri, one)
             if known.settings != entry.settings:
@@ -133,7 +135,7 @@ def find_files(
                 )
     chosen = _with_bytes(sorted(found.values(), key=lambda source: source.uri), left)
     if not quiet:
-        left.say(forms)
+        left.say()
     return chosen
 
 
@@ -167,34 +169,28 @@ class LeftOut:
         base, dot, ending = name.rpartition(".")
         self._kinds[f".{ending.lower()}" if base and dot and len(ending) <= 10 else "without an ending"] += 1
 
-    def say(self, forms: Sequence[str]) -> None:
+    def say(self) -> None:
         """Log it."""
         for why, paths in sorted(self._by_reason.items()):
             log.warning("left out, %s: %s", why, some_of(list(paths)))
         if self._kinds:
             kinds = ", ".join(f"{kind} {number:,}" for kind, number in self._kinds.most_common(20))
             files = plural(self._kinds.total(), "file")
-            log.warning("%s of other kinds left out: %s; %s", files, kinds, _expected(forms))
+            log.warning("%s of other kinds left out: %s; %s", files, kinds, _EXPECTED)
 
 
-def _expected(forms: Sequence[str]) -> str:
-    packed = [f".{form}" for form in forms if form != "parquet"]
-    return f"expected {', '.join(packed)} (each may end in .gz, .zst, .xz or .bz2) or .parquet"
-
-
-def _readable(place: str, forms: Sequence[str], option: str, how: Listing, left: LeftOut) -> list[RawFile]:
-    expected = _expected(forms)
+def _readable(place: str, option: str, how: Listing, left: LeftOut) -> list[RawFile]:
     try:
         files = list_files(place, how)
     except DataError as error:
-        raise DataError(f"{str(error).replace('--sources', option, 1)}; {expected}") from error
-    chosen = [file for file in files if form_of(file.name, forms)]
+        raise DataError(f"{str(error).replace('--sources', option, 1)}; {_EXPECTED}") from error
+    chosen = [file for file in files if form_of(file.name)]
     if not chosen:
         is_file = len(files) == 1 and "://" not in place and local_path(place).is_file()
         what = "its name has no known extension" if is_file else "no files there that can be read"
-        raise DataError(f"{option} {readable(place)}: {what}; {expected}")
+        raise DataError(f"{option} {readable(place)}: {what}; {_EXPECTED}")
     for file in files:
-        if not form_of(file.name, forms):
+        if not form_of(file.name):
             left.add_kind(file.name)
     return chosen
 
@@ -244,29 +240,22 @@ def _cut(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
         yield tuple(found)
 
 
-def digest_files(
-    store: ObjectStore, files: Iterable[Source], on_new: Callable[[int], None] = lambda _: None
-) -> list[Source]:
+def digest_files(store: ObjectStore, files: Iterable[Source]) -> list[Source]:
     """Return every file with its sha256, from the store's record if size and time are unchanged.
-
-    Args:
-        on_new: called with the bytes of a file that is not recorded, before it is read.
 
     Raises:
         DataError: a file is empty or cannot be read.
     """
     chosen = list(files)
     many = _are_many_small(source.bytes for source in chosen)  # a record costs more than reading them
-    return [_digest_file(store, one, on_new, many and one.bytes < SMALL_BYTES) for one in chosen]
+    return [_digest_file(store, one, many and one.bytes < SMALL_BYTES) for one in chosen]
 
 
-def _digest_file(store: ObjectStore, file: Source, on_new: Callable[[int], None], at_once: bool) -> Source:
+def _digest_file(store: ObjectStore, file: Source, at_once: bool) -> Source:
     seen = {"uri": file.uri, "bytes": file.bytes, "version": file.version}
     name = f"sources/{hashlib.sha256(file.uri.encode()).hexdigest()}.json"
     old, version = ({}, "") if at_once else _remembered(store, name)
     sha256 = old.get("sha256") if {k: old.get(k) for k in seen} == seen else None
-    if not isinstance(sha256, str):
-        on_new(file.bytes)
     source = replace(file, sha256=sha256 if isinstance(sha256, str) else file_digest(file.uri))
     if not file.bytes:
         raise DataError(f"{source.shown}: is empty, as all of --sources: give files with text")
@@ -283,14 +272,9 @@ def file_digest(uri: str) -> str:
         DataError: it cannot be read.
     """
     result = hashlib.sha256()
-    with open_file(uri) as file:
-        try:
-            while chunk := file.read(_HASHED_AT_A_TIME):
-                result.update(chunk)
-        except StorageError:
-            raise  # the server is away: try again later
-        except OSError as error:
-            raise DataError(f"{shown(uri)}: cannot be read: {in_words(error)}; look at the path") from error
+    with open_file(uri) as file, reading(shown(uri)):
+        while chunk := file.read(_HASHED_AT_A_TIME):
+            result.update(chunk)
     return result.hexdigest()
 
 

@@ -18,9 +18,8 @@ from yanmo.curate.sources.batches import Reading, layout_of
 from yanmo.curate.sources.encodings import SAMPLE_BYTES, as_utf8, file_encoding
 from yanmo.curate.sources.json_files import are_json_lines
 from yanmo.curate.sources.listing import Source
-from yanmo.curate.sources.raw_files import check_seen, open_file
+from yanmo.curate.sources.raw_files import check_seen, open_file, reading
 from yanmo.curate.sources.text_layouts import likely_layout
-from yanmo.curate.sources.unpacking import reading
 
 _LEAST_BYTES = 1 << 16
 _COUNTED_TOGETHER = 16
@@ -48,7 +47,7 @@ class Cut:
         with opened(source) as file:
             head = file.read(SAMPLE_BYTES)
         found = file_encoding(source.shown, head, source.settings.get("encoding", how.encoding))
-        if found.encoding != "utf-8" or (source.form == "json" and not are_json_lines(head)):
+        if found != "utf-8" or (source.form == "json" and not are_json_lines(head)):
             return None
         if layout == "auto":
             layout = likely_layout(head)
@@ -166,6 +165,6 @@ def opened(source: Source) -> Iterator[BinaryIO]:
     """
     check_seen(source.uri)
     source.check_unchanged()
-    with open_file(source.uri, _STEP_BYTES) as file, reading(source):
+    with open_file(source.uri, _STEP_BYTES) as file, reading(source.shown):
         yield file
     source.check_unchanged()

@@ -11,12 +11,13 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote
 
-from yanmo.common.errors import DataError, UsageError, in_words
+from yanmo.common.errors import DataError, StorageError, UsageError, in_words
 from yanmo.engine.shared_files import check_seen_here
 
 if TYPE_CHECKING:
@@ -40,11 +41,6 @@ class RawFile:
     def name(self) -> str:
         """The last part of its path, readable."""
         return readable(unquote(self.uri.rpartition("/")[2], errors="surrogateescape"))
-
-    @property
-    def shown(self) -> str:
-        """Its name in messages: the path if it has one."""
-        return shown(self.uri)
 
 
 def shown(uri: str) -> str:
@@ -87,15 +83,12 @@ def below(place: str) -> Callable[[str], str]:
     return path_of
 
 
-LeaveOut = Callable[[str, str], None]
-"""Called with the path of what is not listed, and why."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Listing:
     """How a place is listed."""
 
-    leave_out: LeaveOut = lambda path, why: None
+    leave_out: Callable[[str, str], None] = lambda path, why: None
+    """Called with the path of what is not listed, and why."""
     follow_links: bool = False
     """Whether symbolic links may lead outside of the folder."""
 
@@ -129,6 +122,21 @@ def stat_file(uri: str) -> RawFile:
     return _stat_local(uri)
 
 
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Raise `DataError` where the system cannot read a file.
+
+    Args:
+        name: the file's in messages.
+    """
+    try:
+        yield
+    except StorageError:
+        raise  # the server is away: try again later
+    except OSError as error:
+        raise DataError(f"{name}: cannot be read: {in_words(error)}; look at the path") from error
+
+
 def check_seen(uri: str) -> None:
     """Raise `EnvironmentFault` where a worker of a cluster does not see a file that its driver sees."""
     if not _is_s3(uri):
@@ -148,7 +156,8 @@ def open_file(uri: str, at_a_time: int = 8 << 20) -> BinaryIO:
         from yanmo.store.s3.files import open_s3
 
         return open_s3(uri, at_a_time)
-    return _open_local(uri)
+    with reading(shown(uri)):
+        return local_path(uri).open("rb")
 
 
 def _is_s3(entry: str) -> bool:
@@ -230,28 +239,14 @@ def _outside(path: Path) -> DataError:
 
 def _stat_local(entry: str) -> RawFile:
     path = local_path(entry)
-    try:
+    with reading(readable(str(path))):
         stat = path.stat()
-    except OSError as error:
-        raise DataError(
-            f"{readable(str(path))}: cannot be read: {in_words(error)}; look at the path"
-        ) from error
     return RawFile(
         uri=path.absolute().as_uri(),
         bytes=stat.st_size,
         version=str(stat.st_mtime_ns),
         same_as=path.resolve().as_uri(),
     )
-
-
-def _open_local(entry: str) -> BinaryIO:
-    path = local_path(entry)
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise DataError(
-            f"{readable(str(path))}: cannot be read: {in_words(error)}; look at the path"
-        ) from error
 
 
 def _raw(found: S3File) -> RawFile:

@@ -12,19 +12,16 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from yanmo.curate.sources.batch import Bad, Found
-from yanmo.curate.sources.encodings import decode_record
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _OTHERS = "\t;|"
 """Delimiters of files that are called .csv all the same, as spreadsheets of other countries write them."""
-
-
 _MOST_LINES = 10_000
 """Of a row; with more of them a quote was forgotten."""
 
 
-def table_records(form: str, chunks: Iterator[bytes], limit: int) -> Iterator[Found]:
-    """Yield the rows below the first, which has the names.
+def table_rows(form: str, chunks: Iterator[bytes], limit: int) -> Iterator[tuple[int, list[str] | Bad]]:
+    """Yield the line and the cells of each row that is not blank.
 
     Args:
         form: `csv` or `tsv`.
@@ -33,20 +30,28 @@ def table_records(form: str, chunks: Iterator[bytes], limit: int) -> Iterator[Fo
     """
     csv.field_size_limit(limit)
     lines = _Lines(chunks, limit)
-    names: list[str] = []
-    delimiter = _DELIMITERS[form]
+    delimiter, is_known = _DELIMITERS[form], False
     while not lines.at_end:
-        first = lines.number
-        if not names:
+        if not is_known:
             delimiter = _delimiter(lines.peek(), delimiter)
-        cells = lines.row(delimiter)
+        first, cells = lines.number, lines.row(delimiter)
         if isinstance(cells, Bad):
-            yield Found(first, cells)
+            yield first, cells
         elif any(cell.strip() for cell in cells):
-            if not names:
-                names = [cell.strip() for cell in cells]
-            elif [cell.strip() for cell in cells] != names:  # else tables were put one behind the other
-                yield Found(first, _record(names, cells))
+            is_known = True
+            yield first, cells
+
+
+def table_records(form: str, chunks: Iterator[bytes], limit: int) -> Iterator[Found]:
+    """Yield the rows below the first, which has the names, as records; arguments as of `table_rows`."""
+    names: list[str] = []
+    for line, cells in table_rows(form, chunks, limit):
+        if isinstance(cells, Bad):
+            yield Found(line, cells)
+        elif not names:
+            names = [cell.strip() for cell in cells]
+        elif [cell.strip() for cell in cells] != names:  # else tables were put one behind the other
+            yield Found(line, _record(names, cells))
 
 
 def _delimiter(header: str, usual: str) -> str:
@@ -114,7 +119,9 @@ class _Lines:
             line = self._waiting.popleft()
             taken.append(line)
             size += len(line)
-            yield decode_record(line)[0]
+            if len(line) > self._limit:
+                raise csv.Error("a line without end")  # of which the rest is not here
+            yield line.decode()
 
     def _fill(self) -> bool:
         """Read on to the end of a line; whether there was one. Of a longer one `limit` bytes and one stay."""

@@ -10,7 +10,6 @@ import itertools
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import zstandard
@@ -18,7 +17,7 @@ import zstandard
 from yanmo.common.errors import DataError, StorageError, in_words
 from yanmo.curate.sources.encodings import detect, packed_kind
 from yanmo.curate.sources.listing import Source
-from yanmo.curate.sources.raw_files import open_file
+from yanmo.curate.sources.raw_files import open_file, reading
 
 CHUNK_BYTES = {"": 1 << 20, "gz": 1 << 13, "xz": 1 << 12, "zst": 1 << 12, "bz2": 1 << 12}
 """Bytes read at a time. Few where they may decompress to many (zstd: 128 kB from 3 bytes, bzip2: 900 kB from
@@ -51,21 +50,10 @@ def raw_chunks(source: Source, on_bytes: Callable[[int], None]) -> Iterator[byte
     Raises:
         DataError: it cannot be read.
     """
-    with open_file(source.uri) as file, reading(source):
+    with open_file(source.uri) as file, reading(source.shown):
         while chunk := file.read(CHUNK_BYTES[source.compression]):
             on_bytes(len(chunk))
             yield chunk
-
-
-@contextmanager
-def reading(source: Source) -> Iterator[None]:
-    """Raise `DataError` where the system cannot read the file."""
-    try:
-        yield
-    except StorageError:
-        raise  # the server is away: try again later
-    except OSError as error:
-        raise DataError(f"{source.shown}: cannot be read: {in_words(error)}; look at the path") from error
 
 
 def unpacked(source: Source, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
@@ -102,7 +90,7 @@ def _check_packed(source: Source, head: bytes) -> None:
         return
     if f"(.{source.compression})" in kind:
         return
-    found = kind or ("plain text" if detect(head).encoding else "")
+    found = kind or ("plain text" if detect(head) else "")
     if found:
         raise DataError(
             f"{source.shown}: is {found}, and its name ends in .{source.compression}: rename it "

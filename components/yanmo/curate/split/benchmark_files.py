@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,9 +9,10 @@ import orjson
 
 from yanmo.common.errors import DataError, in_words
 from yanmo.curate.mapped_texts import comparable
-from yanmo.curate.sources.batch import MAX_RECORD_BYTES
+from yanmo.curate.sources.batch import MAX_RECORD_BYTES, Bad
 from yanmo.curate.sources.batches import Reading, open_parquet, read_batches, rows_at_a_time, utf8_chunks
 from yanmo.curate.sources.listing import Source
+from yanmo.curate.sources.tables import table_rows
 from yanmo.curate.text.normalize import normalize
 from yanmo.curate.text.record_rules import RecordRules
 
@@ -52,8 +51,11 @@ def _strings_of(source: Source, limit: int) -> Iterator[str]:
     if source.form == "parquet":
         yield from _parquet_strings(source, limit)
         return
-    if source.form in _DELIMITERS:
-        yield from _cells(source, limit)
+    if source.form in ("csv", "tsv"):
+        for line, cells in table_rows(source.form, utf8_chunks(source, lambda _: None)[1], limit):
+            if isinstance(cells, Bad):
+                raise DataError(f"--benchmarks {source.shown}:{line}: no row of a table: {cells}")
+            yield from cells
         return
     if source.form == "json":
         yield from _json_strings(source)
@@ -99,63 +101,6 @@ def _json_strings(source: Source) -> Iterator[str]:
                 yield from _line_strings(source, number, line)
     else:
         yield from _strings(value)
-
-
-_DELIMITERS = {"csv": ",", "tsv": "\t"}
-
-
-def _cells(source: Source, limit: int) -> Iterator[str]:
-    """Yield the cells of a table, which may go over many lines."""
-    csv.field_size_limit(limit)
-    chunks = utf8_chunks(source, lambda _: None)[1]
-    with io.TextIOWrapper(io.BufferedReader(_Chunks(chunks)), encoding="utf-8", newline="") as lines:
-        table = csv.reader(_bounded(lines, source, limit), delimiter=_DELIMITERS[source.form])
-        try:
-            for row in table:
-                yield from row
-        except csv.Error as error:
-            if "field limit" in str(error):
-                raise _too_long(source, table.line_num, limit) from error
-            raise _no_table(source, error) from error
-        except UnicodeDecodeError as error:
-            raise _no_table(source, error) from error
-
-
-def _no_table(source: Source, error: Exception) -> DataError:
-    return DataError(
-        f"--benchmarks {source.shown}: expected a .{source.form} table in UTF-8: {in_words(error)}"
-    )
-
-
-def _bounded(lines: io.TextIOWrapper, source: Source, limit: int) -> Iterator[str]:
-    """Yield the lines of a text with their ends, none of which has more than `limit` characters."""
-    number = 0
-    while line := lines.readline(limit + 1):
-        number += 1
-        if len(line) > limit:
-            raise _too_long(source, number, limit)
-        yield line
-
-
-class _Chunks(io.RawIOBase):
-    """An iterator's pieces as a file."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks, self._left = chunks, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._left:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._left = memoryview(chunk)
-        count = min(len(buffer), len(self._left))
-        buffer[:count] = self._left[:count]
-        self._left = self._left[count:]
-        return count
 
 
 def _parquet_strings(source: Source, limit: int) -> Iterator[str]:

@@ -10,26 +10,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from yanmo.chinese.text_runs import Hashes, Runs
 from yanmo.common.errors import DataError
 from yanmo.common.words import plural, some_of
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.document_files import write_splits
 from yanmo.curate.duplicates.near_duplicates import find_similar
+from yanmo.curate.map_report import sort_genres
 from yanmo.curate.mapped_texts import Compared
 from yanmo.curate.mapping import cluster_digest
 from yanmo.curate.plan import owner_digest
-from yanmo.curate.split.containment import HIGH_COVERAGE, coverage
 from yanmo.curate.split.hold_out import SplitSize, choose
-from yanmo.curate.tally import sort_genres
 from yanmo.engine.sql import Tables
 from yanmo.formats.documents import read_documents
 from yanmo.formats.records import CONFIRM
@@ -56,7 +54,8 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
     Raises:
         DataError: there is not enough text for test and valid.
     """
-    names = ("test", "valid", CONFIRM) if _wants_confirmation(options) else ("test", "valid")
+    wants_three = options.confirm_characters and options.confirm_share
+    names = ("test", "valid", CONFIRM) if wants_three else ("test", "valid")
     sizes = [_split_size(options, name) for name in names]
     splits = dict(zip(names, choose(corpus, sizes, options.workers), strict=True))
     if CONFIRM in splits and (lacking := what_lacks(corpus, splits, sizes[-1])):
@@ -75,11 +74,6 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
     genres = sort_genres(counts["documents"]["test"])
     licenses = corpus.licenses(corpus.at(np.concatenate(list(splits.values())), "held_out"))
     return Result(counts=counts, metadata={"text_form": corpus.form, "genres": genres, "licenses": licenses})
-
-
-def _wants_confirmation(options: CurateOptions) -> bool:
-    """Return whether the options ask for a confirmation split."""
-    return bool(options.confirm_characters and options.confirm_share)
 
 
 def _split_size(options: CurateOptions, split: str) -> SplitSize:
@@ -144,9 +138,6 @@ class EvaluationSet:
     ids: frozenset[str]
     compared: Compared
     """What is compared of its texts."""
-    texts_genre: list[str]
-    is_confirm: list[bool]
-    """Which of its texts are of the confirmation split."""
     clusters: list[str]
     """Digests of what is compared of its documents, in hexadecimal digits."""
     owners: frozenset[str]
@@ -159,7 +150,7 @@ class EvaluationSet:
         Args:
             split_by: `author` or `source` if no document of a held-out one may be trained on.
         """
-        columns = ("id", "text", "genre", "author", "source", "split", "loss_spans")
+        columns = ("id", "text", "author", "source", "loss_spans")
         table = pa.concat_tables([read_documents(path, columns) for path in part.paths("*.parquet")])
         form = part.manifest.metadata["text_form"]
         compared = Compared.of(table, form)
@@ -168,8 +159,6 @@ class EvaluationSet:
             part=part,
             ids=frozenset(table["id"].to_pylist()),
             compared=compared,
-            texts_genre=table["genre"].to_pylist(),
-            is_confirm=[split == CONFIRM for split in table["split"].to_pylist()],
             clusters=[
                 cluster_digest(*both).hex()
                 for both in zip(compared.texts, table["text"].to_pylist(), strict=True)
@@ -198,31 +187,3 @@ class EvaluationSet:
     def texts(self) -> list[str]:
         """Return what is compared of its texts."""
         return self.compared.texts
-
-    @property
-    def has_confirmation(self) -> bool:
-        """Return whether it has a confirmation split."""
-        return any(self.is_confirm)
-
-    def without_confirmation(self) -> EvaluationSet:
-        """Return the texts of test and valid alone; ids, clusters and groups stay those of the whole set."""
-        kept = [i for i, is_confirm in enumerate(self.is_confirm) if not is_confirm]
-        return replace(
-            self,
-            compared=self.compared.some(kept),
-            texts_genre=[self.texts_genre[i] for i in kept],
-            is_confirm=[False] * len(kept),
-        )
-
-    def report(self, runs: Runs, found: Hashes) -> dict[str, dict[str, float]]:
-        """Return how much of the set training text contained, by genre, before anything is removed."""
-        shares = coverage(self.texts, runs, found)
-        genre = np.array(self.texts_genre, dtype=object)
-        return {
-            name: {
-                "documents": int((genre == name).sum()),
-                "with_a_shared_run": int((shares[genre == name] > 0).sum()),
-                "with_a_fifth_shared": int((shares[genre == name] > HIGH_COVERAGE).sum()),
-            }
-            for name in sort_genres(set(self.texts_genre))
-        }

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from yanmo.common.errors import DataError, StorageError
-from yanmo.curate.config import CurateOptions
-from yanmo.curate.mapped_corpus import MAP, CurateRun, Handed, corpus_of, of_phases
+from yanmo.curate.config import MAP, CurateOptions, of_phases
+from yanmo.curate.corpus import Corpus
 from yanmo.curate.split.evaluation_set import build_evaluation_set
 from yanmo.curate.text.record_rules import record_rules
 from yanmo.options.fields import NONE, names_of
-from yanmo.stage.stage_run import KeyInput
+from yanmo.stage.stage_run import KeyInput, StageRun
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import create_pointer
 
 log = logging.getLogger(__name__)
+CurateRun = StageRun[CurateOptions, Any]
 
 EVALUATION_SET = "evaluation_set"
 EVALUATION_SET_REVISION = 7
@@ -25,13 +28,15 @@ CHOSEN = (*MAP, "clusters", "confirm", "files", "split")
 """Phases whose options an evaluation set depends on."""
 
 
-def choose_evaluation_set(run: CurateRun, made: Handed, inputs: dict[str, KeyInput]) -> Output:
+def choose_evaluation_set(
+    run: CurateRun, corpus_of: Callable[[], Corpus], inputs: dict[str, KeyInput]
+) -> Output:
     """Return the evaluation set chosen from this text; it is pinned when the documents are there."""
     options = run.options
     semantic, of_the_key = of_phases(options, CHOSEN)
 
     def build(attempt: Attempt) -> Result:
-        return build_evaluation_set(attempt, corpus_of(run, made), of_the_key)
+        return build_evaluation_set(attempt, corpus_of(), of_the_key)
 
     inputs = {name: value for name, value in inputs.items() if name != "benchmarks"}
     return run.part(EVALUATION_SET, EVALUATION_SET_REVISION, semantic, inputs, build)

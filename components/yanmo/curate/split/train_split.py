@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from yanmo.curate.corpus import Corpus
 from yanmo.curate.decisions import Sums, write_decisions
 from yanmo.curate.document_files import write_splits
 from yanmo.curate.limits import check_share, genres_above
+from yanmo.curate.map_report import sort_genres
 from yanmo.curate.report import PAGE, describe, log_table, page
 from yanmo.curate.split.containment import (
     FORM_OF_WORDS,
@@ -32,7 +33,6 @@ from yanmo.curate.split.containment import (
     find_contained,
 )
 from yanmo.curate.split.evaluation_set import EvaluationSet
-from yanmo.curate.tally import sort_genres
 from yanmo.formats.decisions import DECISIONS_FILE
 from yanmo.store.commit import Attempt, Result
 
@@ -83,7 +83,7 @@ def write_documents(
         attempt, corpus, {"train": "kept"}, options.shard_characters, options.workers, meanwhile=meanwhile
     )
     for what, by_split in counts.items():
-        by_split["valid"] = _valid_counts(evaluation_set, what)
+        by_split["valid"] = evaluation_set.part.manifest.counts[what]["valid"]
     corpus.count("train", "kept")
     report = {
         **describe(corpus.report, options),
@@ -113,11 +113,6 @@ def left_for_training(
     corpus.show_examples()
 
 
-def _valid_counts(evaluation_set: EvaluationSet, what: str) -> dict[str, int]:
-    counts: dict[str, int] = evaluation_set.part.manifest.counts[what]["valid"]
-    return counts
-
-
 def _drop_held_out(
     corpus: Corpus, evaluation_set: EvaluationSet, options: CurateOptions, report: dict[str, Any]
 ) -> None:
@@ -130,17 +125,8 @@ def _drop_held_out(
     examined = "texts semi join examined using (position)"
     runs = _runs_to_miss(corpus, examined, evaluation_set, options, report)
     shared = find_contained(corpus, examined, runs, options.workers)
-    report["evaluation_set_in_train"] = evaluation_set.report(runs, shared.hashes)
     overlapping = _overlapping(corpus, shared, runs, evaluation_set.texts, options, report)
-
-    def without_confirmation() -> Ints:
-        before = evaluation_set.without_confirmation()
-        runs = _runs_to_miss(corpus, examined, before, options, {})
-        shared = find_contained(corpus, examined, runs, options.workers)
-        return _overlapping(corpus, shared, runs, before.texts, options, {})
-
-    fewer = without_confirmation if evaluation_set.has_confirmation else None
-    _drop_overlaps(corpus, overlapping, runs, "overlap", options, fewer)
+    _drop_overlaps(corpus, overlapping, runs, "overlap", options)
 
 
 def _overlapping(
@@ -241,35 +227,18 @@ def _drop_overlaps(
     runs: Runs,
     reason: str,
     options: CurateOptions,
-    fewer: Callable[[], Ints] | None = None,
 ) -> None:
     """Count what shares a run, and drop it if not too much does.
 
     Args:
         runs: those that are shared, for the table of decisions.
-        fewer: gives what shares a run with test and valid alone. A confirmation split is no reason to stop
-            where these two are none, so a limit that only all three pass is a warning.
     """
     chosen = corpus.at(overlapping, "overlapping")
     corpus.count(reason, chosen)
     corpus.shared[reason] = runs
     corpus.show_examples()
     corpus.show_examples_of(reason, chosen, genres_above(corpus.report, reason, options.max_overlap_share))
-    try:
-        check_share(corpus.report, reason, options.max_overlap_share, "--max-overlap-share ")
-    except DataError as error:
-        if fewer is None or _is_too_much(corpus, fewer(), options.max_overlap_share):
-            raise
-        log.warning("because of the confirmation split alone, %s", error)
-
-
-def _is_too_much(corpus: Corpus, positions: Ints, allowed: float) -> bool:
-    """Return whether so many documents of all or of a genre are above the allowed share."""
-    name, tally = "with test and valid", corpus.report.tally
-    corpus.count(name, corpus.at(positions, "fewer"))
-    above = genres_above(corpus.report, name, allowed)
-    tally.counts.pop(name, None)
-    return bool(above)
+    check_share(corpus.report, reason, options.max_overlap_share, "--max-overlap-share ")
 
 
 def _check_taken_down(corpus: Corpus, evaluation_set: EvaluationSet) -> None:

@@ -9,7 +9,7 @@ from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.options.source_options import chat_pair
 from yanmo.curate.sources.batches import MAX_RECORD_BYTES, Reading
-from yanmo.curate.sources.fields import Fields
+from yanmo.curate.sources.entries import Fields
 from yanmo.curate.sources.parsing import genre_name
 from yanmo.curate.text.cleaning import CLEANINGS, DEFAULT_CLEANINGS, Cleaning
 from yanmo.curate.text.filter_sets import SETS, limits_of, read_pairs
@@ -96,7 +96,6 @@ def _fields(options: CurateOptions) -> Fields:
         labels=tuple(name.strip() for name in options.label_fields.split(",") if name.strip()),
         default_genre=options.default_genre,
         chat_fields=chat_pair(options.chat_fields),
-        max_characters=options.max_characters,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from yanmo.options.fields import word
-from yanmo.options.shared import ToolOptions, channel_opt
+from yanmo.options.shared import ToolOptions
 from yanmo.tools import command_group as tool
 from yanmo.tools.command_group import Subcommand, work_of
 
@@ -28,7 +28,6 @@ class ImportOptions(ToolOptions, group="import"):
     """
 
     folder: str = word("folder with config.json, tokenizer.json and *.safetensors")
-    channel: str = channel_opt("channel on whose text the tokenizer is tried too; 'none' for no channel")
 
 
 TOOL = tool.Tool(

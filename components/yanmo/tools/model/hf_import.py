@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.given_file import read_object
-from yanmo.formats.round_trip import check_round_trip, tokenizer_of
-from yanmo.formats.texts_at_hand import texts_at_hand
+from yanmo.formats.round_trip import check_round_trip, probe_texts, tokenizer_of
 from yanmo.formats.token_cache import GENRES_FILE, TOKENIZER, SpecialIds
 from yanmo.model.weights_check import WEIGHTS, check_weights, num_weights, read_headers, weight_files
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
@@ -38,7 +37,7 @@ def run(store: ObjectStore, options: ImportOptions) -> int:
     folder = Path(options.folder)
     with only_answers():
         files = _files(folder)
-        check(store, folder, options.channel)  # also where the same was taken before, by an older code maybe
+        check(folder)  # also where the same was taken before, by an older code maybe
         digests = {path.name: file_sha256(path) for path in files}
         tokenizer = commit_tokenizer(store, folder)
         recipe = Recipe(stage="train", revision=REVISION, semantic={"imported": digests}, inputs={})
@@ -76,7 +75,7 @@ def _hint(missing: Sequence[str]) -> str:
     return "; `AutoTokenizer.from_pretrained(folder).save_pretrained(folder)` of transformers makes one"
 
 
-def check(store: ObjectStore, folder: Path, channel: str) -> None:
+def check(folder: Path) -> None:
     """Check everything that is taken of a folder: shape, weights, vocabulary, and that texts come back.
 
     Raises:
@@ -90,7 +89,7 @@ def check(store: ObjectStore, folder: Path, channel: str) -> None:
         if (folder / name).is_file():
             read_object(folder / name)
     tokenizer = tokenizer_of(folder, config.vocab_size)
-    check_round_trip(tokenizer, texts_at_hand(store, channel), f"{folder / 'tokenizer.json'}")
+    check_round_trip(tokenizer, probe_texts(), f"{folder / 'tokenizer.json'}")
 
 
 def _stored_dtype(folder: Path) -> str:

@@ -13,8 +13,7 @@ from yanmo.common.given_file import given_json
 from yanmo.common.words import plural
 from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
-from yanmo.formats.round_trip import check_round_trip, open_tokenizer
-from yanmo.formats.texts_at_hand import texts_at_hand
+from yanmo.formats.round_trip import check_round_trip, open_tokenizer, probe_texts
 from yanmo.formats.token_cache import TOKENIZER, SpecialIds
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
@@ -49,8 +48,7 @@ def run(store: ObjectStore, options: AdoptOptions) -> int:
         },
     )
     path = _file(Path(options.folder))
-    # Also where the same one was taken before, as there may be other texts by now.
-    check_round_trip(open_tokenizer(path), texts_at_hand(store, options.channel), f"{path}")
+    check_round_trip(open_tokenizer(path), probe_texts(), f"{path}")
     output = commit_once(store, recipe, lambda attempt: write_adopted(attempt, value, genres))
     assert output is not None
     if options.channel != "none":

@@ -54,14 +54,12 @@ class AdoptOptions(ToolOptions, group="import"):
     FOLDER contains a tokenizer.json. Tokens that a training needs and the tokenizer lacks are added
     after its own ids: <|bos|>, <|eos|>, <|pad|>, the marks of a chat and a tag for each genre. A
     tokenizer that does not decode text unchanged (because of a normalizer or a prefix of spaces) is
-    refused: it is tried on a built-in text with every common character, on the channel's evaluation
-    set and on some of its training text.
+    refused: it is tried here on a built-in text with every common character, by `yanmo tokenize` on the
+    training text.
     """
 
     folder: str = word("folder with a tokenizer.json, or that file")
-    channel: str = channel_opt(
-        "channel whose pointer `tokenizer` is moved, and on whose text it is tried; 'none' for no channel",
-    )
+    channel: str = channel_opt("channel whose pointer `tokenizer` is moved; 'none' for no channel")
     genres: str = opt("", "further genres that get a tag, besides those of the bundled corpus", metavar="A,B")
 
 

@@ -63,11 +63,6 @@ def test_most_documents_are_taken_in_the_order_given() -> None:
     assert (chosen[: number - 60] == np.arange(number - 60)).all()
 
 
-def test_verses_of_one_length_come_as_near_as_their_length_allows() -> None:
-    sizes = np.full(500, 24)
-    assert sizes[choose(sizes, 1000)].sum() == 984
-
-
 def _drawn(kind: str, number: int) -> np.ndarray:
     """Sizes of many documents."""
     rng = np.random.default_rng(number)
@@ -114,21 +109,6 @@ def test_what_is_missing_is_less_than_any_document_that_is_left(sizes: np.ndarra
     missing = target - int(sizes[chosen].sum())
     left = np.delete(sizes, chosen)
     assert missing >= 0 and (not len(left) or missing < left.min())
-
-
-@pytest.mark.parametrize("kind", ["text", "very short", "to a million"])
-def test_ordinary_text_comes_out_exact(kind: str) -> None:
-    sizes = _drawn(kind, 60_000)
-    for share in (0.01, 0.37, 0.99):
-        target = int(sizes.sum() * share)
-        assert sizes[choose(sizes, target)].sum() == target
-
-
-@pytest.mark.long(few=1)
-@pytest.mark.parametrize("number", [513, 60_000, 1_000_000])
-def test_documents_are_met_to_the_document(number: int) -> None:
-    for target in (0, 1, number // 2, number - 10, number - 1, number, 3 * number):
-        assert len(choose(np.ones(number, np.int64), target)) == min(target, number)
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from yanmo.common.errors import EnvironmentFault
+from yanmo.common.errors import EnvironmentFault, UsageError
 from yanmo.curate.sources import entries as module
 from yanmo.curate.sources.entries import Entry, read_entries
 
@@ -54,3 +54,16 @@ def test_keys_may_hold_blanks(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.txt").touch()
     assert [entry.place for entry in read_entries(sources)] == places
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("a.jsonl;genere=shi", "unknown setting 'genere'"),
+        ("a.jsonl;genre", "'genre' is no name=value"),
+        ("a.jsonl;encoding=latin", "encoding=latin: expected auto, utf-8"),
+    ],
+)
+def test_settings_that_say_nothing_are_refused(entry: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_entries(entry)

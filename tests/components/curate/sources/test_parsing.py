@@ -11,8 +11,7 @@ import pytest
 from yanmo.common.errors import UsageError
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.sources.batches import Batch
-from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
-from yanmo.curate.sources.fields import Fields
+from yanmo.curate.sources.entries import NO_SETTINGS, Fields, Settings, read_entries
 from yanmo.curate.sources.listing import Source
 from yanmo.curate.sources.parsing import PLAIN, parse, without_genre
 
@@ -142,16 +141,6 @@ def test_text_files_give_a_document_per_block_with_its_first_line() -> None:
     ]
     assert {d.genre for d in documents} == {"文"}
     assert [(m.line, m.why) for m in bad] == [(19, "not UTF-8: invalid start byte")]
-
-
-def test_parquet_rows_are_numbered_and_checked() -> None:
-    rows = pa.RecordBatch.from_pydict({"text": ["甲", None, "丙"], "genre": ["诗", "诗", None]})
-    documents, bad = parse(batch(rows, "parquet"), fields())
-    assert [d.line for d in documents] == [1]
-    assert [(m.line, m.why) for m in bad] == [
-        (2, "no field 'text'"),
-        (3, "no field 'genre' and no --default-genre"),
-    ]
 
 
 GENRELESS: list[tuple[Any, str, bool]] = [

@@ -67,15 +67,11 @@ def test_truncated_file_is_refused_by_name(tmp_path: Path, suffix: str, share: f
     path = write(tmp_path, "a.jsonl" + suffix, packed[: max(1, int(share * len(packed)))])
     with pytest.raises(DataError, match=rf"a\.jsonl\{suffix}: (truncated|damaged)"):
         read(path)
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst", ".bz2"])
-def test_garbage_in_a_compressed_file_is_refused_by_name(tmp_path: Path, suffix: str) -> None:
-    packed = bytearray(PACK[suffix](LINES))
-    packed[len(packed) // 2] ^= 0xFF
-    packed[0] ^= 0xFF
-    with pytest.raises(DataError, match=r"damaged"):
-        read(write(tmp_path, "a.jsonl" + suffix, bytes(packed)))
+    damaged = bytearray(packed)
+    damaged[0] ^= 0xFF
+    damaged[int(share * len(packed))] ^= 0xFF
+    with pytest.raises(DataError, match="damaged"):
+        read(write(tmp_path, "a.jsonl" + suffix, bytes(damaged)))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst", ".bz2"])
@@ -92,11 +88,6 @@ def test_a_file_that_is_not_packed_as_its_name_says_is_told_what_it_is(
         DataError, match=rf"a\.jsonl\{suffix}: is .*{what}, and its name ends in \{suffix}: rename"
     ):
         read(path)
-
-
-def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
-    (batch,) = read(write(tmp_path, "a.txt", b"\xef\xbb\xbf" + "天地".encode()))
-    assert batch.data == "天地".encode()
 
 
 def test_blocks_are_cut_only_at_blank_lines(tmp_path: Path) -> None:

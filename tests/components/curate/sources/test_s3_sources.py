@@ -14,7 +14,6 @@ from servers.s3 import S3Server
 
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.curate.sources.raw_files import Listing, list_files, open_file
-from yanmo.store.s3 import files as s3_files
 
 DOCUMENTS = Path(__file__).parents[3] / "data" / "documents.jsonl"
 
@@ -74,20 +73,6 @@ def test_a_large_object_is_streamed_sought_and_its_change_is_noticed(
         put(s3_server, bucket, big=data[::-1])
         with pytest.raises(StorageError, match="changed while it was read"):
             stream.read()
-
-
-def test_a_large_object_read_at_once_takes_one_request_per_8_mib(
-    s3_server: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(s3_server, bucket, big=bytes(17 << 20))
-    asked: list[int] = []
-    get = s3_files._Stream._get
-    monkeypatch.setattr(
-        s3_files._Stream, "_get", lambda self, at, length: asked.append(length) or get(self, at, length)
-    )
-    with open_file(f"s3://{bucket}/big") as stream:
-        assert len(stream.read()) == 17 << 20
-    assert asked == [8 << 20, 8 << 20, 1 << 20]
 
 
 def test_curate_reads_a_bucket_like_a_folder(

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.curate.sources.entries import read_entries
-from yanmo.curate.sources.listing import digest_files, find_files, sources_input
+from yanmo.curate.sources.listing import (
+    MANY_SMALL,
+    SMALL_BYTES,
+    Source,
+    bundles,
+    digest_files,
+    find_files,
+    sources_input,
+)
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import file_sha256
 
@@ -42,6 +53,11 @@ def test_entries_may_be_files_folders_and_globs_in_any_order_and_more_than_once(
     entries = [f"{folder}/*.jsonl", f"{folder}/sub", f"file://{folder}/a.txt.gz", f"{folder}/b.jsonl"]
     expected = ["a.txt.gz", "b.jsonl", "c.JSONL.zst", "d.parquet"]
     assert names(",".join(entries)) == names(" ".join(reversed(entries))) == expected
+
+
+def test_one_file_with_two_settings_is_refused(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"names .*b.jsonl twice"):
+        find_files(f"{folder}/b.jsonl;genre=shi {folder}/b.jsonl;genre=ci")
 
 
 def test_a_single_path_may_hold_spaces(folder: Path) -> None:
@@ -166,12 +182,6 @@ def test_an_unreadable_file_is_refused_by_name(folder: Path, tmp_path: Path) -> 
         digest_files(FileStore(tmp_path / "store"), find_files(str(folder / "b.jsonl")))
 
 
-def test_an_empty_file_is_refused_by_name(folder: Path, tmp_path: Path) -> None:
-    (folder / "b.jsonl").write_bytes(b"")
-    with pytest.raises(DataError, match=r"b\.jsonl: is empty"):
-        digest_files(FileStore(tmp_path / "store"), find_files(str(folder / "b.jsonl")))
-
-
 def test_an_empty_file_beside_others_is_left_out_with_a_warning(
     folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,3 +201,28 @@ def test_a_list_of_sources_may_be_longer_than_any_file_name() -> None:
     """`stat` refuses a name of 256 characters, which a list without folders soon has."""
     names = [f"part-{number:04}.jsonl" for number in range(400)]
     assert [entry.place for entry in read_entries(",".join(names))] == names
+
+
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.sampled_from([1, 200, SMALL_BYTES - 1, SMALL_BYTES, 1 << 24]), max_size=400),
+    seed=st.integers(0, 5),
+)
+def test_bundles_hold_every_file_once_in_order_and_large_ones_alone(sizes: list[int], seed: int) -> None:
+    files = [
+        Source(
+            uri=f"file:///{i}.txt",
+            name=f"{i}.txt",
+            form="txt",
+            compression="",
+            bytes=size,
+            version="1",
+            sha256=hashlib.sha256(f"{seed} {i}".encode()).hexdigest(),
+        )
+        for i, size in enumerate(sizes)
+    ]
+    found = bundles(files)
+    assert [one for bundle in found for one in bundle] == files and all(found)
+    assert all(len(bundle) == 1 or all(one.bytes < SMALL_BYTES for one in bundle) for bundle in found)
+    if len([size for size in sizes if size < SMALL_BYTES]) <= MANY_SMALL:
+        assert len(found) == len(files)

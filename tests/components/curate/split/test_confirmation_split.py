@@ -1,21 +1,16 @@
-"""The third held-out split: apart from the others, and never in training."""
+"""The third held-out split, apart from the others and never in training; and what a pinned set says of text
+that it was not chosen from."""
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from yanmo.chinese.text_runs import Runs
-from yanmo.curate.split.hold_out import SplitSize, hold_out
-from yanmo.engine.sql import Tables
 from yanmo.store.manifest import file_sha256
 
 FIXTURE = Path(__file__).parents[3] / "data" / "documents.jsonl"
@@ -53,22 +48,6 @@ def poems(number: int, seed: int = 0, **fields: str) -> list[Record]:
     ]
 
 
-@pytest.mark.long
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 300), st.integers(0, 99)), min_size=1, max_size=300)
-)
-def test_a_third_split_leaves_the_first_two_as_they_are(rows: list[tuple[int, int, int]]) -> None:
-    sizes = [SplitSize(characters=n, share=s, min_documents=3) for n, s in ((400, 0.1), (100, 0.03))]
-    third = SplitSize(characters=200, share=0.05, min_documents=3)
-    tables = Tables()
-    columns = dict(zip(("genre", "characters", "unit"), map(np.array, zip(*rows, strict=True)), strict=True))
-    tables.add("free", position=np.arange(len(rows)), **columns)
-    two, three = hold_out(tables, "free", sizes), hold_out(tables, "free", [*sizes, third])
-    assert [s.tolist() for s in three[:2]] == [s.tolist() for s in two]
-    assert not set(three[2].tolist()) & {i for s in two for i in s.tolist()}
-
-
 def test_a_new_set_has_a_confirmation_split_and_the_same_test_and_valid(curate: Run) -> None:
     with_it = curate(FIXTURE, *SMALL).output("evaluation_set")
     without = curate(FIXTURE, *SMALL, "--confirm-characters", "0", store="b").output("evaluation_set")
@@ -94,15 +73,6 @@ def test_training_text_knows_nothing_of_the_confirmation_split(
     copy = {"text": longest.replace("，", "、"), "genre": "wen", "source": "z"}
     again = curate(write_jsonl("more.jsonl", [*lines, quotes, copy]), *SMALL)
     assert not [r for r in again.rows("train") if r["source"] == "z"]
-
-
-def test_authors_of_the_confirmation_split_are_held_out_whole(
-    curate: Run, write_jsonl: Callable[..., Path]
-) -> None:
-    path = write_jsonl("a.jsonl", poems(800))
-    curated = curate(path, "--split-by", "author", "--confirm-share", "0.1", "--min-split-documents", "2")
-    confirm = {r["author"] for r in texts_of(curated.output("evaluation_set"), "confirm")}
-    assert confirm and not confirm & {r["author"] for r in curated.rows("train")}
 
 
 @pytest.mark.long(few=3)
@@ -134,39 +104,30 @@ def test_a_text_too_small_for_three_splits_says_what_follows(
     assert "--without-confirmation" in stderr and "another --channel" in stderr
 
 
-def test_an_exchanged_pointer_of_the_evaluation_set_is_mended_as_its_message_says(
-    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write_jsonl("a.jsonl", poems(300))
-    before = curate(path)
-    pinned = before.output("evaluation_set")
-    root = Path(pinned.store.uri.removeprefix("file://")) / "pointers" / "dev"
-    one, other = root / "evaluation_set.json", root / "curate.json"
-    first, second = one.read_text(), other.read_text()
-    one.write_text(second)
-    other.write_text(first)
-    curate(path, expect=65)
-    stderr = capsys.readouterr().err
-    assert "yanmo curate --evaluation-set evaluation_set/KEY" in stderr
-    curate(path, "--evaluation-set", f"evaluation_set/{pinned.manifest.key}")
-    assert (json.loads(one.read_text()), json.loads(other.read_text())) == (
-        json.loads(first),
-        json.loads(second),
-    )
-    curate(path)
+@pytest.fixture
+def mixed(curate: Run, write_jsonl: Callable[..., Path]) -> Path:
+    """A channel whose set was chosen from 诗 alone, and a text with 曲 and 说 as well."""
+    curate(write_jsonl("old.jsonl", poems(300, 1)))
+    new = [*poems(300, 1), *poems(200, 2, genre="qu"), *poems(120, 3, genre="shuo")]
+    return write_jsonl("new.jsonl", new)
 
 
-def test_shared_runs_with_the_confirmation_split_alone_are_no_new_error(
+def test_a_genre_of_which_nothing_is_held_out_is_named_with_what_to_do(
+    curate: Run, mixed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = curate(mixed)
+    assert "of genre 曲, 说 nothing is held out" in (stderr := capsys.readouterr().err)
+    assert "another --channel" in stderr
+    assert {r["genre"] for r in texts_of(done.output("evaluation_set"), "test")} == {"诗"}
+
+
+def test_a_channel_that_was_begun_with_other_text_says_so(
     curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = write_jsonl("a.jsonl", poems(300))
-    (known,) = [r["text"] for r in texts_of(curate(path).output("evaluation_set"), "confirm")[:1]]
-    quoting = [{**r, "text": known[:16] + "\n" + r["text"]} for r in poems(120, seed=9)]
-    write_jsonl("a.jsonl", [*poems(300), *quoting])
-    again = curate(path)  # a quarter of all documents, above --max-overlap-share
-    assert "because of the confirmation split alone" in capsys.readouterr().err
-    assert again.report()["dropped"]["overlap"]["诗"]["documents"] == 120
-    test = texts_of(again.output("evaluation_set"), "test")[0]["text"]
-    quoting = [{**r, "text": test[:16] + "\n" + r["text"]} for r in poems(120, seed=8)]
-    write_jsonl("a.jsonl", [*poems(300), *quoting])
-    curate(path, expect=65)
+    said = "channel 'dev' was begun with other text"
+    old, new = poems(300, 1), poems(300, 2)
+    curate(write_jsonl("old.jsonl", old))
+    curate(write_jsonl("more.jsonl", [*old, *new]))
+    assert said not in capsys.readouterr().err
+    curate(write_jsonl("new.jsonl", new))
+    assert said in capsys.readouterr().err

@@ -180,7 +180,7 @@ def test_its_share_can_be_limited_like_that_of_any_filter(site: Path, tmp_path: 
 
 def test_no_plugins_are_no_filters_and_no_part_of_a_key() -> None:
     from yanmo.curate.config import CurateOptions
-    from yanmo.curate.mapped_corpus import rules_input
+    from yanmo.curate.phases import rules_input
 
     make: Callable[..., CurateOptions] = CurateOptions
     assert rules_input(make(sources="x")) == {}

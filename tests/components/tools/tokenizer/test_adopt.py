@@ -10,7 +10,7 @@ from yanmo.stage.run import main as run_stage
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output, open_reference
-from yanmo.store.pointers import move_pointer, read_pointer
+from yanmo.store.pointers import read_pointer
 from yanmo.tokenize.config import STAGE
 from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.work import STEPS
@@ -92,26 +92,20 @@ def test_tokenizer_that_loses_text_is_refused_with_the_place(store, bpe, tmp_pat
     assert not list((store / "cas" / "tokenizer").glob("*/MANIFEST.json"))
 
 
-def test_tokenizer_is_tried_on_the_evaluation_set_and_the_training_text_of_the_channel(
+DROPS = {"type": "Replace", "pattern": {"String": "𪚥"}, "content": ""}
+
+
+def test_a_tokenizer_that_loses_what_no_built_in_text_holds_is_refused_by_the_stage(
     store, bpe, tmp_path, capsys, corpus
 ):
-    """Characters that no built-in text could hold: here, a word of a poem."""
+    """Here a word of a poem."""
     word = corpus[0]["text"].replace("\n", "")[3:6]
     lossy = {"type": "Replace", "pattern": {"String": word}, "content": word[:2]}
-    folder = changed(bpe, tmp_path / "word", normalizer=lossy)
-    assert adopt(store, folder, "--channel=none") == ExitCode.DONE, "nothing at hand shows it"
-    assert adopt(store, folder) == ExitCode.DATA, "also where it was taken before"
+    assert adopt(store, changed(bpe, tmp_path / "word", normalizer=lossy)) == ExitCode.DONE
+    capsys.readouterr()
+    assert tokenize(store) == ExitCode.DATA
     err = capsys.readouterr().err
     assert "document " in err and "of curate/" in err and "loses text" in err
-    assert tokenize(store, f"--tokenizer=tokenizer/{taken(store)}") == ExitCode.DATA
-    assert "of curate/" in capsys.readouterr().err
-    pointers = store / "pointers" / "dev"
-    move_pointer(FileStore(store), "dev", "evaluation_set", evaluation_set(store).reference)
-    (pointers / "curate.json").unlink()
-    assert adopt(store, folder) == ExitCode.DATA
-    (pointers / "evaluation_set.json").write_text("{", encoding="utf-8")
-    assert adopt(store, folder) == ExitCode.DONE, "a damaged pointer is no fault of the tokenizer"
-    assert "not tried on the evaluation_set of channel 'dev'" in capsys.readouterr().err
 
 
 def evaluation_set(store: Path) -> Output:
@@ -129,9 +123,17 @@ def evaluation_set(store: Path) -> Output:
     return made
 
 
-def taken(store: Path) -> str:
-    (manifest,) = (store / "cas" / "tokenizer").glob("*/MANIFEST.json")
-    return manifest.parent.name
+@pytest.mark.long
+def test_unigram_whose_decoder_drops_text_is_refused(store, tmp_path, capsys):
+    """A plain one, which our own kernel encodes: only decoding shows it."""
+    argv = ["--store", str(store), "--metrics-port=-1", "--vocab-size=4096"]
+    assert run_stage(STAGE, STEPS, argv) == ExitCode.DONE
+    own = latest(store).path("tokenizer.json").parent
+    steps = [{"type": "ByteFallback"}, {"type": "Fuse"}, DROPS]
+    folder = changed(own, tmp_path / "drops", decoder={"type": "Sequence", "decoders": steps})
+    assert adopt(store, folder, "--channel=none") == ExitCode.DATA
+    assert "expected '𪚥' (U+2A6A5)" in capsys.readouterr().err
+    assert adopt(store, own, "--channel=none") == ExitCode.DONE
 
 
 @pytest.mark.parametrize(
