@@ -41,13 +41,14 @@ _FIRST_UNIT = 0x2E80
 """From here on scripts have no space between words, so that each letter is a unit."""
 
 
-@lru_cache(maxsize=1)
-def _kinds() -> npt.NDArray[np.uint8]:
+@lru_cache(maxsize=2)
+def _kinds(only_han: bool = False) -> npt.NDArray[np.uint8]:
     """Of each code point whether it is nothing, the end of a text, a unit, or a letter of a word."""
     table = np.zeros(0x110000, dtype=np.uint8)
-    letters = np.array([chr(code).isalnum() for code in range(0x20000)])
-    table[:_FIRST_UNIT][letters[:_FIRST_UNIT]] = _LETTER
-    table[_FIRST_UNIT:0x20000][letters[_FIRST_UNIT:]] = _UNIT
+    if not only_han:
+        letters = np.strings.isalnum(np.arange(0x20000, dtype=np.uint32).view("U1"))
+        table[:_FIRST_UNIT][letters[:_FIRST_UNIT]] = _LETTER
+        table[_FIRST_UNIT:0x20000][letters[_FIRST_UNIT:]] = _UNIT
     for low, high in HAN_RANGES:
         table[low:high] = _UNIT
     table[0] = _END
@@ -57,23 +58,29 @@ def _kinds() -> npt.NDArray[np.uint8]:
 def han_only(texts: Sequence[str]) -> list[str]:
     """The Han characters of `texts`."""
     codes = np.frombuffer("\0".join([*texts, ""]).encode("utf-32-le"), dtype=np.uint32)
-    chosen = codes == 0
-    for low, high in HAN_RANGES:
-        chosen |= (codes >= low) & (codes < high)
-    return str(codes[chosen].tobytes(), "utf-32-le").split("\0")[:-1]
+    return str(codes[_kinds(only_han=True)[codes] != _NONE].tobytes(), "utf-32-le").split("\0")[:-1]
+
+
+def is_by_characters(form: str) -> bool:
+    """Return whether of texts in this form only the Han characters are compared."""
+    return form.startswith("classical")
 
 
 def compared(texts: Sequence[str], form: str) -> list[str]:
     """Of texts in a classical form their Han characters, of others the text as it reads."""
-    return han_only(texts) if form.startswith("classical") else list(texts)
+    return han_only(texts) if is_by_characters(form) else list(texts)
 
 
-def units(texts: Sequence[str]) -> tuple[Hashes, Ints]:
-    """The units of all texts as numbers, one after the other, and the index of the text each lies in."""
+def units(texts: Sequence[str], form: str = "") -> tuple[Hashes, Ints]:
+    """The units of all texts as numbers, one after the other, and the index of the text each lies in.
+
+    Args:
+        form: the units of what is `compared` of texts in this form; "" for texts that are so already.
+    """
     codes = np.frombuffer("\0".join([*texts, ""]).encode("utf-32-le"), dtype=np.uint32)
     if not len(codes):
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    kinds = _kinds()[codes]
+    kinds = _kinds(is_by_characters(form))[codes]
     is_unit = kinds >= _UNIT
     numbers = codes[is_unit].astype(np.uint64)
     texts_at = np.append(0, np.flatnonzero(kinds == _END)[:-1] + 1)
