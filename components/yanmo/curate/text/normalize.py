@@ -16,7 +16,6 @@ looked at one by one.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -150,13 +149,12 @@ def _final_tables(steps: frozenset[str]) -> tuple[CodePoints, npt.NDArray[np.uin
         if it stays.
     """
     table, bits = np.arange(0x110000, dtype=np.uint32), np.zeros(0x110000, dtype=np.uint8)
-    for code in (*range(0x3100), *range(0xFE00, 0x10000)):
-        if _REMOVED.match(chr(code)):
-            step = "white_space" if chr(code).isspace() else "controls"
-            removed = step in steps and "white_space" in steps  # else `_without_controls` has removed those
-            stays = step == "controls" or chr(code) in _BLANKS
-            table[code] = _REMOVE if removed else code if stays else ord(" ")
-            bits[code] = _BITS[step] if table[code] != code else 0
+    for c in _REMOVED.findall("".join(map(chr, (*range(0x3100), *range(0xFE00, 0x10000))))):
+        step = "white_space" if c.isspace() else "controls"
+        removed = step in steps and "white_space" in steps  # else `_without_controls` has removed those
+        stays = step == "controls" or c in _BLANKS
+        table[ord(c)] = _REMOVE if removed else ord(c) if stays else ord(" ")
+        bits[ord(c)] = _BITS[step] if table[ord(c)] != ord(c) else 0
     table[[ord(c) for c in _LINE_BREAKS]] = ord("\n")
     bits[[ord(c) for c in _LINE_BREAKS]] = 0
     for step in sorted(steps & _FOLDED.keys()):
@@ -190,7 +188,8 @@ def _has_compatibility() -> re.Pattern[str]:
 @lru_cache(maxsize=1)
 def _controls() -> re.Pattern[str]:
     """Invisible characters by their category (Cf, and Cc but for white space), where they join no emoji."""
-    every = (chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) in ("Cf", "Cc"))
+    codes = (*range(0x20000), *range(0xE0000, 0xE1000))  # none is elsewhere, where 900,000 would be asked
+    every = (chr(c) for c in codes if unicodedata.category(chr(c)) in ("Cf", "Cc"))
     joining = re.compile(f"[\\s\u200d{_TAGS}]")
     alone = "".join(re.escape(c) for c in every if not joining.match(c))
     joiner = f"(?<![{_EMOJI}])\u200d|\u200d(?![{_EMOJI}])"
@@ -286,11 +285,11 @@ def _runs(places: Ints) -> tuple[Ints, Ints]:
 @lru_cache(maxsize=1)
 def _writing_tables() -> tuple[Bools, npt.NDArray[np.int8]]:
     """Code point -> whether GB 2312 has it; 1 where only that has it, -1 where only Big5 has it."""
-    has = {name: np.zeros(0x110000, dtype=np.bool_) for name in ("gb2312", "big5")}
-    for name, table in has.items():
-        for code in range(0x4E00, 0xA000):
-            with contextlib.suppress(UnicodeEncodeError):
-                table[code] = bool(chr(code).encode(name))
+    has, every = {}, np.arange(0x4E00, 0xA000, dtype=np.uint32)
+    for name in ("gb2312", "big5"):
+        has[name] = np.zeros(0x110000, dtype=np.bool_)
+        read_again = to_text(every).encode(name, "replace").decode(name)
+        has[name][every] = code_points(read_again) == every
     return has["gb2312"], has["gb2312"].astype(np.int8) - has["big5"].astype(np.int8)
 
 
