@@ -81,21 +81,19 @@ def units(texts: Sequence[str], form: str = "") -> tuple[Hashes, Ints]:
     if not len(codes):
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
     kinds = _kinds(is_by_characters(form))[codes]
-    is_unit = kinds >= _UNIT
-    numbers = codes[is_unit].astype(np.uint64)
+    numbers, is_unit = codes.astype(np.uint64), kinds == _UNIT
+    letters = np.flatnonzero(kinds == _LETTER)
+    if len(letters):  # a word is a unit at its first letter
+        starts = np.flatnonzero(np.diff(letters, prepend=-2) > 1)
+        sizes = np.diff(starts, append=len(letters))
+        factors = np.cumprod(np.append(np.uint64(1), np.full(sizes.max() - 1, _BASE)))
+        within = np.arange(len(letters)) - np.repeat(starts, sizes)
+        words = np.add.reduceat(numbers[letters] * factors[within], starts)
+        words[sizes > 1] = _mixed(words[sizes > 1])
+        numbers[letters[starts]], is_unit[letters[starts]] = words, True
     texts_at = np.append(0, np.flatnonzero(kinds == _END)[:-1] + 1)
     owner = np.repeat(np.arange(len(texts_at)), np.add.reduceat(is_unit, texts_at, dtype=np.int64))
-    if (kinds == _LETTER).any():
-        places, kinds = np.flatnonzero(is_unit), kinds[is_unit]
-        goes_on = np.zeros(len(numbers), np.bool_)
-        goes_on[1:] = (kinds[1:] == _LETTER) & (kinds[:-1] == _LETTER) & (np.diff(places) == 1)
-        starts = np.flatnonzero(~goes_on)
-        sizes = np.diff(starts, append=len(numbers))
-        factors = np.cumprod(np.append(np.uint64(1), np.full(sizes.max() - 1, _BASE)))
-        numbers *= factors[np.arange(len(numbers)) - np.repeat(starts, sizes)]
-        numbers, owner = np.add.reduceat(numbers, starts), owner[starts]
-        numbers[sizes > 1] = _mixed(numbers[sizes > 1])
-    return numbers, owner
+    return numbers[is_unit], owner
 
 
 def _unit_spans(text: str) -> list[list[int]]:
