@@ -41,13 +41,14 @@ _FIRST_UNIT = 0x2E80
 """From here on scripts have no space between words, so that each letter is a unit."""
 
 
-@lru_cache(maxsize=1)
-def _kinds() -> npt.NDArray[np.uint8]:
+@lru_cache(maxsize=2)
+def _kinds(only_han: bool = False) -> npt.NDArray[np.uint8]:
     """Of each code point whether it is nothing, the end of a text, a unit, or a letter of a word."""
     table = np.zeros(0x110000, dtype=np.uint8)
-    letters = np.array([chr(code).isalnum() for code in range(0x20000)])
-    table[:_FIRST_UNIT][letters[:_FIRST_UNIT]] = _LETTER
-    table[_FIRST_UNIT:0x20000][letters[_FIRST_UNIT:]] = _UNIT
+    if not only_han:
+        letters = np.strings.isalnum(np.arange(0x20000, dtype=np.uint32).view("U1"))
+        table[:_FIRST_UNIT][letters[:_FIRST_UNIT]] = _LETTER
+        table[_FIRST_UNIT:0x20000][letters[_FIRST_UNIT:]] = _UNIT
     for low, high in HAN_RANGES:
         table[low:high] = _UNIT
     table[0] = _END
@@ -57,38 +58,42 @@ def _kinds() -> npt.NDArray[np.uint8]:
 def han_only(texts: Sequence[str]) -> list[str]:
     """The Han characters of `texts`."""
     codes = np.frombuffer("\0".join([*texts, ""]).encode("utf-32-le"), dtype=np.uint32)
-    chosen = codes == 0
-    for low, high in HAN_RANGES:
-        chosen |= (codes >= low) & (codes < high)
-    return str(codes[chosen].tobytes(), "utf-32-le").split("\0")[:-1]
+    return str(codes[_kinds(only_han=True)[codes] != _NONE].tobytes(), "utf-32-le").split("\0")[:-1]
+
+
+def is_by_characters(form: str) -> bool:
+    """Return whether of texts in this form only the Han characters are compared."""
+    return form.startswith("classical")
 
 
 def compared(texts: Sequence[str], form: str) -> list[str]:
     """Of texts in a classical form their Han characters, of others the text as it reads."""
-    return han_only(texts) if form.startswith("classical") else list(texts)
+    return han_only(texts) if is_by_characters(form) else list(texts)
 
 
-def units(texts: Sequence[str]) -> tuple[Hashes, Ints]:
-    """The units of all texts as numbers, one after the other, and the index of the text each lies in."""
+def units(texts: Sequence[str], form: str = "") -> tuple[Hashes, Ints]:
+    """The units of all texts as numbers, one after the other, and the index of the text each lies in.
+
+    Args:
+        form: the units of what is `compared` of texts in this form; "" for texts that are so already.
+    """
     codes = np.frombuffer("\0".join([*texts, ""]).encode("utf-32-le"), dtype=np.uint32)
     if not len(codes):
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    kinds = _kinds()[codes]
-    is_unit = kinds >= _UNIT
-    numbers = codes[is_unit].astype(np.uint64)
+    kinds = _kinds(is_by_characters(form))[codes]
+    numbers, is_unit = codes.astype(np.uint64), kinds == _UNIT
+    letters = np.flatnonzero(kinds == _LETTER)
+    if len(letters):  # a word is a unit at its first letter
+        starts = np.flatnonzero(np.diff(letters, prepend=-2) > 1)
+        sizes = np.diff(starts, append=len(letters))
+        factors = np.cumprod(np.append(np.uint64(1), np.full(sizes.max() - 1, _BASE)))
+        within = np.arange(len(letters)) - np.repeat(starts, sizes)
+        words = np.add.reduceat(numbers[letters] * factors[within], starts)
+        words[sizes > 1] = _mixed(words[sizes > 1])
+        numbers[letters[starts]], is_unit[letters[starts]] = words, True
     texts_at = np.append(0, np.flatnonzero(kinds == _END)[:-1] + 1)
     owner = np.repeat(np.arange(len(texts_at)), np.add.reduceat(is_unit, texts_at, dtype=np.int64))
-    if (kinds == _LETTER).any():
-        places, kinds = np.flatnonzero(is_unit), kinds[is_unit]
-        goes_on = np.zeros(len(numbers), np.bool_)
-        goes_on[1:] = (kinds[1:] == _LETTER) & (kinds[:-1] == _LETTER) & (np.diff(places) == 1)
-        starts = np.flatnonzero(~goes_on)
-        sizes = np.diff(starts, append=len(numbers))
-        factors = np.cumprod(np.append(np.uint64(1), np.full(sizes.max() - 1, _BASE)))
-        numbers *= factors[np.arange(len(numbers)) - np.repeat(starts, sizes)]
-        numbers, owner = np.add.reduceat(numbers, starts), owner[starts]
-        numbers[sizes > 1] = _mixed(numbers[sizes > 1])
-    return numbers, owner
+    return numbers[is_unit], owner
 
 
 def _unit_spans(text: str) -> list[list[int]]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.chinese.text_runs import Runs, compared
+from yanmo.chinese.text_runs import Runs, compared, is_by_characters
 from yanmo.curate.text.normalize import normalize
 from yanmo.formats.records import TEXT_FORM
 
@@ -35,8 +35,13 @@ def comparable(texts: Sequence[str], form: str) -> list[str]:
 
     Technical pages differ in names, numbers and code: `tiup dm` and `tiup cluster`, GB18030 and GBK.
     """
-    is_other = form.startswith("classical") and form != TEXT_FORM
-    return compared(normalize(texts).texts if is_other else texts, form)
+    return compared(in_first_form(texts, form), form)
+
+
+def in_first_form(texts: Sequence[str], form: str) -> Sequence[str]:
+    """Return texts in classical-1 where they are in a form made of it by options, others as they are."""
+    is_other = is_by_characters(form) and form != TEXT_FORM
+    return normalize(texts).texts if is_other else texts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -93,6 +93,8 @@ def test_equal_units_have_equal_numbers_wherever_they_stand(texts: list[str]) ->
     assert (
         len(set(zip(named, numbers.tolist(), strict=True))) == len(set(named)) == len(set(numbers.tolist()))
     )
+    of_han, from_whole = units(han_only(texts)), units(texts, "classical-1")
+    assert [part.tolist() for part in from_whole] == [part.tolist() for part in of_han]
 
 
 def test_words_are_whole_and_code_is_text() -> None:

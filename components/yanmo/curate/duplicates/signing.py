@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.curate.duplicates.shingles import BANDS, band_keys
-from yanmo.curate.mapped_texts import comparable, form_of_file
+from yanmo.curate.mapped_texts import form_of_file, in_first_form
 from yanmo.curate.text.normalize import LOST
 from yanmo.engine.maps import add_made, ordered_map, paths_for_tasks
 from yanmo.store.commit import Attempt, Result
@@ -67,12 +68,10 @@ def _tasks(attempt: Attempt, mapped: Output) -> Iterator[_Task]:
 def sign_file(task: _Task) -> int:
     """Write the keys of one mapped file; returns its rows."""
     texts = pq.read_table(task.mapped, columns=["text"], partitioning=None)["text"].to_pylist()
-    keys, sizes = band_keys(comparable(texts, form_of_file(task.mapped)))
-    lacunae = [sum(map(text.count, LOST)) for text in texts]
-    table = pa.table(
-        [pa.array(column, pa.int32()) for column in (sizes, lacunae)] + [pa.array(k) for k in keys],
-        schema=SIGNED,
-    )
+    form = form_of_file(task.mapped)
+    keys, sizes = band_keys(in_first_form(texts, form), form)
+    lacunae = np.array([sum(map(text.count, LOST)) for text in texts], dtype=np.int32)
+    table = pa.table([sizes, lacunae, *keys], schema=SIGNED)
     # Keys are noise: compressing them or looking for repeated ones would only cost time.
     pq.write_table(table, task.signed, compression="none", use_dictionary=False, write_statistics=False)
     return len(texts)

@@ -104,7 +104,9 @@ def clean_all(texts: Sequence[str], how: Cleaning) -> list[Cleaned]:
     """Return the texts, cleaned: all characters are looked up at once, few texts need more."""
     if not texts:
         return []
-    codes = code_points("\0".join(text.replace("\0", " ") for text in texts) + "\0")
+    codes = code_points("\0".join([*texts, ""]))
+    if np.count_nonzero(codes == 0) > len(texts):
+        codes = code_points("\0".join(text.replace("\0", " ") for text in texts) + "\0")
     bits = _bit_table()[codes]
     starts = np.concatenate(([0], np.flatnonzero(codes == 0)[:-1] + 1))
     held = np.bitwise_or.reduceat(bits, starts)

@@ -116,8 +116,11 @@ def _shares_of_han(texts: Sequence[str], shares: Floats) -> Floats:
 
 def other_script(text: str) -> str:
     """Return the script of most letters at a text's beginning but Han: `Latin`; "" without any."""
-    letters = (unicodedata.name(c, "").partition(" ")[0] for c in text[:2000] if c.isalpha())
-    scripts = Counter(name for name in letters if name and name != "CJK")
+    scripts = Counter[str]()
+    for c, count in Counter(text[:2000]).items():
+        name = unicodedata.name(c, "").partition(" ")[0] if c.isalpha() else ""
+        if name and name != "CJK":
+            scripts[name] += count
     return scripts.most_common(1)[0][0].capitalize() if scripts else ""
 
 

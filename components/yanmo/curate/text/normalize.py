@@ -8,27 +8,26 @@ characters removed; empty lines dropped, lines joined by one line break. modern-
 marks and white space as they are, but for blanks at the ends of lines and more than two empty lines; what is
 simplified or Japanese already is not converted, and radicals stand for the characters that they show.
 
-Many texts are normalized at once: joined by NUL, converted by one call of OpenCC, and the rest is a look-up
-of code points in a numpy table. The obvious way, a dozen string operations per line, gives the same text in
-4.0 times the CPU time (36,000 texts of the bundled corpus); a test compares the two.
+Many texts are normalized at once: joined by NUL, and each step is a look-up of their code points in a numpy
+table. The obvious way, a dozen string operations per line, gives the same text in 9 times the CPU time
+(36,000 texts of the bundled corpus); a test compares the two. Only texts that hold something unusual are
+looked at one by one.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from yanmo.chinese.text_runs import HAN_RANGES
+from yanmo.curate.text.simplified import CodePoints, code_points, simplified, to_text
 
-CodePoints = npt.NDArray[np.uint32]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -112,7 +111,7 @@ class Normalized:
     changed: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
     """Step -> which texts it changed."""
 
-    @property
+    @cached_property
     def characters(self) -> Ints:
         """Characters of each text that are not white space: int64 (texts)."""
         return np.asarray(self.counts[:, :BREAK].sum(axis=1), dtype=np.int64)
@@ -150,13 +149,12 @@ def _final_tables(steps: frozenset[str]) -> tuple[CodePoints, npt.NDArray[np.uin
         if it stays.
     """
     table, bits = np.arange(0x110000, dtype=np.uint32), np.zeros(0x110000, dtype=np.uint8)
-    for code in (*range(0x3100), *range(0xFE00, 0x10000)):
-        if _REMOVED.match(chr(code)):
-            step = "white_space" if chr(code).isspace() else "controls"
-            removed = step in steps and "white_space" in steps  # else `_without_controls` has removed those
-            stays = step == "controls" or chr(code) in _BLANKS
-            table[code] = _REMOVE if removed else code if stays else ord(" ")
-            bits[code] = _BITS[step] if table[code] != code else 0
+    for c in _REMOVED.findall("".join(map(chr, (*range(0x3100), *range(0xFE00, 0x10000))))):
+        step = "white_space" if c.isspace() else "controls"
+        removed = step in steps and "white_space" in steps  # else `_without_controls` has removed those
+        stays = step == "controls" or c in _BLANKS
+        table[ord(c)] = _REMOVE if removed else ord(c) if stays else ord(" ")
+        bits[ord(c)] = _BITS[step] if table[ord(c)] != ord(c) else 0
     table[[ord(c) for c in _LINE_BREAKS]] = ord("\n")
     bits[[ord(c) for c in _LINE_BREAKS]] = 0
     for step in sorted(steps & _FOLDED.keys()):
@@ -188,47 +186,65 @@ def _has_compatibility() -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=1)
-def _converter() -> Any:
-    import opencc  # 0.1 s and only needed when there is text
-
-    return opencc.OpenCC("t2s")
-
-
-def code_points(text: str) -> CodePoints:
-    """Return the code points of `text`."""
-    return np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
-
-
-def _to_text(codes: CodePoints) -> str:
-    return codes.tobytes().decode("utf-32-le")
-
-
-@lru_cache(maxsize=1)
 def _controls() -> re.Pattern[str]:
     """Invisible characters by their category (Cf, and Cc but for white space), where they join no emoji."""
-    every = (chr(c) for c in range(0x110000) if unicodedata.category(chr(c)) in ("Cf", "Cc"))
+    codes = (*range(0x20000), *range(0xE0000, 0xE1000))  # none is elsewhere, where 900,000 would be asked
+    every = (chr(c) for c in codes if unicodedata.category(chr(c)) in ("Cf", "Cc"))
     joining = re.compile(f"[\\s\u200d{_TAGS}]")
     alone = "".join(re.escape(c) for c in every if not joining.match(c))
     joiner = f"(?<![{_EMOJI}])\u200d|\u200d(?![{_EMOJI}])"
     return re.compile(f"[{alone}]|{joiner}|(?<![\U0001f3f4{_TAGS}])[{_TAGS}]+")
 
 
-def _without_controls(texts: Sequence[str], steps: frozenset[str]) -> Sequence[str]:
-    """`texts` without what would hold two characters apart that NFC composes or OpenCC converts together.
+_USUAL = (
+    *((0x9, 0xD), (0x20, 0x7F), (0xA0, 0xAD), (0xAE, 0x300), (0x2010, 0x2028), (0x2030, 0x205F)),
+    *((0x2150, 0x2329), (0x232B, 0x2ADC), (0x3000, 0x302A), (0x3030, 0x3099), (0x309B, 0xA000)),
+    *((0xE000, 0xF900), (0xFF01, 0xFFF0), (0xFFFC, 0xFFFE), (0x1F000, 0x1FB00), (0x20000, 0x2F800)),
+)
+"""Code points (from, to before) of texts that `_without_controls` and `_composed` leave as they are."""
+
+
+@lru_cache(maxsize=1)
+def _unusual() -> Bools:
+    table = np.ones(0x110000, dtype=np.bool_)
+    for low, high in _USUAL:
+        table[low:high] = False
+    table[0] = False
+    return table
+
+
+def _composed_all(
+    texts: Sequence[str], steps: frozenset[str]
+) -> tuple[CodePoints, Sequence[str], Sequence[str]]:
+    """Return the texts without controls, composed: their code points, each text with a separator; the texts
+    without controls; and composed too. Only those with unusual characters are looked at."""
+    codes = code_points(_SEPARATOR.join([*texts, ""]))
+    ends = np.flatnonzero(codes == 0)
+    if len(ends) == len(texts):
+        unusual = np.unique(np.searchsorted(ends, np.flatnonzero(_unusual()[codes]))).tolist()
+    else:  # NULs in texts
+        unusual = range(len(texts))
+    bare, composed = list(texts), list(texts)
+    for i in unusual:
+        bare[i] = _without_controls(texts[i], steps)
+        composed[i] = _composed(bare[i], steps)
+    if any(composed[i] is not texts[i] for i in unusual):
+        codes = code_points(_SEPARATOR.join([*composed, ""]))
+    return codes, bare, composed
+
+
+def _without_controls(text: str, steps: frozenset[str]) -> str:
+    """`text` without what would hold two characters apart that NFC composes or OpenCC converts together.
 
     classical-1 takes such characters out afterwards, like white space: that is how it is scored.
     """
-    if "controls" not in steps or "white_space" in steps:
-        return texts
-    pattern = _controls()
-    return [pattern.sub("", text) if pattern.search(text) else text for text in texts]
+    if "controls" not in steps or "white_space" in steps or not _controls().search(text):
+        return text
+    return _controls().sub("", text)
 
 
 def _composed(text: str, steps: frozenset[str]) -> str:
-    """`text` in NFC, with unified ideographs for compatibility ones, and without NUL.
-
-    Most texts are so already, and finding that out is 20 times cheaper than composing them.
-    """
+    """`text` in NFC, with unified ideographs for compatibility ones, and without NUL."""
     if "nfc" in steps and not unicodedata.is_normalized("NFC", text):
         text = unicodedata.normalize("NFC", text)
     if "compatibility" in steps and _has_compatibility().search(text):
@@ -250,52 +266,52 @@ def _without_empty_lines(codes: CodePoints) -> CodePoints:
 
 def _without_loose_ends(codes: CodePoints) -> CodePoints:
     """`codes` without blanks that end a line, more than two empty lines, and any at the ends of a text."""
-    places = np.arange(len(codes))
-    blank = np.isin(codes, [ord(c) for c in _BLANKS])
-    after = np.minimum.accumulate(np.where(blank, len(codes) - 1, places)[::-1])[::-1]  # what follows blanks
-    codes = codes[~(blank & np.isin(codes[after], [ord("\n"), 0]))]
-    places, is_break = np.arange(len(codes)), codes == ord("\n")
-    before = np.maximum.accumulate(np.where(is_break, -1, places))  # what stands before line breaks
-    after = np.minimum.accumulate(np.where(is_break, len(codes) - 1, places)[::-1])[::-1]
-    begins = (before < 0) | (codes[before] == 0)
-    loose = begins | (codes[after] == 0) | (places - before > _MOST_BREAKS)
-    return np.asarray(codes[~(is_break & loose)])
+    blanks = np.flatnonzero(np.isin(codes, [ord(c) for c in _BLANKS]))
+    _, last = _runs(blanks)
+    codes = np.delete(codes, blanks[np.isin(codes[last + 1], [ord("\n"), 0])])
+    breaks = np.flatnonzero(codes == ord("\n"))
+    first, last = _runs(breaks)  # the first text follows on codes[-1], a separator
+    loose = (codes[first - 1] == 0) | (codes[last + 1] == 0) | (breaks - first >= _MOST_BREAKS)
+    return np.delete(codes, breaks[loose])
+
+
+def _runs(places: Ints) -> tuple[Ints, Ints]:
+    """Return of each of some rising places the first and the last of those that it stands in a row with."""
+    starts = np.flatnonzero(np.diff(places, prepend=-2) > 1)
+    sizes = np.diff(starts, append=len(places))
+    return np.repeat(places[starts], sizes), np.repeat(places[starts] + sizes - 1, sizes)
 
 
 @lru_cache(maxsize=1)
-def _writing_tables() -> tuple[Bools, Bools, Bools]:
-    """Code point -> whether GB 2312 has it, whether only that has it, whether only Big5 has it."""
-    has = {name: np.zeros(0x110000, dtype=np.bool_) for name in ("gb2312", "big5")}
-    for name, table in has.items():
-        for code in range(0x4E00, 0xA000):
-            with contextlib.suppress(UnicodeEncodeError):
-                table[code] = bool(chr(code).encode(name))
-    simplified, traditional = has["gb2312"], has["big5"]
-    return simplified, simplified & ~traditional, traditional & ~simplified
+def _writing_tables() -> tuple[Bools, npt.NDArray[np.int8]]:
+    """Code point -> whether GB 2312 has it; 1 where only that has it, -1 where only Big5 has it."""
+    has, every = {}, np.arange(0x4E00, 0xA000, dtype=np.uint32)
+    for name in ("gb2312", "big5"):
+        has[name] = np.zeros(0x110000, dtype=np.bool_)
+        read_again = to_text(every).encode(name, "replace").decode(name)
+        has[name][every] = code_points(read_again) == every
+    return has["gb2312"], has["gb2312"].astype(np.int8) - has["big5"].astype(np.int8)
 
 
-def _simplified(joined: str) -> str:
-    """Texts, joined, converted by OpenCC where they are traditional.
+def _modern(before: CodePoints, after: CodePoints) -> CodePoints:
+    """Texts as OpenCC converts them, where they are traditional.
 
     A text that is simplified keeps the characters that are simplified Chinese too (`覆盖`, `乾`, `藉口`), as
     only their use tells; a line in Japanese stays whole.
     """
-    found = _converter().convert(joined)
-    before, after = code_points(joined), code_points(found)
-    if len(before) != len(after):  # a phrase of another length: as OpenCC has it
-        return str(found)
-    changed = before != after
-    if not changed.any():
-        return joined
-    usable, simplified, traditional = _writing_tables()
-    text = np.cumsum(before == 0) - (before == 0)
-    line = np.cumsum((before == ord("\n")) | (before == 0))
-    counts = [np.bincount(text, weights=table[before]) for table in (simplified, traditional)]
-    stays = usable[before] & (counts[0] > counts[1])[text]
-    kana = (before >= 0x3041) & (before < 0x30FB)
-    stays |= (np.bincount(line, weights=kana) >= _KANA)[line]
-    stays |= after >= 0x20000  # 餸 to 𩠌: a form that nobody prints
-    return _to_text(np.where(changed & stays, before, after))
+    changed = np.flatnonzero(before != after)
+    if not len(changed):
+        return before
+    usable, writing = _writing_tables()
+    ends, lines = np.flatnonzero(before == 0), np.flatnonzero((before == ord("\n")) | (before == 0))
+    starts = np.append(0, ends[:-1] + 1)
+    is_simplified = np.add.reduceat(writing[before], starts, dtype=np.int64) > 0
+    stays = usable[before[changed]] & is_simplified[np.searchsorted(ends, changed)]
+    kana = np.searchsorted(lines, np.flatnonzero((before >= 0x3041) & (before < 0x30FB)))
+    stays |= (np.bincount(kana, minlength=len(lines)) >= _KANA)[np.searchsorted(lines, changed)]
+    stays |= after[changed] >= 0x20000  # 餸 to 𩠌: a form that nobody prints
+    after[changed[stays]] = before[changed[stays]]
+    return after
 
 
 def normalize(texts: Sequence[str], steps: frozenset[str] = CLASSICAL) -> Normalized:
@@ -307,39 +323,31 @@ def normalize(texts: Sequence[str], steps: frozenset[str] = CLASSICAL) -> Normal
     """
     if not texts:
         return Normalized(texts=[], counts=np.zeros((0, SPACE + 1), dtype=np.int64))
-    bare = _without_controls(texts, steps)
-    composed = [_composed(text, steps) for text in bare]
-    joined = _SEPARATOR.join(composed) + _SEPARATOR
-    converted = joined
-    if "simplified" in steps:
-        converted = _converter().convert(joined) if "white_space" in steps else _simplified(joined)
-    codes = code_points(converted)
+    before, bare, composed = _composed_all(texts, steps)
+    codes = simplified(before) if "simplified" in steps else before
+    if "simplified" in steps and "white_space" not in steps:
+        codes = _modern(before, codes)
     table, bits = _final_tables(steps)
-    changed = _changes(bare, composed, converted, bits[codes], codes, steps)
-    if bare is not texts:
+    changed = _changes(bare, composed, before, codes, bits[codes], steps)
+    if "controls" in steps and "white_space" not in steps:
         changed["controls"] = _differ(texts, bare)
     codes = table[codes]
     codes = codes[codes != _REMOVE]
     codes = _without_empty_lines(codes) if "white_space" in steps else _without_loose_ends(codes)
     classes = class_table()[codes]
-    ends = np.flatnonzero(classes == END)
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    counts = np.stack(
-        [np.add.reduceat(classes == c, starts, dtype=np.int64) for c in range(SPACE + 1)], axis=1
-    )
-    return Normalized(
-        texts=_to_text(codes).split(_SEPARATOR)[:-1],
-        counts=counts,
-        changed=changed,
-    )
+    ends, others = np.flatnonzero(classes == END), np.flatnonzero(classes != HAN)  # a sixth of all
+    cells = np.searchsorted(ends, others) * (SPACE + 1) + classes[others]
+    counts = np.bincount(cells, minlength=len(texts) * (SPACE + 1)).reshape(-1, SPACE + 1)
+    counts[:, HAN] = np.diff(ends, prepend=-1) - counts.sum(axis=1)
+    return Normalized(texts=to_text(codes).split(_SEPARATOR)[:-1], counts=counts, changed=changed)
 
 
 def _changes(
     texts: Sequence[str],
-    composed: list[str],
-    converted: str,
-    bits: npt.NDArray[np.uint8],
+    composed: Sequence[str],
+    before: CodePoints,
     codes: CodePoints,
+    bits: npt.NDArray[np.uint8],
     steps: frozenset[str],
 ) -> dict[str, npt.NDArray[np.bool_]]:
     """Step -> which texts it changed."""
@@ -348,8 +356,7 @@ def _changes(
     result = {step: (found & bit) != 0 for step, bit in _BITS.items() if step in steps}
     result["composition"] = _differ(texts, composed)
     if "simplified" in steps:
-        pairs = zip(composed, converted.split(_SEPARATOR), strict=False)
-        result["simplified"] = np.fromiter((a != b for a, b in pairs), bool, len(texts))
+        result["simplified"] = np.logical_or.reduceat(before != codes, starts)
     return result
 
 

@@ -27,7 +27,8 @@ _LANDLINE = re.compile(r"(?<![0-9-])(?:(?:\+|00)86[- ]?)?\(?0[1-9][0-9]{1,2}\)?[
 _MAIL = re.compile(
     r"(?<![A-Za-z0-9_%+-])[A-Za-z0-9_%+-][A-Za-z0-9._%+-]{0,63}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61})\.){1,4}[A-Za-z]{2,24}(?![A-Za-z0-9])"
 )
-_MAY_HOLD = re.compile("@|[0-9]{4}")
+_NUMBER = re.compile("[0-9]{4}[- ]?[0-9]{3}")
+"""What every number that is masked holds, and a year does not."""
 _FULL_WIDTH = {0xFF01 + i: 0x21 + i for i in range(94)}
 _HAS_FULL_WIDTH = re.compile("[０-９＠]")
 
@@ -82,7 +83,7 @@ def mask(text: str, kinds: tuple[str, ...], *, code: bool = False) -> tuple[str,
     """
     # The searched text has the same length as the text, so that positions agree.
     searched = text.translate(_FULL_WIDTH) if _HAS_FULL_WIDTH.search(text) else text
-    if not kinds or not _MAY_HOLD.search(searched):
+    if not kinds or not ("@" in searched or _NUMBER.search(searched)):
         return text, ()
     if code and has_much_code(text):
         return text, ()

@@ -3,7 +3,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from yanmo.curate.text import privacy
 from yanmo.curate.text.privacy import KINDS, is_resident_id, mask
 
 VALID = "11010519491231002X"  # the example of GB 11643-1999
@@ -57,3 +60,24 @@ def test_hostile_text_takes_no_time(text: str) -> None:
     start = time.process_time()
     mask(text, KINDS)
     assert time.process_time() - start < 2.0
+
+
+_PIECES = [
+    *"0123456789 -+()@a.X",
+    "13812345678",
+    "138",
+    "1234",
+    "+86 ",
+    "010-",
+    "62345678",
+    "(0571) ",
+    VALID,
+    "a@b.cn",
+]
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(_PIECES)).map("".join))
+def test_what_is_masked_holds_an_at_sign_or_seven_digits(text: str) -> None:
+    is_found = any(pattern.search(text) for _, pattern, _, _ in privacy._RULES)
+    assert not is_found or "@" in text or privacy._NUMBER.search(text)
