@@ -130,7 +130,7 @@ class Gate:
         """
         # A tenth of the stage's draws of documents: enough for the ends of an interval, over 1,000 verdicts.
         self.rules: Rules = replace(
-            rules_of(PromoteConfig()), assumed_noise=sd, draws=500, limits=(), must_measure=()
+            rules_of(PromoteConfig()), assumed_noise=sd, draws=500, limits=(), must_measure=False
         )
         self._twins, self._sd, self.is_warm = twins, sd, is_warm
 

@@ -17,7 +17,7 @@ from bench.rounds import seconds
 from yanmo.common.control_group import usable_cpus
 
 if TYPE_CHECKING:
-    from yanmo.evaluate.bits.of_documents import LoadedModel
+    from yanmo.evaluate.document_bits import LoadedModel
 
 Pairs = list[tuple[str, str]]
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -37,7 +37,7 @@ def opened(place: Place) -> Iterator[list[Group]]:
     os.environ.update(_OFFLINE, LOGLEVEL="ERROR")  # before the harness is imported
     import torch
 
-    from yanmo.evaluate.bits.of_documents import LoadedModel, load_model
+    from yanmo.evaluate.document_bits import LoadedModel, load_model
     from yanmo.evaluate.documents.reading import first_of_each_genre, read_split
     from yanmo.model.hf_export import load
     from yanmo.store.opening import open_store

@@ -1,8 +1,26 @@
-"""Numbers and lists of things in the words of a message."""
+"""Numbers and lists of things in the words of a message, and messages in two languages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Words:
+    """The same in two languages."""
+
+    en: str = ""
+    zh: str = ""
+
+    def __str__(self) -> str:
+        return self.en
+
+
+def together(*said: Words | None) -> Words:
+    """Sentences one after the other; those that are None are left out."""
+    parts = [one for one in said if one is not None]
+    return Words(" ".join(one.en for one in parts), "".join(one.zh for one in parts))
 
 _MOST = 10
 

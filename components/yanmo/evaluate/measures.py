@@ -43,7 +43,7 @@ class _Rows:
     tagged: Floats | None
     tokens: npt.NDArray[np.int32] | None
     group: npt.NDArray[np.int64]
-    """Number of the group that a document belongs to (groups.py); one of its own where it has none."""
+    """Number of the group that a document belongs to (`groups_of`); one of its own where it has none."""
 
     @property
     def num_groups(self) -> int:
@@ -72,7 +72,7 @@ def summarize(
     Returns:
         {"genres": {name: metrics}, "mean": ..., "total": ..., "sources": ..., "lengths": ...}, JSON values
         only. The interval of the total draws documents within their genre, as that of the mean does; those
-        of one group are drawn together (groups.py).
+        of one group are drawn together (`groups_of`).
     """
     characters = np.array([d.characters for d in documents], np.float64)
     group = np.unique([d.group or f"id {d.id}" for d in documents], return_inverse=True)[1]

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from yanmo.evaluate.bits.of_documents import LoadedModel, Scores, load_model, score
+from yanmo.evaluate.document_bits import LoadedModel, Scores, load_model, score
 from yanmo.evaluate.documents.reading import (
     Document,
     check_same_form,

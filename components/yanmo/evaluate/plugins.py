@@ -14,7 +14,7 @@ from yanmo.evaluate.config import EvaluateConfig
 from yanmo.store.manifest import digest
 
 if TYPE_CHECKING:  # a run that finds its key committed must not wait for torch
-    from yanmo.evaluate.bits.of_documents import Scores
+    from yanmo.evaluate.document_bits import Scores
     from yanmo.evaluate.documents.reading import Document
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,6 @@ from yanmo.stage.making import beside
 from yanmo.stage.stage_run import Finish, Prepared, Steps
 from yanmo.store.commit import Result
 from yanmo.store.output import Output, read_json
-from yanmo.store.pointers import read_pointer
 
 if TYPE_CHECKING:
     from yanmo.evaluate.measuring import EvaluationResult
@@ -48,7 +47,7 @@ def prepare(run: EvaluateRun) -> Prepared[None]:
 def work(run: EvaluateRun) -> Result:
     """Measure the model and commit the results."""
     # Imported here: a run that finds its key committed must not wait two seconds for torch.
-    from yanmo.evaluate.bits.of_documents import ran_on
+    from yanmo.evaluate.document_bits import ran_on
     from yanmo.evaluate.documents.table import evaluation_table, write_documents
     from yanmo.evaluate.measures import Bootstrap, summarize
     from yanmo.evaluate.measuring import measure
@@ -79,7 +78,7 @@ def work(run: EvaluateRun) -> Result:
     write_documents(run.attempt, "documents", table, text_form(evaluation_set))
     more = _keep_confirmation(run, measured)
     for name, value in {"summary": summary, **measured.answers}.items():
-        run.attempt.write(f"{name}.json", _json(value))
+        run.attempt.write_json(f"{name}.json", value)
     _show(run, results)
     return Result(
         counts={
@@ -176,10 +175,8 @@ def _beside(run: EvaluateRun) -> dict[str, Output]:
             "base": NONE,
             "documents": NONE,
         }
-        pointer = f"{name}_evaluation"
-        is_less = run.options.budget_documents and read_pointer(run.store, run.options.channel, pointer)
-        # a trial's small budget takes the place of no whole evaluation
-        changes |= {"pointer": NONE if run.options.pointer == NONE or is_less else pointer}
+        is_small = run.options.budget_documents > 0  # a trial's takes the place of no whole evaluation
+        changes["pointer"] = NONE if is_small or run.options.pointer == NONE else f"{name}_evaluation"
         log.info("measuring the %s %s", name, model)
         try:
             found[name], _ = beside(run, STEPS, **changes)
@@ -214,10 +211,6 @@ def _show(run: EvaluateRun, results: dict[str, Any]) -> None:
         run.telemetry.set("bits_per_character", values["bits_per_character"], genre=genre)
     run.telemetry.set("mean_bits_per_character", results["mean"]["bits_per_character"])
     run.telemetry.add("documents", results["total"]["documents"])
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
 STEPS = Steps(work, settle=settle, prepare=prepare, finish=finish, observer=NightObserver)

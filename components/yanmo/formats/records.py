@@ -1,4 +1,4 @@
-"""The Parquet schemas that stages exchange: documents v1 and v2, evaluation v2, writing v1.
+"""The Parquet schemas that stages exchange: documents v1 and v2, evaluation v2.
 
 Every file has the name and version of its schema in its metadata; `check_schema` checks them.
 """
@@ -79,29 +79,7 @@ EVALUATION = pa.schema(
 )
 """Scores of documents: characters that are not white space, tokens with `<|eos|>`, and the bits of all
 characters, line breaks and `<|eos|>`, without and with the genre tag. Documents of a `group` belong together
-(evaluate/documents/groups.py); null for a document that stands alone. Sorted by genre, then id."""
-
-WRITING = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("origin", pa.string(), nullable=False),
-        pa.field("genre", pa.string(), nullable=False),
-        pa.field("form", pa.string()),
-        pa.field("lines", pa.int32(), nullable=False),
-        pa.field("characters", pa.int32(), nullable=False),
-        pa.field("looks_like", pa.string(), nullable=False),
-        pa.field("has_loop", pa.bool_(), nullable=False),
-        pa.field("windows", pa.int32(), nullable=False),
-        pa.field("copied_windows", pa.int32(), nullable=False),
-        pa.field("longest_copied_run", pa.int32(), nullable=False),
-        pa.field("rules", pa.map_(pa.string(), pa.list_(pa.int32(), 2)), nullable=False),
-    ],
-    metadata={"yanmo.schema": "writing", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
-)
-"""How texts are written; `origin` is `held_out` or `generated`. Counts are of Han characters, of windows of
-eight of them, and of the windows that occur in the training text; `rules` maps each rule of verse that
-applies to the text to how often it was obeyed and how often it applied. `has_loop`, `looks_like`:
-evaluate/writing/degeneration.py; docs/reference/evaluate.md says what each rule counts."""
+(evaluate/documents/reading.py); null for a document that stands alone. Sorted by genre, then id."""
 
 
 def document_id(source: str, title: str, text: str) -> str:

@@ -1,12 +1,10 @@
-"""One night: its name, its date, how it stands, in words and figures.
+"""One night: its name, how it stands, in words and figures.
 
     nights/<channel>/index.html, index.json    the newest runs and their verdicts
     nights/<channel>/runs/<run>.json           what is known of one run
 
-A night is one run in a channel: of a pipeline, or of one stage alone. Its date is that of the evening on
-which it began, in the team's zone: what begins at 02:00 within `--night 21:00-08:00` has the date of the
-evening before. A run that begins outside of such hours, or that has none, has the date of the day on which it
-began.
+A night is one run in a channel, of a pipeline or of one stage alone, at whatever hour. Its date and time are
+those at which it began, in the zone of its `--night`, else in the team's.
 """
 
 from __future__ import annotations
@@ -14,9 +12,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime
 
 from yanmo.common.answers import visible
+from yanmo.common.words import Words as Words
 from yanmo.store.objects import as_part
 
 BEGUN, DONE, TERMINATED = "begun", "done", "terminated"
@@ -34,34 +33,6 @@ NIGHTS = re.compile(
     re.ASCII,
 )
 """What lies below nights/. A store may be a whole bucket, in which others write as well."""
-
-
-def night_date(began: float, zone: tzinfo, hours: str = "") -> str:
-    """The date of a night, YYYY-MM-DD.
-
-    Args:
-        began: when its run began, Unix seconds.
-        hours: of the night, `21:00-08:00`; "" for none.
-    """
-    at = datetime.fromtimestamp(began, zone)
-    first, _, last = hours.partition("-")
-    over_midnight = bool(last) and _minutes(first) > _minutes(last)
-    if over_midnight and at.hour * 60 + at.minute < _minutes(last):
-        return (at.date() - timedelta(days=1)).isoformat()
-    return at.date().isoformat()
-
-
-def _minutes(time: str) -> int:
-    hour, _, minute = time.partition(":")
-    return int(hour) * 60 + int(minute or 0)
-
-
-@dataclass(frozen=True)
-class Words:
-    """A text in both languages of a page."""
-
-    en: str = ""
-    zh: str = ""
 
 
 def plain(text: str, most: int = MOST_OF_A_TEXT) -> str:

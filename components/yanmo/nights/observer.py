@@ -10,12 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from datetime import UTC, tzinfo
-from zoneinfo import ZoneInfo
 
 from yanmo.common.errors import DataError, EnvironmentFault, UsageError, advice
 from yanmo.nights.index import report_begin, report_end, report_verdict
-from yanmo.nights.night import DONE, TERMINATED, Words, night_date
+from yanmo.nights.night import DONE, TERMINATED, Words
 from yanmo.nights.record import FAILED, GIVEN_UP, PAUSED, WORKING, Run, StageEnd, Verdict
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
@@ -30,7 +28,7 @@ from yanmo.store.runs.unfinished import GivenUp
 
 log = logging.getLogger(__name__)
 TIMEZONE, _FILE = "YANMO_TIMEZONE", "timezone"
-"""Variable with the team's zone for dates, and its file in the mounted Secret that names the store."""
+"""Variable with the team's zone, and its file in the mounted Secret that names the store."""
 
 
 def is_of_a_night(options: StageOptions) -> bool:
@@ -46,19 +44,16 @@ class NightObserver:
         stage: str,
         options: StageOptions,
         started: float,
-        hours: str = "",
         zone: str = "",
         last: str = "",
     ) -> None:
         """Args:
         started: when the process was, by the monotonic clock.
-        hours: of the night, `21:00-08:00`; by default those of the options, if they have any.
-        zone: of these; the team's where there are no hours.
+        zone: in which the night is shown; by default that of the options' `--night`, else the team's.
         last: the stage that ends the run; this one where it is alone.
         """
         self._stage, self._options, self._started = stage, options, started
-        self._hours = hours or str(getattr(options, "night", ""))
-        self._zone = zone or (str(getattr(options, "timezone", "")) if self._hours else "")
+        self._zone = zone or zone_of_night(options)
         self._is_on = is_of_a_night(options)
         part = options.pointer.removesuffix("_evaluation") if stage == "evaluate" else ""
         self._task = f"{stage}-{part}" if part and part != stage else stage
@@ -149,22 +144,26 @@ class NightObserver:
         )
 
     def _run(self, store: ObjectStore) -> Run:
-        name, zone = (self._zone, zone_of(self._zone)) if self._zone else team_zone()
         return Run(
             store=store,
             channel=self._options.channel,
             run_id=self._options.run_id,
-            date=night_date(time.time(), zone, self._hours),
-            timezone=name,
+            timezone=self._zone or team_zone(),
             last=self._last,
         )
 
 
-def team_zone() -> tuple[str, tzinfo]:
-    """Return the team's zone and its name; UTC where nobody has said it, or this machine does not know it."""
+def zone_of_night(options: object) -> str:
+    """Return the time zone of the options' `--night`; "" where they have none."""
+    return str(getattr(options, "timezone", "")) if getattr(options, "night", "") else ""
+
+
+def team_zone() -> str:
+    """Return the team's zone; UTC where nobody has said it, or this machine does not know it."""
     name = os.environ.get(TIMEZONE, "").strip() or mounted(_FILE) or "UTC"
     try:
-        return name, UTC if name == "UTC" else ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        log.warning("%s: this machine knows no zone %.40r; dates are of UTC", TIMEZONE, name)
-        return "UTC", UTC
+        zone_of(name)
+    except ValueError:
+        log.warning("%s: this machine knows no zone %.40r; times are of UTC", TIMEZONE, name)
+        return "UTC"
+    return name

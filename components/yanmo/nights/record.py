@@ -106,7 +106,6 @@ class NightRecord:
 
     channel: str
     run_id: str
-    date: str
     timezone: str
     began: str
     changed: str
@@ -120,7 +119,6 @@ class NightRecord:
     def __post_init__(self) -> None:
         if self.state not in STATES:
             raise ValueError(f"no night can be {self.state[:20]!r}")
-        datetime.strptime(self.date, "%Y-%m-%d")
         seconds_of(self.began), seconds_of(self.changed), zone_of(self.timezone)
 
     def judged(self) -> NightRecord:
@@ -143,8 +141,9 @@ class NightRecord:
         began = datetime.fromisoformat(self.began).astimezone(zone_of(self.timezone))
         shown = {name: getattr(self.verdict, name) for name in ("bits", "gain", "verse", "genre")}
         return Row(
-            **{name: getattr(self, name) for name in ("date", "run_id", "began", "state", "changed")},
+            **{name: getattr(self, name) for name in ("run_id", "began", "state", "changed")},
             **shown,
+            date=f"{began:%Y-%m-%d}",
             time=f"{began:%H:%M}",
             sentence=next(one for one in sentences if one.en),
             seconds=sum(stage.seconds for stage in self.stages.values()),
@@ -153,7 +152,7 @@ class NightRecord:
         )
 
 
-NIGHT = Record("yanmo.night/1", NightRecord)
+NIGHT = Record("yanmo.night/2", NightRecord)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,9 +162,8 @@ class Run:
     store: ObjectStore
     channel: str
     run_id: str
-    date: str
-    """Of its night, where nothing was said of it before."""
     timezone: str
+    """In which it is shown, where nothing was said of it before."""
     last: str
     """The task that ends it, where nothing was said of it before."""
 
@@ -217,7 +215,6 @@ def _change(run: Run, change: Callable[[NightRecord], NightRecord]) -> NightReco
         begun = NightRecord(
             channel=run.channel,
             run_id=plain(run.run_id, 200),
-            date=run.date,
             timezone=run.timezone,
             began=now,
             changed=now,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.formats.seed_noise import PART
 from yanmo.options.fields import NONE
+from yanmo.promote.config import PromoteConfig
 from yanmo.promote.gate.base import BASE, is_base_of
 from yanmo.promote.gate.evaluation import (
     CONTAMINATION,
@@ -16,21 +18,32 @@ from yanmo.promote.gate.evaluation import (
     is_of,
     open_evaluation,
 )
-from yanmo.promote.gate.nights import nights_before
-from yanmo.promote.hand_over import Handed, PromoteRun
-from yanmo.promote.history.champion import CHAMPION, CHAMPION_EVALUATION, check_model, named, read_champion
-from yanmo.promote.history.champion_records import (
-    ChampionRecord,
-    all_records,
-    last_record,
-    record_name,
-)
-from yanmo.stage.stage_run import KeyInput, Prepared
-from yanmo.store.manifest import digest
+from yanmo.promote.gate.nights import Night, nights_before
+from yanmo.promote.history.champion import champion_of, check_model, open_champion
+from yanmo.promote.history.champion_records import ChampionRecord, all_records, record_name
+from yanmo.stage.stage_run import KeyInput, Prepared, StageRun
+from yanmo.store.manifest import Reference, digest
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
 
 log = logging.getLogger(__name__)
+
+
+@dataclass
+class Handed:
+    """What `prepare` hands to the verdict and to the promotion; filled in while the key is found."""
+
+    champion: Reference | None
+    """The channel's champion when the comparison began."""
+    last: ChampionRecord | None
+    """The end of the history then."""
+    nights: Sequence[Night] = ()
+    """The gains of the nights before."""
+    rolled_back: str = ""
+    """Who took this model down, and why; empty where nobody did."""
+
+
+PromoteRun = StageRun[PromoteConfig, Handed]
 
 
 def prepare(run: PromoteRun) -> Prepared[Handed]:
@@ -42,7 +55,7 @@ def prepare(run: PromoteRun) -> Prepared[Handed]:
     Raises:
         DataError: a model is damaged, or the champion's evaluation is missing or of another model.
     """
-    made = Handed()
+    made = Handed(*champion_of(run.store, run.options.channel))
     inputs = (
         _own_writing(run)
         | _own_base(run)
@@ -60,7 +73,7 @@ def _nights(run: PromoteRun, made: Handed) -> dict[str, KeyInput]:
         return {}
     store, channel = run.store, run.options.channel
     challenger, champion = (open_evaluation(run.input(name)) for name in ("challenger", "champion"))
-    last = last_record(store, channel)
+    last = made.last
     is_champion = last is not None and last.model.content_digest == challenger.model.content_digest
     verdict = last.verdict if last and is_champion else read_pointer(store, channel, run.stage.name)
     nights = nights_before(store, verdict, challenger, champion)
@@ -124,53 +137,25 @@ def _own_base(run: PromoteRun) -> dict[str, KeyInput]:
 def _compared(run: PromoteRun, made: Handed) -> dict[str, KeyInput]:
     challenger = open_evaluation(run.input("challenger"))
     check_model(challenger.model, "challenger")
-    last = last_record(run.store, run.options.channel)
-    if run.options.dry_run:
-        _check_dry_run(run, challenger.summary["conditions"])
-        return _rolled_back(run, made, last, challenger.model)
-    found = read_champion(run.store, run.options.channel)
-    if found is None:
-        return _without_champion(run, last)
-    reference, champion = found
-    made.previous = reference
+    if run.options.dry_run and "champion" in run.given:  # any two evaluations may be compared
+        return _rolled_back(run, made, challenger.model)
+    if made.champion is None:
+        if run.inputs["champion"] is not None:
+            log.warning("channel %r has no champion; --champion is not used", run.options.channel)
+        return _compare_with(run, None)
+    champion = open_champion(run.store, run.options.channel, made.champion)
     if champion.content_digest == challenger.model.content_digest:
-        return _compare_as_promoted(run, last, challenger.output, champion)
-    measured = _measured_champion(run, champion, challenger.summary["conditions"])
-    return _compare_with(run, measured) | _rolled_back(run, made, last, challenger.model)
-
-
-def _check_dry_run(run: PromoteRun, conditions: dict[str, str]) -> None:
-    """Any two evaluations may be compared, but a champion is ignored only where the command says so."""
-    options = run.options
-    if run.inputs["champion"] is None and "champion" not in run.left_out:
-        current = read_pointer(run.store, options.channel, CHAMPION)
-        if current is not None:
-            raise DataError(
-                f"the champion {named(current)} has no evaluation to compare with; run "
-                f"{evaluate_command(current.key, conditions)}, or give --champion (an evaluation, or none)"
-            )
-
-
-def _without_champion(run: PromoteRun, last: ChampionRecord | None) -> dict[str, KeyInput]:
-    """The first model of a channel. One whose history names a champion has lost the pointer to it."""
-    channel = run.options.channel
-    if last is not None:
-        raise DataError(
-            f"channel {channel!r} has no pointer {CHAMPION}, but its history names {named(last.model)}: the "
-            "pointer is lost, and no model is promoted unseen. Bring it back: `yanmo promote rollback --why "
-            f"'pointer lost' --store {run.store.uri} --channel {channel}`"
-        )
-    if run.inputs["champion"] is not None:
-        log.warning("channel %r has no champion; --champion is not used", channel)
-    return _compare_with(run, None)
+        return _compare_as_promoted(run, made.last, challenger.output)
+    measured = _measured_champion(run, made, champion, challenger.summary["conditions"])
+    return _compare_with(run, measured) | _rolled_back(run, made, challenger.model)
 
 
 def _compare_as_promoted(
-    run: PromoteRun, record: ChampionRecord | None, challenger: Output, champion: Output
+    run: PromoteRun, record: ChampionRecord | None, challenger: Output
 ) -> dict[str, KeyInput]:
     """The challenger is champion: the comparison that promoted it, if it was measured as it is now."""
-    if record is None or record.model.content_digest != champion.content_digest:
-        return {}  # promoted by a run that was killed before its record: same inputs, same key
+    if record is None:
+        return {}
     if record.kind == "rollback" or record.evaluation.content_digest != challenger.content_digest:
         return _compare_with(run, challenger)
     before = record.compared_with
@@ -182,20 +167,18 @@ def _compare_with(run: PromoteRun, champion: Output | None) -> dict[str, KeyInpu
     return {"champion": champion}
 
 
-def _rolled_back(
-    run: PromoteRun, made: Handed, record: ChampionRecord | None, model: Output
-) -> dict[str, KeyInput]:
+def _rolled_back(run: PromoteRun, made: Handed, model: Output) -> dict[str, KeyInput]:
     """A model that was rolled back is judged under a key of its own, and the verdict says so."""
-    taken_down = record.rollback_of(model.content_digest) if record else None
-    made.rolled_back = str(taken_down) if taken_down else ""
-    if taken_down is None or record is None:
+    taken_down = made.last.rollback_of(model.content_digest) if made.last else None
+    if taken_down is None or made.last is None:
         return {}
-    where = record_name(run.options.channel, record.number)
+    made.rolled_back = str(taken_down)
+    where = record_name(run.options.channel, made.last.number)
     return {"rolled_back": {"content_digest": digest(asdict(taken_down)), "uri": where}}
 
 
-def _measured_champion(run: PromoteRun, champion: Output, conditions: dict[str, str]) -> Output:
-    """The champion's evaluation: the given one, or the channel's where another was promoted since."""
+def _measured_champion(run: PromoteRun, made: Handed, champion: Output, conditions: dict[str, str]) -> Output:
+    """The champion's evaluation: the given one; else the one by which it was promoted."""
     given, channel = run.inputs["champion"], run.options.channel
     command = evaluate_command(champion.manifest.key, conditions)
     if given is None and run.options.champion == NONE:
@@ -203,20 +186,23 @@ def _measured_champion(run: PromoteRun, champion: Output, conditions: dict[str, 
             f"--champion none: expected a channel without a champion, but {channel!r} has {champion} "
             "(another promotion may have come first); leave --champion out to compare with it"
         )
-    if given is None:
+    if given is not None:
+        measured = open_evaluation(given).model
+        if measured.content_digest == champion.content_digest:
+            return given
+        champions = {record.model.content_digest for record in all_records(run.store, channel)}
+        if measured.content_digest not in champions:
+            raise DataError(
+                f"{given} measures {measured}, but the champion of channel {channel!r} is {champion}; run "
+                f"{command} first"
+            )
+    try:
+        own = open_reference(run.store, made.last.evaluation) if made.last else None
+    except DataError as error:
+        log.warning("the evaluation by which %s was promoted is lost: %s", champion, error)
+        own = None
+    if own is None:
         raise DataError(f"the champion {champion} has no evaluation to compare with; run {command} first")
-    measured = open_evaluation(given).model
-    if measured.content_digest == champion.content_digest:
-        return given
-    champions = {record.model.content_digest for record in all_records(run.store, channel)}
-    pointer = read_pointer(run.store, channel, CHAMPION_EVALUATION)
-    own = open_reference(run.store, pointer) if pointer and measured.content_digest in champions else None
-    if own is None or open_evaluation(own).model.content_digest != champion.content_digest:
-        raise DataError(
-            f"{given} measures {measured}, but the champion of channel {channel!r} is {champion}; run "
-            f"{command} first"
-        )
-    log.warning(
-        "%s measures %s; the champion of channel %r is %s, by %s", given, measured, channel, champion, own
-    )
+    if given is not None:
+        log.info("%s measures a former champion; compared with %s, by %s", given, champion, own)
     return own

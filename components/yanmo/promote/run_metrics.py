@@ -9,10 +9,10 @@ from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.formats.genre_names import bits_metrics
+from yanmo.promote.config import OUTCOMES
 from yanmo.promote.gate.guards import found
-from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion_records import last_record
-from yanmo.promote.metrics import OUTCOMES
+from yanmo.promote.preparing import PromoteRun
 
 log = logging.getLogger(__name__)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo.nights.night import Words as NightWords
+from yanmo.common.words import Words, together
 from yanmo.nights.record import Verdict as NightVerdict
 from yanmo.options.fields import by_kind
 from yanmo.promote.config import PromoteConfig
@@ -24,7 +23,7 @@ from yanmo.promote.gate.evaluation import (
 )
 from yanmo.promote.gate.guards import contamination_of, guard_metrics
 from yanmo.promote.gate.headline import conditions, headline
-from yanmo.promote.gate.limits import MEASURED, parse_limits, parse_unmeasured
+from yanmo.promote.gate.limits import parse_limits
 from yanmo.promote.gate.nights import recipe_of, with_tonight
 from yanmo.promote.gate.noise import goes_on, noise_of
 from yanmo.promote.gate.rules import ABOUT_ONE, first_champion, judge
@@ -36,17 +35,16 @@ from yanmo.promote.gate.verdict import (
     Evidence,
     Rules,
     Verdict,
-    Words,
 )
-from yanmo.promote.hand_over import PromoteRun
 from yanmo.promote.history.champion import (
     CHAMPION,
     Promotion,
+    champion_of,
+    follow,
     make_champion,
     named,
-    settle,
 )
-from yanmo.promote.history.champion_records import shown_time
+from yanmo.promote.preparing import PromoteRun
 from yanmo.promote.run_metrics import run_metrics, show_metrics
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
@@ -83,8 +81,8 @@ def work(run: PromoteRun) -> Result:
         channel=run.options.channel,
         options=by_kind(run.options, "semantic"),
     )
-    run.attempt.write("verdict.json", _json(_verdict_record(run, verdict, challenger, champion)))
-    run.attempt.write("report.json", _json(report), role="record")
+    run.attempt.write_json("verdict.json", _verdict_record(run, verdict, challenger, champion))
+    run.attempt.write_json("report.json", report, role="record")
     run.attempt.write("summary.txt", summary_text(report, run.options.seed), role="record")
     run.attempt.write("report.html", render(report), role="record")
     return Result(
@@ -123,7 +121,7 @@ def rules_of(options: PromoteConfig) -> Rules:
         assumed_noise=ASSUMED_NOISE,
         least_noise=LEAST_NOISE,
         limits=parse_limits(options.limits),
-        must_measure=tuple(sorted({*MEASURED} - {*parse_unmeasured(options.accept_unmeasured)})),
+        must_measure=not options.accept_unmeasured,
     )
 
 
@@ -146,7 +144,7 @@ def _verdict_record(
 
 def finish(run: PromoteRun, output: Output) -> Finish:
     """Move the champion pointer if the verdict says so; the same for a verdict made now or before."""
-    from yanmo.promote.page.about_the_run import about_the_run, judged_before, with_words
+    from yanmo.promote.page.run_notes import judged_before, run_note, waits, with_words
 
     verdict = read_json(output, "verdict.json")
     became = _became(run, output, verdict)
@@ -157,16 +155,16 @@ def finish(run: PromoteRun, output: Output) -> Finish:
     _no_longer_unfinished(run, model)
     kept = output.path("report.html")
     page: str | Path = kept
-    held = _held(run, model) if is_held else None
-    about = about_the_run(run.store, run.options.channel, run.options.run_id, model)
+    held = waits(run.store, run.options.channel, model) if is_held else None
+    about = run_note(run.store, run.options.channel, run.options.run_id, model)
     is_old = became != "champion" and output.manifest.run_id not in ("", run.options.run_id)
     if is_old and about is None and run.options.run_id:
-        about = judged_before(shown_time(output.manifest.created_at))
+        about = judged_before(output.manifest.created_at)
     said = _said(verdict, held, about, is_old)
     if held or about:
         text = kept.read_text(encoding="utf-8")
         first = headline(verdict, is_held) if is_held else None
-        page = with_words(text, _together(first, held, about), is_old=is_old, is_held=is_held)
+        page = with_words(text, together(first, held, about), is_old=is_old, is_held=is_held)
     dry = "dry run, nothing moved. " if run.options.dry_run else ""
     log.log(logging.WARNING if is_held else logging.INFO, "%s%s", dry, said.en)
     return Finish(
@@ -181,28 +179,12 @@ def finish(run: PromoteRun, output: Output) -> Finish:
     )
 
 
-def _held(run: PromoteRun, model: Output) -> Words:
-    """That a winner waits for a person, and what makes it champion."""
-    place = f"--store {run.store.uri} --channel {run.options.channel}"
-    command = f"yanmo promote set train/{model.manifest.key[:12]} {place} --why ..."
-    return Words(
-        f"The champion stays as it is until a person moves it: {command}",
-        f"在有人移动之前，冠军不变：{command}",
-    )
-
-
 def _said(verdict: dict[str, Any], held: Words | None, about: Words | None, is_old: bool) -> Words:
     """The result line: the verdict in one sentence first, where this run gave it; then what it rests on."""
     follow = conditions(Words(**verdict["sentence"]))
     won = headline(verdict, held is not None)
     first = (about, won, held) if is_old else (won, held, about)
-    return _together(*first, follow)
-
-
-def _together(*said: Words | None) -> Words:
-    """Sentences one after the other."""
-    parts = [one for one in said if one is not None]
-    return Words(" ".join(one.en for one in parts), "".join(one.zh for one in parts))
+    return together(*first, follow)
 
 
 def _night(
@@ -220,7 +202,7 @@ def _night(
     page = f"cas/promote/{output.manifest.key}/{output.manifest.attempt}/report.html"
     found = NightVerdict.of(report, chosen_verses(report["samples"], run.options.seed), page)
     state = "held" if is_held else "nothing new" if is_old else found.state
-    return replace(found, state=state, sentence=NightWords(said.en, said.zh))
+    return replace(found, state=state, sentence=said)
 
 
 def _no_longer_unfinished(run: PromoteRun, model: Output) -> None:
@@ -231,7 +213,7 @@ def _no_longer_unfinished(run: PromoteRun, model: Output) -> None:
 
 def show_pause(options: PromoteConfig, store: ObjectStore, paused: PausedOutput) -> Finish:
     """Return what a run shows that has no model to judge yet: the champion stays."""
-    from yanmo.promote.page.paused import pause_sentence, render_pause
+    from yanmo.promote.page.run_notes import pause_sentence, render_pause
 
     champion = read_pointer(store, options.channel, CHAMPION)
     return Finish(
@@ -262,30 +244,28 @@ def _became(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> Became:
     if run.options.dry_run:
         return "nothing"
     store, channel, evaluation = run.store, run.options.channel, run.input("challenger")
-    promotion = Promotion(
-        model=open_evaluation(evaluation).model,
-        evaluation=evaluation,
-        verdict=output,
-        previous=run.prepared.previous,
-        compared_with=run.inputs["champion"],
-    )
-    now = read_pointer(store, channel, CHAMPION)
-    if now is not None and now.content_digest == promotion.model.content_digest:
-        record = settle(store, channel, promotion)
-        log.info("%s is already champion of channel %r since %s", promotion.model, channel, record.since)
+    model, (now, last) = open_evaluation(evaluation).model, champion_of(store, channel)
+    follow(store, channel)
+    if now is not None and now.content_digest == model.content_digest:
+        since = f" since {last.since}" if last else ""
+        log.info("%s is already champion of channel %r%s", model, channel, since)
         return "champion already"
     if not verdict["promote"] or run.options.hold:
         return "held" if verdict["promote"] else "nothing"
     try:
+        promotion = Promotion(
+            model=model,
+            evaluation=evaluation,
+            verdict=output,
+            previous=run.prepared.champion,
+            last=run.prepared.last,
+            compared_with=run.inputs["champion"],
+        )
         record = make_champion(store, channel, promotion)
     except EnvironmentFault as error:
         raise EnvironmentFault(
             f"{error}. The verdict is kept and no pointer was moved: with --hold the pointer stays for a "
             f"person who may write pointers/{channel}/ and runs yanmo promote set (docs/reference/promote.md)"
         ) from error
-    log.info("%s is champion of channel %r (number %d)", promotion.model, channel, record.number)
+    log.info("%s is champion of channel %r (number %d)", model, channel, record.number)
     return "champion"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=1) + "\n"

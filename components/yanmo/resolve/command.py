@@ -12,7 +12,7 @@ from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
-from yanmo.nights.observer import NightObserver
+from yanmo.nights.observer import NightObserver, zone_of_night
 from yanmo.options.command_line import load
 from yanmo.options.fields import NONE, default_argv
 from yanmo.resolve.config import STAGE, ResolveOptions
@@ -78,12 +78,9 @@ def _resolve(options: ResolveOptions, started: float, number: int) -> None:
 
 
 def _begin_night(store: ObjectStore, options: ResolveOptions, run: WholeRun, started: float) -> None:
-    """Show that a night has begun, and what became of those before it that never said so."""
-    train = run.options.get("train")
-    hours = str(getattr(train, "night", ""))
-    zone = str(getattr(train, "timezone", "")) if hours else ""
-    last = list(run.options)[-1]
-    NightObserver(STAGE.name, options, started, hours, zone, last).opens(store)
+    """Show that a night has begun."""
+    zone, last = zone_of_night(run.options.get("train")), list(run.options)[-1]
+    NightObserver(STAGE.name, options, started, zone, last).opens(store)
 
 
 def _tell_failure(options: ResolveOptions, started: float, error: Exception) -> None:

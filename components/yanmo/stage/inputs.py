@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.names import maker_of
@@ -18,17 +18,10 @@ from yanmo.store.pointers import POINTED
 from yanmo.store.runs.run_record import read_run
 
 
-class Inputs(NamedTuple):
-    """What a stage reads."""
-
-    outputs: dict[str, Output | None]
-    """Input -> its output; None for an optional one that there is not."""
-    left_out: frozenset[str]
-    """Those that were given as `none`, by whatever says so; the others without an output were not found."""
-
-
-def resolve_inputs(store: ObjectStore, options: StageOptions) -> Inputs:
+def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Output | None]:
     """Return every input of a stage, opened: its own flag first, else what `--inputs` says.
+
+    None for an optional one that there is not.
 
     Raises:
         PausedInput: the stage that makes one of them paused.
@@ -36,7 +29,6 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> Inputs:
     """
     run = _of_run(store, options)
     result: dict[str, Output | None] = {}
-    left_out = set()
     for field in option_fields(type(options), "input"):
         own, where, pointers = getattr(options, field.name), flag(field.name), field.metadata["stages"]
         value, carrier = own, field.metadata["inside"]
@@ -58,9 +50,7 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> Inputs:
                 f"`yanmo {maker_of(made)}` first, or give {flag(field.name)}"
             )
         result[field.name] = output
-        if output is None and value != LATEST and carried is None:
-            left_out.add(field.name)
-    return Inputs(result, frozenset(left_out))
+    return result
 
 
 def _of_run(store: ObjectStore, options: StageOptions) -> dict[str, Reference]:

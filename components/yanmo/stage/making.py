@@ -49,13 +49,11 @@ def run_of(
         PausedInput: the stage that makes one of them paused.
         DataError: a required input is not to be had; says what to run.
     """
-    inputs = resolve_inputs(store, options)
     return StageRun(
         stage=stage,
         options=options,
         store=store,
-        inputs=inputs.outputs,
-        left_out=inputs.left_out,
+        inputs=resolve_inputs(store, options),
         telemetry=telemetry,
         given=given,
         started=started,

@@ -71,8 +71,6 @@ class StageRun(Generic[Options, Made]):
     store: ObjectStore
     inputs: dict[str, Output | None]
     telemetry: Telemetry
-    left_out: frozenset[str] = frozenset()
-    """Inputs that were given as `none`."""
     given: frozenset[str] = frozenset()
     """Options that a flag, a file or a bundle of options gave; the others are left to themselves."""
     prepared: Made = dataclasses.field(init=False)

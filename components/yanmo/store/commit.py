@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import json
 import logging
 import time
 import uuid
@@ -97,6 +98,10 @@ class Attempt:
         """Write the small file `name` at once and `add` it."""
         self.path(name).write_bytes(data.encode() if isinstance(data, str) else data)
         return self.add(name, role)
+
+    def write_json(self, name: str, value: Any, role: Role = "content") -> FileEntry:
+        """Write a document that is read whole."""
+        return self.write(name, json.dumps(value, ensure_ascii=False, indent=1) + "\n", role)
 
     @property
     def files(self) -> tuple[FileEntry, ...]:

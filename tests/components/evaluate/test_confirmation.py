@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 from tiny_store import GENRES, commit, make_row, parquet, read
 
 from yanmo.evaluate.config import STAGE
-from yanmo.evaluate.documents.groups import groups_of
+from yanmo.evaluate.documents.reading import groups_of
 from yanmo.evaluate.work import STEPS
 from yanmo.formats.records import check_schema
 from yanmo.stage.run import main

@@ -4,13 +4,12 @@ import json
 import logging
 
 import pytest
-import torch
 from tiny_chats import CHAT, chat_row
 from tiny_store import GENRES, commit, copied, make_model, make_row, parquet
 
 from yanmo.common.errors import DataError
-from yanmo.evaluate.bits.of_documents import encode, load_model, score
 from yanmo.evaluate.config import STAGE
+from yanmo.evaluate.document_bits import encode, load_model, score
 from yanmo.evaluate.documents.reading import Document
 from yanmo.evaluate.work import STEPS
 from yanmo.formats.chat_tokens import Turn, chat_ids, prompt_ids
@@ -44,16 +43,6 @@ def committed(ground, folder, **changes):
     )
 
 
-def without_bytes(folder):
-    """A tokenizer whose unknown token swallows what has no piece."""
-    make_model(folder)
-    model = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]
-    vocabulary = [
-        ["␀" * (i + 1) if piece == "月" else piece, s] for i, (piece, s) in enumerate(model["vocab"])
-    ]
-    return {**model, "byte_fallback": False, "vocab": vocabulary}
-
-
 @pytest.fixture(autouse=True)
 def _log_of_the_stage(caplog):
     caplog.set_level(logging.INFO, logger="yanmo")
@@ -84,26 +73,6 @@ def test_the_first_difference_of_a_document_is_named(ground, tmp_path, caplog):
     assert said in caplog.text and "byte-level tokenizer" in caplog.text
 
 
-def test_a_decoder_that_drops_and_an_unknown_token_end_it_too(ground, tmp_path, caplog):
-    dropping = {"type": "Replace", "pattern": {"String": "月"}, "content": ""}
-    fallback = [{"type": "ByteFallback"}, {"type": "Fuse"}]
-    committed(ground, tmp_path / "a", decoder={"type": "Sequence", "decoders": [*fallback, dropping]})
-    assert evaluate(ground) == 65 and "loses text" in caplog.text
-    caplog.clear()
-    committed(ground, tmp_path / "b", model=without_bytes(tmp_path / "b"))
-    assert evaluate(ground) == 65 and "expected '月'" in caplog.text and "found '<'" in caplog.text
-
-
-def test_a_normalizer_that_changes_nothing_in_these_texts_moves_no_figure(ground, tmp_path):
-    """NFC, as Qwen's tokenizers have it; and a lossy one, on texts without the lost character."""
-    plain, document = load_model(ground.model), Document("1", "诗", "s", "明月几时有")
-    for i, changes in enumerate(({"type": "NFC"}, {**REPLACE, "pattern": {"String": "龘"}})):
-        other = load_model(committed(ground, tmp_path / f"{i}", normalizer=changes))
-        ours, theirs = (score(m, [document], with_tag=True, workers=1) for m in (plain, other))
-        assert ours.bits.tolist() == theirs.bits.tolist()
-        assert ours.bits_with_tag.tolist() == theirs.bits_with_tag.tolist()
-
-
 def test_no_path_takes_a_text_that_does_not_come_back(ground, tmp_path):
     loaded = load_model(committed(ground, tmp_path / "lossy", normalizer=REPLACE))
     document = Document("1", "诗", "s", "明月\n几时有\n把酒\n问青天\n不知\n天上")
@@ -124,15 +93,3 @@ def test_a_turn_of_a_chat_is_looked_at_too(ground, tmp_path):
     with loses:
         prompt_ids(tokenizer, [Turn("user", "明月几时有")], bos=0)
     assert chat_row(CHAT)["text"], "the chats of test_chats hold the character too"
-
-
-def test_bits_of_an_unknown_character_are_those_of_its_bytes(ground):
-    """Nothing of a character without a piece is free: its bytes are tokens, and each is charged."""
-    loaded = load_model(ground.model)
-    ids = loaded.encode(["😀"])[0]
-    assert [loaded.tokenizer.id_to_token(i) for i in ids[1:-1]] == ["<0xF0>", "<0x9F>", "<0x98>", "<0x80>"]
-    with torch.no_grad():
-        logits = loaded.model(torch.tensor([ids]))[0].double()
-    bits = -torch.log_softmax(logits, -1)[range(len(ids) - 1), ids[1:]].sum().item() / torch.tensor(2.0).log()
-    found = score(loaded, [Document("1", "诗", "s", "😀")], with_tag=False, workers=1)
-    assert found.tokens.tolist() == [5] and found.bits[0] == pytest.approx(float(bits), abs=1e-3)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from yanmo.evaluate.bits import of_documents as scoring
-from yanmo.evaluate.bits.of_documents import load_model, score
+from yanmo.common.errors import EnvironmentFault
+from yanmo.evaluate import document_bits as scoring
+from yanmo.evaluate.document_bits import load_model, on_devices, ran_on, score
 from yanmo.evaluate.documents.reading import read_split
 from yanmo.evaluate.tasks.asking import answer_all
 from yanmo.evaluate.writing.samples import SampleOptions, write_samples
@@ -68,3 +69,15 @@ def test_the_nucleus_is_the_same_set_on_a_device_as_on_the_cpu(top_p):
     there = nucleus(probabilities.as_subclass(Elsewhere), top_p).as_subclass(torch.Tensor)
     here = nucleus(probabilities, top_p)
     assert torch.equal(probabilities < there, probabilities < here)
+
+
+def test_every_gpu_counts_for_the_cost_and_the_cpu_as_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert ran_on("auto") == {"device": "cuda", "ranks": 4}
+    assert ran_on("cpu") == {"device": "cpu", "ranks": 1}
+
+
+def test_a_gpu_that_is_not_there_is_a_matter_of_the_machine(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(EnvironmentFault, match="this machine shows no GPU to torch; use one that does"):
+        on_devices(torch.nn.Linear(1, 1), "cuda")

@@ -50,7 +50,7 @@ def leak(ground):
 
 
 def contamination(ground):
-    return read(opened(ground, "writing"), "contamination.json")["share"]
+    return read(opened(ground, "evaluate").part("contamination"), "contamination.json")["share"]
 
 
 def test_a_clean_text_that_the_model_was_not_trained_on_does_not_make_it_clean(

@@ -37,11 +37,9 @@ def run_of(
     store: ObjectStore,
     run_id: str = "run-1",
     channel: str = "nightly",
-    date: str = "2026-11-23",
     last: str = "promote",
 ) -> Run:
-    zone = "Asia/Shanghai"
-    return Run(store=store, channel=channel, run_id=run_id, date=date, timezone=zone, last=last)
+    return Run(store=store, channel=channel, run_id=run_id, timezone="Asia/Shanghai", last=last)
 
 
 def end_of(task: str = "train", state: str = DONE, **more: object) -> StageEnd:

@@ -20,7 +20,6 @@ from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 
 NUMBERS = {"诗": 60, "词": 40, "文": 30, "赋": 20}
-LENGTH = {"documents": 1, "characters": 2000, "bits_per_character": 8.0, "few_documents": False}
 METRICS = "".join(
     json.dumps({"step": s, "loss": 9 - s / 50, "bits_per_character": 9 - s / 50}) + "\n"
     for s in range(0, 100, 10)
@@ -63,6 +62,7 @@ class Stage:
         contamination=0.0,
         confirm=0.0,
         confirm_read=0.0,
+        searched=None,
         evaluation_set=None,
         force=False,
         **more,
@@ -71,6 +71,7 @@ class Stage:
 
         `confirm`: by how many bits more the confirmation split is scored; None where it is not.
         `confirm_read`: share of its texts found in the training text.
+        `searched`: the texts in which contamination was looked for; by default all of the model's.
         """
         table = self._table(bits, shift or {})
         summary = self._summary(table, model, split)
@@ -86,7 +87,8 @@ class Stage:
             files["confirmation-00000-of-00001.parquet"] = lambda path: write_parquet(kept, path)
         options = {"bits": bits, "shift": shift, "split": split, "confirm": confirm, **more}
         inputs = {"model": model} | ({"evaluation_set": evaluation_set} if evaluation_set else {})
-        found = self._contamination(model, contamination, None if confirm is None else confirm_read)
+        texts = training_text(model).texts if searched is None else searched
+        found = self._contamination(texts, contamination, None if confirm is None else confirm_read)
         return commit(
             self.store,
             "evaluate",
@@ -107,9 +109,8 @@ class Stage:
         ]
         return pa.Table.from_pylist([{**row, "split": split} for row in rows], schema=EVALUATION)
 
-    def _contamination(self, model, share, read):
+    def _contamination(self, texts, share, read):
         """The part that evaluate commits beside; none where the store names no training text."""
-        texts = training_text(model).texts
         if not texts or share is None:
             return {}
         names = ["documents", *(f"documents_{i}" for i in range(2, len(texts) + 1))]
@@ -147,11 +148,6 @@ class Stage:
             "model": model.content_digest,
             "genres": genres,
             "mean": {"bits_per_character": mean, "interval": [7.9, 8.1], "few_documents": False},
-            "sources": {"a/b": {"documents": 1, "characters": 1, "bits_per_character": 8.0}},
-            "lengths": {
-                "64-127": {**LENGTH, "interval": [7.9, 8.1]},
-                "1024-": {"documents": 1, "characters": 50, "bits_per_character": 8.5, "few_documents": True},
-            },
         }
 
     def promote(self, *more):

@@ -90,7 +90,7 @@ def test_every_input_of_a_stage_takes_every_spelling(
         options = load(
             config, [f"{flag(field.name)}={value}", f"--channel={OWN}", *_needed(config)], "yanmo x"
         )
-        found = resolve_inputs(store, options).outputs[field.name]  # type: ignore[arg-type]
+        found = resolve_inputs(store, options)[field.name]  # type: ignore[arg-type]
         assert found is not None and found.reference == expected.reference, value
 
 

@@ -121,7 +121,7 @@ def _card(made_at: str) -> Card:
 
 @pytest.mark.parametrize("when", ["", "x", "2026-13-01T00:00:00+00:00"])
 def test_a_time_that_is_none_is_damage_in_every_record(when: str) -> None:
-    night = {"channel": "a", "run_id": "r", "date": "2026-11-28", "timezone": "UTC", "last": "promote"}
+    night = {"channel": "a", "run_id": "r", "timezone": "UTC", "last": "promote"}
     good = "2026-11-28T21:00:00+00:00"
     training = Training(key="a" * 64, revision=1, options={}, execution={}, inputs={}, run_id="r")
     with pytest.raises(ValueError):
@@ -138,10 +138,21 @@ def test_a_time_that_is_none_is_damage_in_every_record(when: str) -> None:
 def test_a_number_beyond_all_floats_is_damage(number: str) -> None:
     data = NIGHT.to_json(
         NightRecord(
-            channel="a", run_id="r", date="2026-11-28", timezone="UTC", last="promote",
+            channel="a", run_id="r", timezone="UTC", last="promote",
             began="2026-11-28T21:00:00+00:00", changed="2026-11-28T21:00:00+00:00", verdict=Verdict(bits=1.5),
         )
     )  # fmt: skip
     assert NIGHT.parse(data, "here").verdict.bits == 1.5
     with pytest.raises(DataError, match="damaged"):
         NIGHT.parse(data.replace(b"1.5", number.encode()), "here")
+
+
+def test_no_record_is_written_that_its_reader_refuses() -> None:
+    with pytest.raises(ValueError):
+        NIGHT.to_json(
+            NightRecord(
+                channel="a", run_id="r", timezone="UTC", last="promote",
+                began="2026-11-28T21:00:00+00:00", changed="2026-11-28T21:00:00+00:00",
+                verdict=Verdict(bits=float("nan")),
+            )
+        )  # fmt: skip

@@ -8,7 +8,6 @@ of training text, of which xz takes 12, PPMd 7 and the 5-grams 9 (benchmarks/bas
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Future, as_completed
@@ -107,7 +106,7 @@ def _build(
             },
         },
     }
-    attempt.write("summary.json", json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
+    attempt.write_json("summary.json", summary)
     lengths = np.array([len(d.text) + 1 for d in scored], np.int32)
     for name, each in (("ppmd", ppmd), ("ngram", plain), ("mixture", mixed)):
         table = evaluation_table(scored, split, lengths, each, None)

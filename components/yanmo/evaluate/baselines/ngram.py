@@ -68,19 +68,11 @@ class NgramModel:
         """Count and smooth.
 
         Args:
-            documents: texts; every character counts, line breaks too.
+            documents: at least one text; every character counts, line breaks too.
             order: length of the longest n-gram, at least 2.
-
-        Raises:
-            ValueError: no documents, or a bad order.
         """
-        if order < 2:
-            raise ValueError(f"order: expected 2 or more, got {order}")
-        texts = list(documents)
-        if not texts:
-            raise ValueError("an n-gram model needs at least one document")
-        points = [_code_points(text) for text in texts]
-        seen = np.unique(np.concatenate(points)) if points else np.empty(0, np.uint32)
+        points = [_code_points(text) for text in documents]
+        seen = np.unique(np.concatenate(points))
         characters = seen.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
         symbols, depth = _symbols(points, _symbol_table(characters))
         return cls(characters, *_smooth(symbols, depth, len(characters) + _FIRST_CHARACTER, order))

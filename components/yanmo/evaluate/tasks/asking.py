@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from yanmo.common.errors import DataError
-from yanmo.evaluate.bits.of_documents import LoadedModel
+from yanmo.evaluate.document_bits import LoadedModel
 from yanmo.evaluate.documents.reading import Document
 from yanmo.evaluate.tasks.tasks import LETTERS, Task, choice_metrics, chrf, make_tasks, punctuation_metrics
 from yanmo.evaluate.writing.generate import generate

@@ -3,7 +3,7 @@
 They depend on seed and document alone, so that two models get the same ones. A chat model is asked in words
 and its answers are read strictly.
 
-Intervals draw whole groups of documents (groups.py), as those of the bits do.
+Intervals draw whole groups of documents (`groups_of`), as those of the bits do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Task:
     answer: str
     choices: tuple[str, ...] = ()
     group: str = ""
-    """Genre and name of its document's group (groups.py); empty if it has none."""
+    """Genre and name of its document's group (`groups_of`); empty if it has none."""
 
 
 def make_tasks(documents: Sequence[Document], per_genre: int, seed: int) -> list[Task]:

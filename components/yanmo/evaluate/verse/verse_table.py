@@ -53,11 +53,6 @@ def verse_table(knowledge: Knowledge, held_out: Texts, generated: Texts) -> list
     return rows
 
 
-def tallies(text: Text, genre: str, knowledge: Knowledge) -> dict[str, Tally | None]:
-    """Each rule's (obeyed, looked at) in one text; None for rules of other genres."""
-    return {rule.name: rule.count(text, knowledge) if rule.genre == genre else None for rule in RULES}
-
-
 def _total(rule: Rule, texts: Sequence[Text], knowledge: Knowledge) -> Tally:
     found = [rule.count(text, knowledge) for text in texts]
     return sum(obeyed for obeyed, _ in found), sum(of for _, of in found)

@@ -1,13 +1,13 @@
 """How much of the evaluation set is in the text that a model was trained on, as far as the store shows it.
 
-Measured with every evaluation, whatever `--documents` and `--samples` say, and recorded with it: the part
-`contamination` in the evaluation's manifest, keyed by evaluation set and training text, so that all models of
-one text share it. The bundled corpus takes half a CPU-second.
+Measured once with every evaluation, whatever `--samples` says, and recorded with it: the part `contamination`
+in the evaluation's manifest, keyed by evaluation set and training text, so that all models of one text share
+it. Where the store does not name all of that text, `--documents` is searched too. The bundled corpus takes
+half a CPU-second.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,6 @@ import numpy as np
 from yanmo.chinese.text_runs import units
 from yanmo.common.errors import DataError
 from yanmo.common.words import plural
-from yanmo.evaluate.bits.windows import han_codes
 from yanmo.evaluate.documents.reading import (
     Document,
     distinct_batches,
@@ -27,6 +26,7 @@ from yanmo.evaluate.documents.reading import (
 )
 from yanmo.evaluate.hand_over import EvaluateRun
 from yanmo.evaluate.writing.copies import Copies, find_copies
+from yanmo.evaluate.writing.windows import han_codes
 from yanmo.formats.documents import text_form
 from yanmo.formats.training_text import training_text
 from yanmo.store.commit import Attempt, Result
@@ -43,7 +43,7 @@ _FIFTH = 0.2
 
 def committed_contamination(run: EvaluateRun) -> Output | None:
     """The part, made if need be; None where the store names no training text, or it cannot be read."""
-    texts = training_text(run.input("model")).texts
+    texts, _ = searched_texts(run)
     evaluation_set, split = run.input("evaluation_set"), run.options.split
     if not texts:
         return None
@@ -52,8 +52,7 @@ def committed_contamination(run: EvaluateRun) -> Output | None:
     def build(attempt: Attempt) -> Result:
         kept = read_confirmation(evaluation_set, split)
         found = contamination(read_split(evaluation_set, split), texts, kept, form=text_form(evaluation_set))
-        body = {"schema": "yanmo.contamination/1", **found}
-        attempt.write(f"{NAME}.json", json.dumps(body, ensure_ascii=False, indent=1) + "\n")
+        attempt.write_json(f"{NAME}.json", {"schema": "yanmo.contamination/1", **found})
         return Result(counts={"documents": sum(g["documents"] for g in found["genres"].values())})
 
     inputs = {**dict(zip(names, texts, strict=True)), "evaluation_set": evaluation_set}
@@ -62,6 +61,18 @@ def committed_contamination(run: EvaluateRun) -> Output | None:
     except DataError as error:
         log.warning("the training text of %s cannot be read: %s", run.input("model"), error)
         return None
+
+
+def searched_texts(run: EvaluateRun) -> tuple[list[Output], list[str]]:
+    """Return the texts in which copies are looked for, and why there may be more of them.
+
+    They are those of the model's lineage: that a text is not in another one says nothing. Where the lineage
+    has gaps, the documents that the run was given may be what is missing.
+    """
+    known, given = training_text(run.input("model")), run.inputs.get("documents")
+    if given is None or not known.unknown or given.content_digest in known.digests():
+        return known.texts, known.unknown
+    return [*known.texts, given], known.unknown
 
 
 def report_contamination(output: Output) -> None:

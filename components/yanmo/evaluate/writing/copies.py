@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.evaluate.bits.windows import Cutting, Finds, Windows, han_codes
 from yanmo.evaluate.documents.reading import TrainingDocument
+from yanmo.evaluate.writing.windows import Cutting, Finds, Windows, han_codes
 
 Ints = npt.NDArray[np.int64]
 _NEAREST_LENGTH = 3

@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from yanmo.common.bootstrap import generator_for
-from yanmo.evaluate.bits.of_documents import LoadedModel
+from yanmo.evaluate.document_bits import LoadedModel
 from yanmo.evaluate.writing.generate import generate
 
 

@@ -1,5 +1,4 @@
-"""How a model writes, compared with held-out originals: verse, copies, variety; and which part of the test
-split is in the training text.
+"""How a model writes, compared with held-out originals: verse, copies, variety.
 
 Committed as a part of its own, keyed by evaluation, evaluation set and training text: an evaluation does not
 depend on the training text (any model is measured without it), these results do. The bundled corpus with
@@ -8,14 +7,12 @@ depend on the training text (any model is measured without it), these results do
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from yanmo.common.words import plural
 from yanmo.evaluate.documents.reading import (
@@ -25,25 +22,19 @@ from yanmo.evaluate.documents.reading import (
     genre_order,
     read_split,
 )
-from yanmo.evaluate.documents.table import write_documents
 from yanmo.evaluate.hand_over import EvaluateRun
-from yanmo.evaluate.verse.verse_rules import Knowledge, Text
-from yanmo.evaluate.verse.verse_table import learn, tallies, verse_table
-from yanmo.evaluate.writing.contamination import contamination
+from yanmo.evaluate.verse.verse_rules import Text
+from yanmo.evaluate.verse.verse_table import learn, verse_table
+from yanmo.evaluate.writing.contamination import searched_texts
 from yanmo.evaluate.writing.copies import Copies, find_copies, nearest
-from yanmo.evaluate.writing.degeneration import GenreJudge, cut_alike, has_loop, variety
-from yanmo.formats.documents import text_form
-from yanmo.formats.records import WRITING
-from yanmo.formats.training_text import training_text
+from yanmo.evaluate.writing.degeneration import GenreJudge, cut_alike, variety
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output, read_json
 from yanmo.verse.poems import read_poem
 
 log = logging.getLogger(__name__)
-REVISION = 8
-"""Raised by hand when the same texts give other results."""
-_REVISION_OF_SEVERAL_TEXTS = 9
-"""The same, where a model learned from more than one text: each document counts once since 5."""
+REVISION = 10
+"""Raised by hand when the same texts give other results, or other files."""
 WINDOW = 8
 """Han characters of a run that counts as copied; human verse shares some too, so originals are measured as
 well."""
@@ -71,38 +62,24 @@ class _Written:
 def committed_writing(run: EvaluateRun, evaluation: Output) -> Output:
     """The part `writing` of this evaluation's samples, made if need be; the run must have training documents.
 
-    Copies and contamination are looked for in the text that the model was trained on, whatever documents
-    the run was given: that the test split is not in another text says nothing.
+    Copies are looked for in the text that the model was trained on, whatever documents the run was given.
     """
-    texts, evaluation_set = _texts_of(run.input("model"), run.input("documents")), run.input("evaluation_set")
+    (texts, gaps), evaluation_set = searched_texts(run), run.input("evaluation_set")
+    model, given = run.input("model"), run.input("documents")
+    for gap in gaps:
+        log.warning("not all of the training text of %s is known: %s", model, gap)
+    if given.content_digest not in {text.content_digest for text in texts}:
+        named = ", ".join(map(str, texts))
+        log.warning("%s is not what %s was trained on; looking for copies in %s", given, model, named)
     split = evaluation.manifest.metadata["split"]
     names = ["documents", *(f"documents_{i}" for i in range(2, len(texts) + 1))]
     return run.part(
         "writing",
-        REVISION if len(texts) == 1 else _REVISION_OF_SEVERAL_TEXTS,
+        REVISION,
         {"split": split},
         {"evaluation": evaluation, **dict(zip(names, texts, strict=True)), "evaluation_set": evaluation_set},
         lambda attempt: _build(attempt, evaluation, texts, evaluation_set, split),
     )
-
-
-def _texts_of(model: Output, given: Output) -> list[Output]:
-    """The texts that copies are looked for in: those of the model's lineage; `given` where that has gaps."""
-    known = training_text(model)
-    texts, gaps = known.texts, known.unknown
-    for gap in gaps:
-        log.warning("not all of the training text of %s is known: %s", model, gap)
-    if given.content_digest in known.digests():
-        return texts
-    if gaps:
-        return [*texts, given]
-    log.warning(
-        "%s is not what %s was trained on; looking for copies in %s",
-        given,
-        model,
-        ", ".join(map(str, known.texts)),
-    )
-    return known.texts
 
 
 def _build(
@@ -120,12 +97,9 @@ def _build(
     found = {g: _by_origin(g, both, copies, looks) for g in genres}
     means = {w.origin: _over_genres([genre[w.origin] for genre in found.values()]) for w in both}
     rules = verse_table(knowledge, *(_verse(written) for written in both))
-    _write(attempt, "verse", {"schema": "yanmo.verse/1", "rules": rules})
-    found_in_train = contamination(scored, documents, form=text_form(evaluation_set))
-    _write(attempt, "contamination", {"schema": "yanmo.contamination/1", **found_in_train})
-    _write(
-        attempt,
-        "memorization",
+    attempt.write_json("verse.json", {"schema": "yanmo.verse/1", "rules": rules})
+    attempt.write_json(
+        "memorization.json",
         {
             "schema": "yanmo.memorization/1",
             "window": WINDOW,
@@ -136,8 +110,6 @@ def _build(
             "nearest": _nearest(samples, documents),
         },
     )
-    tables = [_table(w, knowledge, c, seen) for w, c, seen in zip(both, copies, looks, strict=True)]
-    write_documents(attempt, "texts", pa.concat_tables(tables), text_form(evaluation_set))
     return Result(counts={"samples": len(samples.texts), "originals": len(scored)})
 
 
@@ -175,10 +147,6 @@ def _copies(both: Sequence[_Written], documents: Sequence[Output]) -> list[Copie
     cut = len(both[0].texts)
     parts = [{n: v[part] for n, v in vars(found).items()} for part in (slice(cut), slice(cut, None))]
     return [Copies(**part) for part in parts]
-
-
-def _write(attempt: Attempt, name: str, value: Any) -> None:
-    attempt.write(f"{name}.json", json.dumps(value, ensure_ascii=False, indent=1) + "\n")
 
 
 def _by_origin(
@@ -231,25 +199,3 @@ def _nearest(samples: _Written, documents: Sequence[Output]) -> dict[str, Any]:
 
 def _share(part: int, of: int) -> float | None:
     return round(part / of, 5) if of else None
-
-
-def _table(written: _Written, knowledge: Knowledge, copies: Copies, looks: Sequence[str]) -> pa.Table:
-    rules = [
-        [(name, t) for name, t in tallies(text, genre, knowledge).items() if t and t[1]]
-        for text, genre in zip(written.verse, written.genres, strict=True)
-    ]
-    columns = {
-        "id": written.ids,
-        "origin": [written.origin] * len(written.ids),
-        "genre": written.genres,
-        "form": [text.poem.form for text in written.verse],
-        "lines": [len(text.poem.lines) for text in written.verse],
-        "characters": copies.characters,
-        "looks_like": looks,
-        "has_loop": [has_loop(text) for text in written.texts],
-        "windows": copies.windows,
-        "copied_windows": copies.copied,
-        "longest_copied_run": copies.longest,
-        "rules": rules,
-    }
-    return pa.table([pa.array(columns[f.name], f.type) for f in WRITING], schema=WRITING)

@@ -84,27 +84,21 @@ def open_evaluation(output: Output) -> Evaluation:
 
 CONTAMINATION = "contamination"
 """The part of an evaluation that says how much of its texts is in the model's training text."""
-WRITING = ("verse", "memorization", "contamination")
-"""What the part `writing` says of an evaluation, a file each."""
 
 
 def with_writing(evaluation: Evaluation, writing: Output | None) -> Evaluation:
     """The evaluation with what `writing` holds in its summary, and each sample's nearest training text.
 
     What was looked for in another text than the model's own training text is left out: it says nothing about
-    this model. Where a part of that text was searched, contamination is kept, marked as `at_least`.
+    this model.
     """
     if writing is None:
         return evaluation
-    parts: dict[str, Any] = {name: read_json(writing, f"{name}.json") for name in WRITING}
-    parts["verse"] = parts["verse"]["rules"]
-    covered = _covers(writing, evaluation.model)
-    if covered != "all":
-        kept = {"verse": parts["verse"]}
-        if covered == "part":
-            kept["contamination"] = {**parts["contamination"], "at_least": True}
-        return replace(evaluation, summary={**evaluation.summary, **kept})
-    nearest = parts["memorization"]["nearest"]
+    verse = read_json(writing, "verse.json")["rules"]
+    if _covers(writing, evaluation.model) != "all":
+        return replace(evaluation, summary={**evaluation.summary, "verse": verse})
+    memorization = read_json(writing, "memorization.json")
+    nearest = memorization["nearest"]
     genres = {
         genre: [
             {**text, "nearest": _nearest_named(nearest.get(f"{genre}/{i:04d}"))}
@@ -113,29 +107,25 @@ def with_writing(evaluation: Evaluation, writing: Output | None) -> Evaluation:
         for genre, texts in evaluation.samples["genres"].items()
     }
     samples = {**evaluation.samples, "genres": genres}
-    return replace(evaluation, summary={**evaluation.summary, **parts}, samples=samples)
+    found = {"verse": verse, "memorization": memorization}
+    return replace(evaluation, summary={**evaluation.summary, **found}, samples=samples)
 
 
 def with_contamination(evaluation: Evaluation) -> Evaluation:
-    """The evaluation with the contamination that was measured with it, whatever `writing` was given.
+    """The evaluation with its contamination in the summary, if all or a part of its text was searched.
 
-    Where both were measured the larger share counts; it is marked as `at_least` where neither search covered
-    all of the training text.
+    Of a part, what was found may be more: it is marked as `at_least`.
     """
-    found = [evaluation.summary["contamination"]] if "contamination" in evaluation.summary else []
-    if CONTAMINATION in evaluation.output.manifest.references:
-        part = evaluation.output.part(CONTAMINATION)
-        covered = _covers(part, evaluation.model)
-        if covered != "nothing":
-            measured = read_json(part, "contamination.json")
-            found.append({**measured, "at_least": True} if covered == "part" else measured)
-    known = [each for each in found if each.get("share") is not None]
-    if not known:
+    if CONTAMINATION not in evaluation.output.manifest.references:
         return evaluation
-    worst = dict(max(known, key=lambda each: float(each["share"])))
-    if not all(each.get("at_least") for each in known):
-        worst.pop("at_least", None)
-    return replace(evaluation, summary={**evaluation.summary, "contamination": worst})
+    part = evaluation.output.part(CONTAMINATION)
+    covered = _covers(part, evaluation.model)
+    if covered == "nothing":
+        return evaluation
+    found = read_json(part, f"{CONTAMINATION}.json")
+    if covered == "part":
+        found["at_least"] = True
+    return replace(evaluation, summary={**evaluation.summary, CONTAMINATION: found})
 
 
 Coverage = Literal["all", "part", "nothing"]

@@ -12,36 +12,6 @@ ANOTHER = Words("another model than the champion", "与现任冠军不是同一�
 DOUBT = Words("gain above 0 beyond doubt", "提升确实大于零")
 NEW = Words("not rolled back before", "不曾被人工撤下")
 UNMEASURED = Words("not measured", "未测量")
-VERSE_ZH = {
-    "form": "四句或八句，五言或七言",
-    "equal_lines": "句数为偶，五言或七言",
-    "rhyme": "偶句通押平水韵",
-    "regulated": "格律全合",
-    "rhyme_pairs": "相邻偶句押韵",
-    "alternation": "二四六平仄相间（近体）",
-    "alternation_any": "二四六平仄相间（各体）",
-    "opposition": "对：一联之内平仄相对",
-    "adhesion": "粘：两联之间平仄相粘",
-    "no_lone_level": "不犯孤平",
-    "mixed_ending": "不犯三平尾、三仄尾",
-    "parallel": "中间两联对仗（近似判断）",
-    "fresh": "诗中不重字",
-    "own_tune": "合本词牌常见句式",
-    "any_tune": "合某词牌常见句式",
-    "sentence_rhyme": "相邻韵句押韵",
-}
-_METRICS_ZH = {
-    "distinct_2": "最重复的体裁中不同字对的比例",
-    "written_share": "有文字的样例比例",
-    "ended_share": "自行收尾的样例比例",
-    "loop_share": "陷入循环的样例比例",
-    "copied_8grams": "生成的八字片段见于训练文本的比例",
-    "longest_copy": "照抄训练文本的最长片段（字）",
-    "genre_obedience": "体裁相符的样例比例",
-    "repeated_share": "最重复的体裁中与他篇雷同的样例比例",
-    "forgotten_bits": "文本上较微调之前多用的每字比特，各体平均",
-    **{name: f"生成诗词合“{rule}”的比例" for name, rule in VERSE_ZH.items()},
-}
 
 
 def which(same_model: bool) -> Words:
@@ -154,8 +124,8 @@ def limit(bound: Limit) -> Words:
     """Rules 2 and 3."""
     en, zh = ("at most", "至多") if bound.sign == "<=" else ("at least", "至少")
     return Words(
-        f"{LIMIT_METRICS[bound.metric]}: {en} {bound.bound:g}",
-        f"{_METRICS_ZH[bound.metric]}：{zh} {bound.bound:g}",
+        f"{LIMIT_METRICS[bound.metric].en}: {en} {bound.bound:g}",
+        f"{LIMIT_METRICS[bound.metric].zh}：{zh} {bound.bound:g}",
     )
 
 

@@ -131,7 +131,7 @@ def fitness(rules: Rules, evidence: Evidence) -> tuple[Check, ...]:
 def _contamination(rules: Rules, evidence: Evidence) -> Check:
     share = evidence.contamination
     if share is None:
-        passed = False if "contamination" in rules.must_measure else None
+        passed = False if rules.must_measure else None
         return Check(
             "contamination_measured", passed, findings.clean(rules.max_contamination), findings.share(None)
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from yanmo.common.words import Words as Words
 from yanmo.promote.gate.limits import Limit
 from yanmo.promote.gate.noise import Noise
 
@@ -13,17 +14,6 @@ Outcome = Literal["promoted", "not promoted", "not valid"]
 
 VERDICT_SCHEMA = "yanmo.verdict/4"
 """Schema of verdict.json; since 4 it lists its nights."""
-
-
-@dataclass(frozen=True)
-class Words:
-    """The same in two languages."""
-
-    en: str
-    zh: str
-
-    def __str__(self) -> str:
-        return self.en
 
 
 LEVEL = 0.95
@@ -46,8 +36,8 @@ class Rules:
     seed: int
     max_contamination: float = 1.0
     limits: tuple[Limit, ...] = ()
-    must_measure: tuple[str, ...] = ()
-    """Names in `limits.MEASURED` without which nothing is promoted."""
+    must_measure: bool = False
+    """Whether nothing is promoted whose contamination was not measured."""
     month_error: float = 0.05
     """Chance of a change of champions in a month without progress."""
     nights_per_month: int = 30

@@ -8,15 +8,14 @@ one number. Each is sealed with the sha256 of its own bytes.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from yanmo.common.errors import DataError, wrong_in
+from yanmo.common.errors import DataError
 from yanmo.store.manifest import Reference, sealed, unsealed
-from yanmo.store.objects import MAX_DOCUMENT_BYTES, AlreadyExists, ObjectStore
+from yanmo.store.objects import AlreadyExists, ObjectStore
 from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage
-from yanmo.store.schema import OtherSchema, parse
+from yanmo.store.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +65,9 @@ class ChampionRecord:
         return next((one for one in self.rolled_back if one.model == content_digest), None)
 
 
+_RECORD = Record(RECORD_SCHEMA, ChampionRecord, "restore it")
+
+
 def shown_time(when: str) -> str:
     """An ISO 8601 time in UTC as a person reads it."""
     return when.replace("T", " ").removesuffix("+00:00") + " UTC"
@@ -89,35 +91,24 @@ def all_records(store: ObjectStore, channel: str) -> list[ChampionRecord]:
 def read_record(store: ObjectStore, channel: str, number: int) -> ChampionRecord:
     """The record called `number`; raises as `last_record`."""
     name = record_name(channel, number)
+    where = f"{store.uri}/{name}"
     try:
-        data = store.read(name)[0]
-        values = parse(data, RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
-        unsealed(data)
-        if values["number"] != number:
-            raise ValueError(f"it is the record of number {values['number']}")
-        fields: dict[str, Any] = {n: v for n, v in values.items() if n not in ("schema", "number", "sealed")}
-        for field in ("model", "evaluation", "verdict"):
-            fields[field] = Reference.from_dict(values[field])
-        for field in ("previous", "compared_with"):
-            fields[field] = Reference.from_dict(values[field]) if values[field] else None
-        for field, stage in RECORDED.items():
-            if fields[field] is not None:
-                check_stage(fields[field], (stage,), f"{store.uri}/{name}: {field}")
-        fields["rolled_back"] = tuple(RolledBack(**one) for one in values["rolled_back"])
-        return ChampionRecord(number=number, **fields)
-    except (DataError, OtherSchema) as error:
-        raise DataError(f"{store.uri}/{name}: {str(error).removeprefix(f'{store.uri}/{name}: ')}") from error
-    except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
-        why = wrong_in(error)
-        raise DataError(f"{store.uri}/{name}: damaged record of a champion: {why}; restore it") from error
+        document = unsealed(store.read(name)[0])
+    except (ValueError, FileNotFoundError) as error:
+        raise DataError(f"{where}: damaged record of a champion: {error}; restore it") from error
+    record = _RECORD.parse(document, where)
+    if record.number != number:
+        raise DataError(f"{where}: it is the record of number {record.number}; restore it")
+    for field, stage in RECORDED.items():
+        if (reference := getattr(record, field)) is not None:
+            check_stage(reference, (stage,), f"{where}: {field}")
+    return record
 
 
 def write_record(store: ObjectStore, channel: str, record: ChampionRecord) -> bool:
     """Append a record; whether its number was free."""
-    values: dict[str, Any] = {"schema": RECORD_SCHEMA, **asdict(record)}
-    document = sealed(json.dumps(values, ensure_ascii=False, indent=1).encode())
     try:
-        store.create(record_name(channel, record.number), document)
+        store.create(record_name(channel, record.number), sealed(_RECORD.to_json(record).rstrip()))
     except AlreadyExists:
         return False
     return True

@@ -1,28 +1,26 @@
 """Move the champion pointer by hand: a model that was judged becomes champion because a person says so.
 
 So a winner that `--hold` kept waiting is approved, and any other judged model may be served. It goes the way
-of a promotion (champion.py): compare-and-swap, then a record, here with who and why. Killed in between, the
-same command enters the record; so does the next promote of the model, which knows no reason.
+of a promotion (champion.py), and its record says who and why.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.promote.history.champion import (
-    CHAMPION,
     Promotion,
+    champion_of,
     check_model,
+    follow,
     make_champion,
     named,
-    settle,
 )
 from yanmo.promote.history.champion_records import ChampionRecord
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import SHORTEST_KEY, Output, find_by_digits, find_output, read_json
-from yanmo.store.pointers import read_pointer
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +74,7 @@ def plan_set(store: ObjectStore, channel: str, what: str) -> SetPlan:
     if evaluation is None or model is None:
         raise DataError(f"{verdict}: does not say which model it judged; run `yanmo promote` again")
     check_model(model, "chosen model")
-    previous, judged = read_pointer(store, channel, CHAMPION), read_json(verdict, "verdict.json")
+    (previous, last), judged = champion_of(store, channel), read_json(verdict, "verdict.json")
     compared = judged.get("champion")
     return SetPlan(
         channel=channel,
@@ -85,6 +83,7 @@ def plan_set(store: ObjectStore, channel: str, what: str) -> SetPlan:
             evaluation=evaluation,
             verdict=verdict,
             previous=previous,
+            last=last,
             compared_with=verdict.input("champion"),
         ),
         sentence=str(judged["sentence"]["en"]),
@@ -93,16 +92,17 @@ def plan_set(store: ObjectStore, channel: str, what: str) -> SetPlan:
 
 
 def set_champion(store: ObjectStore, plan: SetPlan, *, who: str, why: str) -> ChampionRecord:
-    """Do it; where the model is champion already, what belongs to it is completed.
+    """Do it; where the model is champion already, the pointer is moved if it was left behind.
 
     Raises:
-        ChampionChanged: the champion changed since the plan was made; nothing was moved.
-        DataError: a person took the model down; a rollback takes that back.
+        ChampionChanged: the champion changed since the plan was made, or a person took the model down, which
+            a rollback takes back; nothing was moved.
     """
-    signed = Promotion(**{**vars(plan.promotion), "who": who, "why": why})
-    before = signed.previous
-    is_champion = before is not None and before.content_digest == signed.model.content_digest
-    return (settle if is_champion else make_champion)(store, plan.channel, signed)
+    last, model = plan.promotion.last, plan.promotion.model
+    if last is not None and last.model.content_digest == model.content_digest:
+        follow(store, plan.channel)
+        return last
+    return make_champion(store, plan.channel, replace(plan.promotion, who=who, why=why))
 
 
 def _newest_verdict(store: ObjectStore, model: Output) -> Output | None:

@@ -18,7 +18,8 @@ from yanmo.store.pointers import read_pointer
 
 def show_history(store: ObjectStore, channel: str, *, as_json: bool) -> int:
     """Print it; returns the exit code."""
-    records, now = all_records(store, channel), read_pointer(store, channel, CHAMPION)
+    pointed, records = read_pointer(store, channel, CHAMPION), all_records(store, channel)
+    now = records[-1].model if records else pointed
     if as_json:
         document = {"channel": channel, "champion": asdict(now) if now else None}
         print(json.dumps({**document, "records": [asdict(r) for r in records]}, ensure_ascii=False, indent=1))
@@ -27,7 +28,7 @@ def show_history(store: ObjectStore, channel: str, *, as_json: bool) -> int:
         rows = [["number", "since (UTC)", "champion", "bits", "how"]]
         rows += [_row(store, record) for record in records]
         print("\n".join(text_table(rows)))
-        print(_current(records, now))
+        print(_current(records, pointed))
     else:
         print(f"channel {channel} of {store.uri} has no champion yet")
     return ExitCode.DONE
@@ -51,17 +52,10 @@ def _bits(store: ObjectStore, evaluation: Reference) -> str:
         return "lost"
 
 
-def _current(records: Sequence[ChampionRecord], now: Reference | None) -> str:
+def _current(records: Sequence[ChampionRecord], pointed: Reference | None) -> str:
     last, names = records[-1], {record.model.content_digest: named(record.model) for record in records}
-    lines = [f"\nchampion: {named(now)}"]
-    if now is None:
-        lines.append(
-            "The pointer to the champion is lost; a rollback without --to brings the last one back, and "
-            "until then no model is promoted."
-        )
-    elif now.content_digest != last.model.content_digest:
-        lines.append(
-            "The last change is not in the history yet; the next promote or the same rollback enters it."
-        )
+    lines = [f"\nchampion: {named(last.model)}"]
+    if pointed != last.model:
+        lines.append(f"The pointer {CHAMPION} names {named(pointed)}; the next promote or rollback mends it.")
     lines += [f"rolled back: {names.get(one.model, one.model[:12])}, {one}" for one in last.rolled_back]
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from yanmo.common.pages.html import cut
-from yanmo.promote.gate.findings import VERSE_ZH
+from yanmo.promote.gate.limits import VERSE
 from yanmo.promote.gate.verdict import Words
 
 _GENRES = {
@@ -80,7 +80,7 @@ _ZH = {
     "lines": "句",
     "characters": "字",
     "poems of known tunes": "首（词牌已知）",
-    **VERSE_ZH,
+    **{name: rule.zh for name, rule in VERSE.items()},
 }
 _EN = {
     "copied_8grams": "copied runs of eight characters",

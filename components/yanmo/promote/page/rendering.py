@@ -10,6 +10,7 @@ from yanmo.common.pages import html
 from yanmo.options.fields import shown
 from yanmo.promote.gate.headline import conditions, headline
 from yanmo.promote.gate.verdict import Words
+from yanmo.promote.history.champion_records import shown_time
 from yanmo.promote.page import names
 from yanmo.promote.page.charts import LineChart, dot_chart, line_chart
 from yanmo.promote.page.report import baseline_wins
@@ -60,7 +61,7 @@ def render(report: Mapping[str, Any]) -> str:
         strongest=_strongest(baseline_wins(table)),
         memorization=memorization_rows(report),
         verse=_verse(report),
-        made_at=report["made_at"].replace("T", " ").removesuffix("+00:00") + " UTC",
+        made_at=shown_time(report["made_at"]),
         gloss=names.gloss,
         called=names.called,
         **_LIMITS,

@@ -13,9 +13,8 @@ from yanmo.promote.gate.base import BASE
 from yanmo.promote.gate.evaluation import Evaluation
 from yanmo.promote.gate.guards import guard_metrics
 from yanmo.promote.gate.verdict import Verdict
-from yanmo.promote.page.data_report import data_report
-from yanmo.promote.page.lineage import trace
-from yanmo.promote.page.tables import task_rows
+from yanmo.promote.page.lineage import data_report, trace
+from yanmo.promote.page.tasks import task_rows
 from yanmo.promote.page.training import training_report
 from yanmo.store.output import Output
 from yanmo.store.schema import utc_now

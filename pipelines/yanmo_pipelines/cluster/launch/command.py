@@ -57,11 +57,11 @@ def _dry_run(words: Sequence[str]) -> int:
     inputs = resolve_inputs(store, options)
     with telemetry_of(STAGE, options) as telemetry:
         run: LaunchRun = StageRun(
-            stage=STAGE, options=options, store=store, inputs=inputs.outputs, telemetry=telemetry, given=given
+            stage=STAGE, options=options, store=store, inputs=inputs, telemetry=telemetry, given=given
         )
         prepared = prepare(run)
         run.prepared = prepared.made
-        made_from = {**inputs.outputs, **prepared.inputs}
+        made_from = {**inputs, **prepared.inputs}
         run.key = Recipe(stage=STAGE.name, revision=STAGE.revision, semantic={}, inputs=made_from).key
         training = training_of(run)
         objects = maker_of(api_of(options), training, options.by).objects(training)

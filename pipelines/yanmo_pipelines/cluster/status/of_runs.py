@@ -60,7 +60,6 @@ def _settle(store: ObjectStore, channel: str, row: Row, ask: Ask) -> None:
             store=store,
             channel=channel,
             run_id=row.run_id,
-            date=row.date,
             timezone=record.timezone,
             last=record.last,
         )

@@ -27,7 +27,3 @@ def test_text_seen_before_costs_almost_nothing():
     prefix = chinese(3, 20_000)
     again, other = added_by_xz(prefix, [prefix[-6_000:], chinese(4, 2_000)])
     assert again < 80 < other
-
-
-def test_an_empty_prefix_is_compression_alone():
-    assert added_by_xz(b"", [b"abc" * 50]) == [whole(b"abc" * 50) - whole(b"")]

@@ -9,11 +9,11 @@ from tiny_store import HAN, commit, make_row, make_tokenizer, parquet, read
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError
-from yanmo.evaluate.bits.of_documents import load_model, score
 from yanmo.evaluate.config import STAGE
+from yanmo.evaluate.document_bits import load_model, score
 from yanmo.evaluate.documents.reading import Document, read_split, turns_of
 from yanmo.evaluate.work import STEPS
-from yanmo.evaluate.writing.writing import contamination
+from yanmo.evaluate.writing.contamination import contamination
 from yanmo.formats.chat_tokens import chat_ids, prompt_ids
 from yanmo.formats.records import DOCUMENTS_WITH_TURNS, num_characters, write_parquet
 from yanmo.stage.run import main
@@ -132,7 +132,7 @@ def test_an_evaluation_set_of_chats_alone_is_looked_for_in_the_training_text_too
     argv = ground.arguments("--samples", "1")
     assert main(STAGE, STEPS, argv) == 0
     assert read_pointer(ground.store, "dev", "baselines") is None
-    writing = open_reference(ground.store, read_pointer(ground.store, "dev", "writing"))
-    found = read(writing, "contamination.json")
+    evaluation = open_reference(ground.store, read_pointer(ground.store, "dev", "evaluate"))
+    found = read(evaluation.part("contamination"), "contamination.json")
     assert (found["genres"]["chat"]["with_a_shared_run"], found["genres"]["chat"]["too_short"]) == (1, 1)
     assert found["share"] == 1.0, "of those long enough to be found"

@@ -11,8 +11,8 @@ from tiny_store import GENRES, read
 
 from yanmo.common.errors import DataError
 from yanmo.curate.text.normalize import normalize
-from yanmo.evaluate.bits.of_documents import load_model
 from yanmo.evaluate.config import STAGE
+from yanmo.evaluate.document_bits import load_model
 from yanmo.evaluate.documents.reading import Document, read_split, turns_of
 from yanmo.evaluate.tasks import asking
 from yanmo.evaluate.tasks.asking import answer_all, measure_tasks, question, read_choice

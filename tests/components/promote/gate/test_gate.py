@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from paired import scores
 
-from yanmo.promote.gate.limits import VERSE, parse_limits, parse_unmeasured
+from yanmo.promote.gate.limits import VERSE, parse_limits
 from yanmo.promote.gate.noise import Noise
 from yanmo.promote.gate.rules import first_champion, judge
 from yanmo.promote.gate.verdict import Evidence, Rules
@@ -48,30 +48,18 @@ def test_a_genre_lost_is_not_promoted():
     assert not verdict.promote
     assert [c.name for c in verdict.checks if c.passed is False] == ["no_genre_lost"]
     assert "worse in 词 by 0.19" in verdict.sentence.en
+    few = judge(scores({"诗": 0.5, "词": -0.4}, noise=0.01, documents={"诗": 10, "词": 9}), RULES)
+    assert few.genres["词"]["few_documents"] and not few.genres["诗"]["few_documents"]
+    assert "worse in 词 by 0.390 bits (9 texts only)" in few.sentence.en
 
 
-def test_the_champion_itself_is_not_promoted():
-    verdict = judge(scores(0.0, noise=0.0), RULES, Evidence(same_model=True))
-    assert verdict.sentence.en == "Not promoted: the challenger is the champion itself."
-
-
-def test_a_worse_model_is_told_so():
-    assert "no better than the champion" in judge(scores(-0.1), RULES).sentence.en
-
-
-def test_one_document_per_genre_is_judged_without_an_interval_of_its_own():
-    verdict = judge(scores(0.2, documents={"诗": 1, "词": 30}), RULES)
-    assert verdict.genres["诗"]["interval"] is None
-
-
-def test_equal_seeds_give_equal_verdicts():
-    assert judge(scores(0.05), RULES) == judge(scores(0.05), RULES)
-
-
-def test_equal_models_replace_each_other_in_at_most_one_draw_of_twenty():
+@pytest.mark.parametrize(
+    "few", [{"诗": 100, "词": 60, "文": 40, "赋": 30}, {"诗": 100, "词": 60, "文": 3, "赋": 1}]
+)
+def test_equal_models_replace_each_other_in_at_most_one_draw_of_twenty(few):
+    """By the own spread of the tiny genres it would be 24 %: 48."""
     # Differences of real size with random signs: the null. min_gain is off, so that luck has every chance.
-    loose = Rules(min_gain=0.0, max_genre_loss=1.0, level=0.95, draws=2000, seed=0)
-    few = {"诗": 100, "词": 60, "文": 40, "赋": 30}
+    loose = Rules(min_gain=0.0, max_genre_loss=9.0, level=0.95, draws=2000, seed=0)
     promoted = sum(judge(scores(0.0, seed=seed, documents=few), loose).promote for seed in range(200))
     assert promoted <= 12  # 2.5 % expected: 5; more than 12 has a chance of 0.2 %
 
@@ -112,11 +100,6 @@ def test_no_gain_at_all_is_not_beyond_doubt():
     assert [c.name for c in verdict.checks if c.passed is False] == ["beyond_doubt"]
 
 
-def test_ten_documents_of_a_genre_are_not_few():
-    genres = judge(scores(0.2, documents={"诗": 9, "词": 10}), RULES).genres
-    assert genres["诗"]["few_documents"] and not genres["词"]["few_documents"]
-
-
 FIT = {"distinct_2": 0.9, "written_share": 1.0}
 
 
@@ -146,19 +129,8 @@ def test_a_guard_metric_out_of_its_limits_is_named():
     )
 
 
-def test_a_limit_on_what_was_not_measured_is_not_kept():
-    verdict = judged_by(with_limits("copied_8grams<=0.4"), contamination=0.0)
-    assert verdict.outcome == "not promoted"
-    assert verdict.sentence.en.startswith(
-        "Not promoted: a limit is set on a metric that was not measured: generated"
-    )
-    assert "leave it out of --limits" in verdict.sentence.en and "未测量" in verdict.sentence.zh
-    collapse = first_champion(8.0, with_limits("distinct_2>=0.5"), Evidence(contamination=0.0))
-    assert not collapse.promote and "was not measured: different character pairs" in collapse.sentence.en
-
-
 def test_what_was_not_measured_is_said_first_and_nothing_is_promoted_unless_it_is_accepted():
-    needed = with_limits("", must_measure=("contamination",))
+    needed = with_limits("", must_measure=True)
     for verdict in (judged_by(needed), first_champion(8.0, needed), judged_by(needed, gain=-1.0)):
         assert verdict.outcome == "not promoted" and verdict.checks[0].passed is False
         assert verdict.sentence.en.startswith("Not measured: whether the evaluated texts are in the training")
@@ -174,13 +146,6 @@ def test_what_was_not_measured_is_said_first_and_nothing_is_promoted_unless_it_i
     )
     measured = judged_by(needed, contamination=0.0)
     assert measured.promote and measured.sentence.en.startswith("Promoted: ")
-
-
-@pytest.mark.parametrize("wrong", ["rhyme", "contamination,noise-of-nobody", "Contamination"])
-def test_only_what_a_verdict_rests_on_can_be_accepted_unmeasured(wrong):
-    with pytest.raises(ValueError, match="--accept-unmeasured: expected contamination"):
-        parse_unmeasured(wrong)
-    assert parse_unmeasured(" contamination ,") == ("contamination",) and parse_unmeasured("") == ()
 
 
 def test_every_rule_of_verse_can_be_limited_and_no_other():
@@ -210,13 +175,6 @@ def test_one_lucky_poem_is_not_beyond_doubt():
     assert verdict.genres["诗"]["interval"] is None
 
 
-def test_equal_models_replace_each_other_no_oftener_where_a_genre_is_tiny():
-    loose = Rules(min_gain=0.0, max_genre_loss=9.0, level=0.95, draws=2000, seed=0)
-    tiny = {"诗": 100, "词": 60, "文": 3, "赋": 1}
-    promoted = sum(judge(scores(0.0, seed=seed, documents=tiny), loose).promote for seed in range(200))
-    assert promoted <= 12  # 2.5 % expected: 5; by the own spread of the tiny genres 24 %: 48
-
-
 def test_one_text_in_each_genre_says_nothing():
     verdict = judge(scores(0.5, documents={"诗": 1, "词": 1}), RULES)
     assert not verdict.promote and verdict.gain["interval"] is None
@@ -237,12 +195,6 @@ def test_a_model_that_was_taken_down_stays_down():
     assert verdict.sentence.en == (
         "Not promoted: this model was taken down before: rolled back 2026-11-20 03:00:00 UTC by li: rude."
     )
-
-
-def test_a_genre_of_three_documents_is_said_to_be_small():
-    verdict = judge(scores({"诗": 0.5, "词": -0.4}, noise=0.01, documents={"诗": 60, "词": 3}), RULES)
-    assert verdict.genres["词"]["few_documents"] and not verdict.genres["诗"]["few_documents"]
-    assert "worse in 词 by 0.4" in verdict.sentence.en and "(3 texts only)" in verdict.sentence.en
 
 
 GOOD = {"distinct_2": 0.9, "rhyme": 0.9}

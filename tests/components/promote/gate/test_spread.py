@@ -8,11 +8,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
-from paired import grouped_scores, scores
+from paired import grouped_scores
 
 from yanmo.common.bootstrap import interval
 from yanmo.promote.gate.rules import judge
-from yanmo.promote.gate.spread import GROUP, drawn_gains, grouped
+from yanmo.promote.gate.spread import GROUP, drawn_gains
 from yanmo.promote.gate.verdict import Rules
 
 TIMES = 250
@@ -49,21 +49,6 @@ def test_luck_with_few_authors_is_promoted_far_more_often_without_groups():
             won[by_group] += judge({"诗": values if by_group else values[:, :GROUP]}, loose).promote
     assert won[True] <= 12  # 2.5 % expected: 5; more than 12 has a chance of 0.2 %
     assert won[False] >= 2 * won[True] + 5
-
-
-def test_documents_that_stand_alone_are_drawn_as_ever():
-    values = scores(0.1)["诗"]
-    alone = np.column_stack([values, np.random.default_rng(0).permutation(len(values))])
-    one, two = (drawn_gains({"诗": v}, 300, 3)["诗"] for v in (values, alone))
-    np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(grouped(alone), values)
-
-
-def test_groups_keep_every_character_and_bit():
-    values = grouped_scores(np.random.default_rng(1))
-    found = grouped(values)
-    assert len(found) == len(set(values[:, GROUP].tolist()))
-    np.testing.assert_allclose(found.sum(axis=0), values[:, :GROUP].sum(axis=0))
 
 
 def test_a_genre_of_few_groups_is_marked_however_many_documents_it_has():

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from tiny_store import commit
 
 from yanmo.promote.gate.evaluation import open_evaluation, with_writing
@@ -12,11 +11,10 @@ RULE = {"name": "rhyme", "title": "rhyme", "genre": "诗", "unit": "poems"}
 SHARE = {"of": 10, "share": 0.4, "interval": [0.1, 0.7]}
 
 
-def write(stage, evaluation, contamination, pointer="writing", texts=None, rhyme=SHARE):
+def write(stage, evaluation, *, texts=None, rhyme=SHARE):
     """What evaluate would say of these samples, copies being looked for in `texts`."""
     rules = [{**RULE, "held_out": SHARE, "chance": SHARE, "generated": rhyme}]
-    names = ("documents", "documents_2")
-    looked = dict(zip(names, [stage.text()] if texts is None else texts, strict=False))
+    looked = {"documents": stage.text()} if texts is None else {"documents": texts[0]}
     files = {
         "verse.json": json.dumps({"rules": rules}),
         "memorization.json": json.dumps(
@@ -29,27 +27,18 @@ def write(stage, evaluation, contamination, pointer="writing", texts=None, rhyme
                 "samples": {"loops": 0.9},
             }
         ),
-        "contamination.json": json.dumps({"window": 13, "share": contamination, "genres": {}}),
     }
     return commit(
         stage.store,
         "writing",
         files,
         inputs={"evaluation": evaluation, **looked},
-        options={"c": contamination},
-        pointer=pointer,
+        pointer="writing",
     )
 
 
-def test_a_contaminated_test_split_makes_the_verdict_not_valid_even_without_champion(stage):
-    write(stage, stage.evaluate(stage.model(1)), 0.02)
-    assert stage.promote() == 0
-    assert stage.verdict()["outcome"] == "not valid"
-    assert stage.pointer("champion") is None
-
-
 def test_a_clean_one_is_promoted_and_the_nearest_text_is_named(stage):
-    write(stage, stage.evaluate(stage.model(1)), 0.0)
+    write(stage, stage.evaluate(stage.model(1)))
     assert stage.promote() == 0
     assert stage.verdict()["promote"]
     evaluation, writing = (
@@ -61,13 +50,13 @@ def test_a_clean_one_is_promoted_and_the_nearest_text_is_named(stage):
 
 
 def test_a_loop_is_held_against_a_model_where_a_limit_says_so(stage):
-    write(stage, stage.evaluate(stage.model(1)), 0.0)
+    write(stage, stage.evaluate(stage.model(1)))
     assert stage.promote("--limits", "loop_share<=0.5") == 0
     assert not stage.verdict()["promote"]
 
 
 def test_figures_of_another_evaluation_are_not_used(stage, caplog):
-    write(stage, stage.evaluate(stage.model(1)), 0.5)
+    write(stage, stage.evaluate(stage.model(1)))
     stage.evaluate(stage.model(2))
     assert stage.promote() == 0
     assert "is not used: writing is not judged" in caplog.text
@@ -76,8 +65,8 @@ def test_figures_of_another_evaluation_are_not_used(stage, caplog):
 
 def test_a_test_split_clean_of_another_text_is_not_clean(stage, caplog):
     """Copies were looked for in a text that the model was not trained on."""
-    evaluation = stage.evaluate(stage.model(1), contamination=None)
-    write(stage, evaluation, 0.0, texts=[stage.text("another")])
+    other = [stage.text("another")]
+    write(stage, stage.evaluate(stage.model(1), contamination=0.0, searched=other), texts=other)
     assert stage.promote() == 0
     assert "does not cover the training text of train/" in caplog.text
     assert "was not looked in" in caplog.text
@@ -91,31 +80,21 @@ def test_a_test_split_clean_of_another_text_is_not_clean(stage, caplog):
     assert "A limit is set on a metric that was not measured" in caplog.text
 
 
-def test_the_text_of_the_model_that_a_model_began_from_counts_too(stage):
-    old, new = stage.text("old"), stage.text("new")
-    evaluation = stage.evaluate(stage.model(2, text=new, base=stage.model(1, text=old)))
-    write(stage, evaluation, 0.0, texts=[new])
-    stage.promote("--dry-run", "--pointer", "promote")
-    assert stage.pointer("champion") is None
-    write(stage, evaluation, 0.02, texts=[new, old])
-    assert stage.promote() == 0
-    assert stage.verdict()["outcome"] == "not valid"
-
-
-def test_what_was_found_in_a_part_of_the_text_is_not_forgotten(stage):
+def test_what_was_found_in_a_part_of_the_text_counts_and_that_nothing_was_found_does_not(stage):
+    """The text of the model that a model began from is a part of it."""
     old, new = stage.text("old"), stage.text("new")
     model = stage.model(2, text=new, base=stage.model(1, text=old))
-    write(stage, stage.evaluate(model, contamination=None), 0.02, texts=[new])
-    assert stage.promote() == 0
-    assert stage.verdict()["outcome"] == "not valid"
-    report = json.loads(stage.written("report.json"))
-    assert report["contamination"]["at_least"] and report["memorization"] is None
+    for share, outcome in ((0.0, "not promoted"), (0.02, "not valid")):
+        stage.evaluate(model, contamination=share, searched=[new], again=share)
+        assert stage.promote() == 0
+        assert stage.verdict()["outcome"] == outcome and stage.pointer("champion") is None
+    assert json.loads(stage.written("report.json"))["contamination"]["at_least"]
     assert "at least" in stage.written("report.html")
 
 
 def test_a_model_of_unknown_text_is_not_called_clean(stage, caplog):
     model = commit(stage.store, "train", {"model.safetensors": "w", "config.json": "{}"})
-    write(stage, stage.evaluate(model), 0.0)
+    write(stage, stage.evaluate(model))
     assert stage.promote() == 0
     assert "does not say which documents it was trained on" in caplog.text
     assert stage.verdict()["sentence"]["en"].startswith("Not measured: whether the evaluated texts")
@@ -125,12 +104,9 @@ def test_a_model_of_unknown_text_is_not_called_clean(stage, caplog):
     assert said.startswith("Not measured, which was accepted: ") and stage.pointer("champion")
 
 
-@pytest.mark.parametrize("writing", ["latest", "none", "clean"])
-def test_contamination_measured_with_the_evaluation_cannot_be_passed_by(stage, writing):
-    evaluation = stage.evaluate(stage.model(1), contamination=0.4)
-    if writing == "clean":  # of an older code, say
-        write(stage, evaluation, 0.0)
-    assert stage.promote(*(["--writing", "none"] if writing == "none" else [])) == 0
+def test_contamination_measured_with_the_evaluation_cannot_be_passed_by(stage):
+    stage.evaluate(stage.model(1), contamination=0.4)
+    assert stage.promote("--writing", "none") == 0
     verdict = stage.verdict()
     assert verdict["outcome"] == "not valid" and stage.pointer("champion") is None
     assert verdict["sentence"]["en"].startswith(
@@ -160,7 +136,7 @@ def test_a_part_that_is_damaged_is_refused_and_not_passed_over(stage, caplog):
 
 
 def test_a_rule_of_verse_that_found_nothing_to_look_at_keeps_no_limit(stage, caplog):
-    write(stage, stage.evaluate(stage.model(1)), 0.0, rhyme={"of": 0, "share": None, "interval": None})
+    write(stage, stage.evaluate(stage.model(1)), rhyme={"of": 0, "share": None, "interval": None})
     assert stage.promote("--limits", "rhyme>=0.1") == 0
     assert (
         "A limit is set on a metric that was not measured: generated regular poems that rhyme" in caplog.text
@@ -169,7 +145,7 @@ def test_a_rule_of_verse_that_found_nothing_to_look_at_keeps_no_limit(stage, cap
 
 
 def test_a_rule_of_verse_is_found_by_its_name(stage):
-    write(stage, stage.evaluate(stage.model(1)), 0.0)
+    write(stage, stage.evaluate(stage.model(1)))
     assert stage.promote("--limits", "rhyme>=0.41") == 0 and stage.pointer("champion") is None
     assert stage.promote("--limits", "rhyme>=0.4") == 0 and stage.pointer("champion")
 

@@ -1,20 +1,14 @@
-"""The champion's pointers while two promotions of a channel run at the same moment."""
+"""The history of a channel's champions and the pointer that follows it, while others change both."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
+from dataclasses import replace
 
 import pytest
 
-from yanmo.promote.history.champion import (
-    CHAMPION,
-    CHAMPION_EVALUATION,
-    ChampionChanged,
-    Promotion,
-    make_champion,
-    settle,
-)
+from yanmo.promote.history.champion import CHAMPION, ChampionChanged, Promotion, champion_of, make_champion
 from yanmo.promote.history.champion_records import all_records
 from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.store.file_store import FileStore
@@ -52,108 +46,61 @@ def promotion(stage, seed, bits):
     """What a promote of one more model, which won, would do."""
     model = stage.model(seed)
     evaluation = stage.evaluate(model, bits)
-    first = read_pointer(stage.store, "dev", CHAMPION)
+    before, last = champion_of(stage.store, "dev")
     verdict = open_reference(stage.store, stage.pointer("promote"))
-    return Promotion(model=model, evaluation=evaluation, verdict=verdict, previous=first, compared_with=None)
+    return Promotion(
+        model=model, evaluation=evaluation, verdict=verdict, previous=before, last=last, compared_with=None
+    )
 
 
-@pytest.mark.parametrize("kind", ["read", "create", "replace"])
-def test_the_evaluation_stays_that_of_the_champion_wherever_another_promotion_cuts_in(stage, kind):
-    stage.evaluate(stage.model(1), 8.8)
-    assert stage.promote() == 0
-    happened = []
-    for number in range(1, 40):
-        theirs = promotion(stage, 100 + number, 8.4)
-
-        def other(number=number, theirs=theirs):
-            before = read_pointer(stage.store, "dev", CHAMPION)
-            happened.append(number)
-            make_champion(stage.store, "dev", Promotion(**{**vars(theirs), "previous": before}))
-
-        before = read_pointer(stage.store, "dev", CHAMPION)
-        store = Interrupted(stage.folder, kind, number, other)
-        mine = Promotion(**{**vars(promotion(stage, 200 + number, 8.5)), "previous": before})
-        try:
-            make_champion(store, "dev", mine)
-        except Exception as error:  # cut in before the swap: nothing of mine was moved
-            assert "another champion meanwhile" in str(error)
-        champion = read_pointer(stage.store, "dev", CHAMPION)
-        measured = open_reference(stage.store, read_pointer(stage.store, "dev", CHAMPION_EVALUATION))
-        assert measured.input("model").content_digest == champion.content_digest, (kind, number)
-        if happened[-1:] != [number]:  # no request of the kind was left to cut in before
-            break
-    assert happened and number < 39
-
-
-def check_that_the_history_follows_the_pointer(store):
-    """Pointer, last record and evaluation are of one model; each promotion names another one than before."""
-    champion = read_pointer(store, "dev", CHAMPION)
-    records = all_records(store, "dev")
-    assert records[-1].model == champion
-    measured = open_reference(store, read_pointer(store, "dev", CHAMPION_EVALUATION))
-    assert measured.input("model").content_digest == champion.content_digest
-    assert not records[-1].rollback_of(champion.content_digest)
-    assert all(a.model != b.model for a, b in itertools.pairwise(records) if b.kind == "promotion")
+def promoted(store, decided):
+    """Promote it over whoever is champion now."""
+    before, last = champion_of(store, "dev")
+    make_champion(store, "dev", replace(decided, previous=before, last=last))
 
 
 def rolled_back(store):
     return roll_back(store, plan_rollback(store, "dev"), who="li", why="rude")
 
 
+def check_that_the_pointer_follows_the_history(store):
+    records = all_records(store, "dev")
+    assert read_pointer(store, "dev", CHAMPION) == records[-1].model
+    assert not records[-1].rollback_of(records[-1].model.content_digest)
+    assert all(later.previous == one.model != later.model for one, later in itertools.pairwise(records))
+
+
 @pytest.mark.parametrize("kind", ["read", "create", "replace"])
-def test_a_rollback_that_cuts_into_a_promotion_stands(stage, kind):
+@pytest.mark.parametrize(
+    ("mine", "theirs"), [("promote", "promote"), ("promote", "rollback"), ("rollback", "promote")]
+)
+def test_wherever_another_cuts_in_both_are_done_or_one_says_so(stage, tmp_path_factory, kind, mine, theirs):
     for seed in (1, 2):
         stage.evaluate(stage.model(seed), 9 - seed / 10)
         assert stage.promote() == 0
+    plans = {name: promotion(stage, seed, 8.4) for name, seed in (("mine", 100), ("theirs", 200))}
     happened = []
-    for number in range(1, 40):
-        mine, first = promotion(stage, 200 + number, 8.5), len(all_records(stage.store, "dev"))
-
-        def other(number=number):
-            happened.append(number)
-            rolled_back(stage.store)
-
-        own = mine.model.content_digest
-        try:
-            record = make_champion(Interrupted(stage.folder, kind, number, other), "dev", mine)
-        except ChampionChanged:
-            assert read_pointer(stage.store, "dev", CHAMPION).content_digest != own
-        else:
-            assert record.model.content_digest == own
-            names = [r.model.content_digest for r in all_records(stage.store, "dev")[first:]]
-            assert own in names, "it was champion, for a while at least, and the history says so"
-        check_that_the_history_follows_the_pointer(stage.store)
-        if happened[-1:] != [number]:
-            break
-        before = read_pointer(stage.store, "dev", CHAMPION)  # a fresh champion to go back from
-        fresh = promotion(stage, 300 + number, 8.4)
-        make_champion(stage.store, "dev", Promotion(**{**vars(fresh), "previous": before}))
-    assert happened and number < 39
-
-
-@pytest.mark.parametrize("kind", ["read", "create", "replace"])
-def test_a_promotion_that_cuts_into_a_rollback_stands(stage, tmp_path_factory, kind):
-    for seed in (1, 2):
-        stage.evaluate(stage.model(seed), 9 - seed / 10)
-        assert stage.promote() == 0
-    theirs, happened = promotion(stage, 100, 8.4), []
-    for number in range(1, 60):  # each in a copy, as a rollback reads the whole history
+    for number in range(1, 60):
         folder = shutil.copytree(stage.folder, tmp_path_factory.mktemp("store") / "copy")
         store = FileStore(folder)
 
         def other(number=number, store=store):
             happened.append(number)
-            before = read_pointer(store, "dev", CHAMPION)
-            make_champion(store, "dev", Promotion(**{**vars(theirs), "previous": before}))
+            promoted(store, plans["theirs"]) if theirs == "promote" else rolled_back(store)
 
+        cut = Interrupted(folder, kind, number, other)
+        before = len(all_records(store, "dev"))
         try:
-            rolled_back(Interrupted(folder, kind, number, other))
+            make_champion(cut, "dev", plans["mine"]) if mine == "promote" else rolled_back(cut)
         except ChampionChanged:
-            assert happened[-1] == number
-        check_that_the_history_follows_the_pointer(store)
-        if happened[-1:] != [number]:
-            break
+            done = 0
+        else:
+            done = 1
+        assert len(all_records(store, "dev")) == before + done + (happened[-1:] == [number])
+        check_that_the_pointer_follows_the_history(store)
         shutil.rmtree(folder)
+        if happened[-1:] != [number]:  # no request of the kind was left to cut in before
+            break
     assert happened and number < 59
 
 
@@ -163,19 +110,32 @@ def test_a_promotion_decided_before_its_model_was_taken_down_does_not_promote_it
     mine = promotion(stage, 2, 8.6)
     make_champion(stage.store, "dev", mine)
     rolled_back(stage.store)
+    assert read_pointer(stage.store, "dev", CHAMPION) == mine.previous, "it names what it named before"
+    with pytest.raises(ChampionChanged, match="got another champion meanwhile"):
+        make_champion(stage.store, "dev", mine)
     with pytest.raises(ChampionChanged, match=r"taken down .* by li: rude"):
-        make_champion(stage.store, "dev", mine)  # the pointer names what it named before
-    check_that_the_history_follows_the_pointer(stage.store)
+        promoted(stage.store, mine)
+    check_that_the_pointer_follows_the_history(stage.store)
 
 
-def test_a_promotion_that_was_overtaken_leaves_the_others_evaluation(stage):
+def test_a_pointer_that_was_moved_by_hand_is_set_back_and_it_is_said(stage, caplog):
     stage.evaluate(stage.model(1), 8.8)
     assert stage.promote() == 0
-    mine, theirs = promotion(stage, 2, 8.6), promotion(stage, 3, 8.4)
-    make_champion(stage.store, "dev", mine)
-    overtaking = Promotion(**{**vars(theirs), "previous": mine.model.reference})
-    make_champion(stage.store, "dev", overtaking)
-    with pytest.raises(ChampionChanged, match="not entered into the history"):
-        settle(stage.store, "dev", mine)
-    assert [one.model for one in all_records(stage.store, "dev")][-1] == theirs.model.reference
-    assert read_pointer(stage.store, "dev", CHAMPION_EVALUATION) == theirs.evaluation.reference
+    path = stage.folder / "pointers/dev/champion.json"
+    path.write_text(stage.model(9).reference.to_json())
+    assert stage.promote() == 0
+    assert "it names the last of the history again" in caplog.text
+    check_that_the_pointer_follows_the_history(stage.store)
+
+
+def test_a_copied_champion_without_a_history_is_compared_with(stage, tmp_path):
+    """As `yanmo store cp` makes a channel that is served; the first promotion begins its history."""
+    copied = stage.model(1)
+    evaluation = stage.evaluate(copied, 8.0)
+    stage.store.create("pointers/dev/champion.json", copied.reference.to_json().encode())
+    better = stage.model(2)
+    stage.evaluate(better, 7.8)
+    assert stage.promote() == 65, "nobody has measured it"
+    assert stage.promote("--champion", f"evaluate/{evaluation.reference.key}") == 0
+    (record,) = all_records(stage.store, "dev")
+    assert record.previous == copied.reference and stage.pointer("champion") == better.reference

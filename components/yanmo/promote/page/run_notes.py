@@ -1,4 +1,4 @@
-"""What a run was about, beside its verdict: nothing new to train, or an earlier run's training finished.
+"""What a run says of itself above the verdict, or in its place: found, finished, held, paused.
 
 The verdict, and the page that is kept with it, are of two models, whichever run asks for them again. So what
 is of the run stands above the verdict in what this run hands over, and in its record in the store.
@@ -7,21 +7,26 @@ is of the run stands above the verdict in what this run hands over, and in its r
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault
 from yanmo.common.pages import html
-from yanmo.promote.gate.verdict import Words
+from yanmo.common.words import Words, together
+from yanmo.promote.history.champion_records import shown_time
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
+from yanmo.store.pause import PausedOutput
 from yanmo.store.runs.run_record import note_night, read_night
 
 log = logging.getLogger(__name__)
-_TEMPLATE = Path(__file__).with_name("about_the_run.html.jinja")
+_TEMPLATE = Path(__file__).with_name("run_notes.html.jinja")
+_PAUSED = Path(__file__).with_name("paused.html.jinja")
 _HEADER = '<header class="verdict">'
 
 
-def about_the_run(store: ObjectStore, channel: str, run_id: str, model: Output) -> Words | None:
+def run_note(store: ObjectStore, channel: str, run_id: str, model: Output) -> Words | None:
     """Return what there is to say of a run of a pipeline that comes to judge `model`; it is recorded as well.
 
     None for a run that trained the model that its form asks for, and where the run left no record.
@@ -29,42 +34,35 @@ def about_the_run(store: ObjectStore, channel: str, run_id: str, model: Output) 
     if not run_id:
         return None
     try:
-        night = read_night(store, channel, run_id)
-        made = model.manifest
-        left = left_alone(night)
+        night, made = read_night(store, channel, run_id), model.manifest
+        words = None
         if night.get("training") == "finish":
-            words = finished(night, f"{model}")
+            words = _finished(night.get("finishes") or {}, model)
         elif night.get("training") == "new" and made.run_id != run_id:
-            words = nothing_new(f"{model}", made.run_id, made.created_at)
+            words = _nothing_new(model)
             since = {"since": made.run_id, "at": made.created_at, "model": made.key}
             note_night(store, channel, run_id, {"nothing_new": since})
-        else:
-            words = None
+        left = left_alone(night)
     except (OSError, DataError, EnvironmentFault) as error:  # must not undo a verdict
         log.warning("what this run was about is not said on the page: %s", error)
         return None
-    said = [one for one in (words, left) if one is not None]
-    if not said:
-        return None
-    return Words(" ".join(one.en for one in said), "".join(one.zh for one in said))
+    return together(words, left) if words or left else None
 
 
-def left_alone(night: dict[str, object]) -> Words | None:
+def left_alone(night: Mapping[str, Any]) -> Words | None:
     """That somebody else's unfinished trainings were left alone, and what finishes them."""
-    found = night.get("left_alone")
-    left = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-    if not left:
+    names = "; ".join(f"{one['training']}: {one['field']}" for one in night.get("left_alone") or ())
+    if not names:
         return None
-    names = "; ".join(f"{one.get('training')}: {one.get('field')}" for one in left)
     return Words(
         f"Left alone, as a run with other options began it: {names} on a form finishes it.",
         f"由选项不同的运行开始，未予处理：{names}（填入表单即可完成它）。",
     )
 
 
-def nothing_new(model: str, run_id: str, made_at: str) -> Words:
+def _nothing_new(model: Output) -> Words:
     """That the data and options of this run make a model that was there."""
-    run, day = run_id or "without an id", _shown(made_at)
+    run, day = model.manifest.run_id or "without an id", shown_time(model.manifest.created_at)
     return Words(
         f"Unchanged: found. The same data and options make {model}, which run {run} trained on {day}; "
         "the verdict is of then.",
@@ -74,14 +72,13 @@ def nothing_new(model: str, run_id: str, made_at: str) -> Words:
 
 def judged_before(at: str) -> Words:
     """That the same comparison was judged by an earlier run."""
-    return Words(f"Unchanged: found. The verdict is of {at}.", f"没有变化：已找到。判定属于 {at}。")
+    day = shown_time(at)
+    return Words(f"Unchanged: found. The verdict is of {day}.", f"没有变化：已找到。判定属于 {day}。")
 
 
-def finished(night: dict[str, object], model: str) -> Words:
+def _finished(begun: Mapping[str, Any], model: Output) -> Words:
     """That this run finished what an earlier one began."""
-    begun = night.get("finishes")
-    begun = begun if isinstance(begun, dict) else {}
-    run, day = begun.get("run_id") or "?", _shown(str(begun.get("begun_at", "?")))
+    run, day = begun.get("run_id") or "?", shown_time(str(begun.get("begun_at", "?")))
     return Words(
         f"This run finished {model}, which run {run} began on {day}, with the data and options of then; "
         "what is new since is not in it.",
@@ -89,8 +86,14 @@ def finished(night: dict[str, object], model: str) -> Words:
     )
 
 
-def _shown(at: str) -> str:
-    return at.replace("T", " ").removesuffix("+00:00") + " UTC"
+def waits(store: ObjectStore, channel: str, model: Output) -> Words:
+    """That a winner waits for a person, and what makes it champion."""
+    place = f"--store {store.uri} --channel {channel}"
+    command = f"yanmo promote set train/{model.manifest.key[:12]} {place} --why ..."
+    return Words(
+        f"The champion stays as it is until a person moves it: {command}",
+        f"在有人移动之前，冠军不变：{command}",
+    )
 
 
 def with_words(page: str, words: Words, *, is_old: bool, is_held: bool) -> str:
@@ -102,3 +105,22 @@ def with_words(page: str, words: Words, *, is_old: bool, is_held: bool) -> str:
     """
     note = html.render(_TEMPLATE, {}, words=words, is_old=is_old, is_held=is_held)
     return page.replace(_HEADER, f"{note}\n{_HEADER}", 1)
+
+
+def pause_sentence(paused: PausedOutput) -> Words:
+    """At which step a training paused, why, and how it goes on."""
+    return Words(
+        f"Paused at {paused.where} ({paused.why}): the channel's next run goes on there, with the data and "
+        "options that this training began with.",
+        f"已暂停于 {paused.where}（{paused.why}）：该频道的下一次运行从该处继续，数据与选项同训练开始时。",
+    )
+
+
+def render_pause(paused: PausedOutput, channel: str, champion: str) -> str:
+    """The page of a run that has no model to judge yet, because its training paused, as HTML.
+
+    Args:
+        champion: as a person calls it; empty where the channel has none.
+    """
+    said = pause_sentence(paused)
+    return html.render(_PAUSED, {}, paused=paused, channel=channel, champion=champion, sentence=said)

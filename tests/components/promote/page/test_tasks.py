@@ -1,7 +1,7 @@
 """Rows of tasks: which are shown, and with what they are compared."""
 
 from yanmo.promote.gate.evaluation import open_evaluation
-from yanmo.promote.page.tables import task_rows
+from yanmo.promote.page.tasks import task_rows
 
 
 def test_tasks_are_compared_only_where_they_were_set_alike(stage):
