@@ -49,7 +49,7 @@ if not COMPILED.is_dir():
 
 
 def load_pipeline(
-    name: str, column: resources.Column = resources.SMALL, store_secret: str = resources.STORE_SECRET
+    name: str, column: str = resources.SMALL, store_secret: str = resources.STORE_SECRET
 ) -> Any:
     """Return the pipeline called `name`, built with a column of the table of resources.
 

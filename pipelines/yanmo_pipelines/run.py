@@ -33,8 +33,7 @@ from yanmo.store.runs.in_use import LEASE
 from yanmo.store.runs.lease import Lease
 from yanmo_pipelines.compile import COMPILED, PIPELINES
 from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
-from yanmo_pipelines.processes import Stopped
-from yanmo_pipelines.task_run import TaskFailed, TaskRun
+from yanmo_pipelines.processes import Stopped, TaskFailed, TaskRun
 
 log = logging.getLogger(__name__)
 _OF_CLUSTERS = "main"

@@ -118,40 +118,6 @@ def test_an_indexed_job_trains_to_its_end_and_leaves_nothing(cluster: RealCluste
     cluster.wait(lambda: not left(cluster, named(said), kinds), "the Job, its pods and its Service to go")
 
 
-@pytest.mark.parametrize("nodes", [0, 10_000])
-def test_a_number_of_nodes_that_cannot_be_is_refused(cluster: RealCluster, jobs: Jobs, nodes: int) -> None:
-    job = jobs.start("launch", f"nodes-{nodes}", f"launch.nodes={nodes} train.seed={jobs.seed + 3}")
-    assert jobs.ended(job) == "Failed" and code_of(cluster, job) == 64
-    assert f"{nodes}: expected a whole number from 1 to 1000" in jobs.log(job)
-
-
-def test_a_name_that_is_taken_is_left_alone(cluster: RealCluster, jobs: Jobs) -> None:
-    options = f"launch.by=job train.seed={jobs.seed + 4}"
-    shown = jobs.start("launch", "shown", f"{options} launch.dry_run=true")
-    assert jobs.ended(shown) == "Complete", jobs.log(shown)
-    name = named(jobs.log(shown))
-    assert not left(cluster, name, "jobs,pods,services"), "a dry run makes nothing"
-    foreign = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "another"}},
-        "spec": {
-            "suspend": True,
-            "template": {
-                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example/c:1"}]}
-            },
-        },
-    }
-    cluster.kubectl("create", "-f=-", stdin=json.dumps(foreign))
-    try:
-        job = jobs.start("launch", "taken", options)
-        assert jobs.ended(job) == "Failed" and code_of(cluster, job) == 78
-        assert f"Job {name} in namespace {cluster.namespace} is not ours" in jobs.log(job)
-        assert cluster.kubectl("get", "job", name, "--output=name").strip(), "it is still there"
-    finally:
-        cluster.kubectl("delete", "job", name, "--wait=false")
-
-
 @pytest.mark.parametrize("by", ["auto", "job"])
 def test_an_image_without_torch_ends_the_launch_with_its_reason(
     cluster: RealCluster, jobs: Jobs, by: str

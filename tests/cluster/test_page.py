@@ -74,23 +74,6 @@ def test_the_page_has_few_commands_each_with_what_it_prints() -> None:
     assert [command for command, printed in commands if not printed] == []
 
 
-def test_what_is_not_printed_is_found() -> None:
-    block = ["$ a \\", "    b", "made train/2a66774f3f08 in 3 s", "...", "x y..."]
-    page = "".join(f"    {line}\n" for line in block) + "\ntext\n\n    $ c\n    d"
-    assert list(transcript(page)) == [
-        ("a b", ["made train/2a66774f3f08 in 3 s", "...", "x y..."]),
-        ("c", ["d"]),
-    ]
-    assert missing(["made train/2a66774f3f08 in 3 s", "..."], "made train/5afabd246818 in 1 min 20 s\n") == []
-    assert missing(["x y...", "d"], "x yz\nd") == []
-    assert missing(["a", "b"], "b\na") == ["b"]
-    assert missing(["a", "b", "c"], "a\nc") == ["b"], "what is missing hides nothing that follows"
-    log = ["1 train making train/2a66774f3f08", "9 train committed train/2a66774f3f08 in 3 s", "mean 9.7"]
-    assert missing(log, "5 train train/5afabd246818 is committed already; nothing to do\nmean 8.1") == []
-    assert missing(log, "mean 8.1") == [log[0]]
-    assert missing(["found nothing"], "found all") == ["found nothing"]
-
-
 @pytest.mark.road
 def test_every_command_of_the_page_prints_what_the_page_says(cluster: RealCluster, tmp_path: Path) -> None:
     commands = list(transcript(PAGE.read_text(encoding="utf-8")))

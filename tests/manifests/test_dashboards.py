@@ -18,16 +18,12 @@ from typing import Any
 import pytest
 import yaml
 import zstandard
+from promql import ALERTS, FAMILIES, FOLDER, families_in
 from rendered import ROOT, kubectl
 from servers import prometheus
 
-from yanmo.stage.metric import Metric
-from yanmo.stage.shared_metrics import declared
-from yanmo_pipelines.stages import LANGUAGE_MODEL
-
 SOURCES = ROOT / "manifests/dashboards"
 COMMITTED = ROOT / "manifests/components/dashboards"
-RULES = ROOT / "manifests/components/prometheus/rules.yaml"
 sys.path.insert(0, str(SOURCES))
 
 from of_nights import NIGHTS  # noqa: E402
@@ -35,9 +31,6 @@ from training_run import TRAINING_RUN  # noqa: E402
 
 DASHBOARDS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in COMMITTED.glob("*.json")}
 SPECIFIED = {dashboard.name: dashboard for dashboard in (TRAINING_RUN, NIGHTS)}
-FAMILIES: dict[str, Metric] = {
-    family: metric for stage in LANGUAGE_MODEL for family, metric in declared(stage.name, stage.metrics)
-}
 OF_PROMETHEUS = {"job", "instance", "namespace", "pod", "__name__", "alertname", "alertstate", "severity"}
 LEFT_OUT = {
     "yanmo_stage_exit_code": "the state says whether it failed, the card why",
@@ -138,29 +131,7 @@ def test_panels_have_a_place_and_a_number_of_their_own(name: str) -> None:
     for panel in shown(dashboard):
         assert panel["datasource"] == source and all(t["datasource"] == source for t in panel["targets"])
         named = set(re.findall(r"Yanmo[A-Z]\w+", panel.get("description", "")))
-        assert named <= alerts(), f"{panel['title']}: no such alert"
-
-
-def alerts() -> set[str]:
-    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
-    return {rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
-
-
-def records() -> dict[str, str]:
-    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
-    return {r["record"]: r["expr"] for group in rules["groups"] for r in group["rules"] if "record" in r}
-
-
-def families_in(expression: str) -> set[str]:
-    """Metrics that a query reads, by itself and by recording rules."""
-    found = set(re.findall(r"(?<![\w:])yanmo_[a-z_]+(?=[\s{\[)]|$)", expression))
-    for pattern in re.findall(r'__name__=~"([^"]+)"', expression):
-        matching = {family for family in FAMILIES if re.fullmatch(pattern, family)}
-        assert matching, pattern
-        found |= matching
-    for record in re.findall(r"yanmo:[\w:]+", expression):
-        found |= families_in(records()[record])
-    return found
+        assert named <= ALERTS.keys(), f"{panel['title']}: no such alert"
 
 
 @pytest.mark.parametrize("name", sorted(DASHBOARDS))
@@ -325,7 +296,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[prometheus.
     settings = [word for pair in SETTINGS.items() for word in ("--set", "=".join(pair))]
     run = prometheus.yanmo("run", "--store=runs/demo", "--channel=demo", *settings)
     start = time.time()
-    with prometheus.Prometheus(folder / "prometheus", RULES, SCRAPE) as server:
+    with prometheus.Prometheus(folder / "prometheus", FOLDER / "rules.yaml", SCRAPE) as server:
         code = server.run(run, folder, ENVIRONMENT, folder / "run.log")
         assert code == 0, (folder / "run.log").read_text(encoding="utf-8")[-3000:]
         code = server.run(prometheus.yanmo(*AWAY), folder, ENVIRONMENT, folder / "away.log")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from custom_resources import TRAINERS, faults_by, faults_of, is_custom, of_trainer
-from rendered import MANIFESTS
+from rendered import MANIFESTS, check_restricted
 
 from yanmo.common.errors import ExitCode
 from yanmo.options.command_line import load
@@ -66,16 +66,6 @@ def test_every_trainer_reads_the_trainjob_and_our_runtime_field_by_field(version
     del without_image["spec"]["trainer"]["image"]
     for each in (made, without_image, runtime()):
         assert not list(faults_by(of_trainer(version)[each["kind"]], each))
-
-
-@pytest.mark.parametrize(
-    ("version", "field"),
-    [("2.0", "runtimePatches"), ("2.1", "podSpecOverrides"), ("2.3", "podTemplateOverrides")],
-)
-def test_a_field_that_a_version_of_trainer_drops_is_found(version: str, field: str) -> None:
-    (made,) = TrainJobs("/p").objects(TRAINING)
-    made["spec"][field] = []
-    assert any(field in fault for fault in faults_by(of_trainer(version)["TrainJob"], made))
 
 
 def test_trainers_2_2_and_later_take_a_number_of_ranks_alone() -> None:
@@ -189,13 +179,8 @@ def test_a_node_has_the_names_by_which_trainer_finds_it_and_the_restricted_stand
     mounts = {one["name"] for one in container["volumeMounts"]}
     assert mounts == {one["name"] for one in pod["spec"]["volumes"]}
     for each in [pod, *(c["spec"]["jobTemplate"]["spec"]["template"] for c in named("CronJob").values())]:
-        of_pod, (inside,) = each["spec"]["securityContext"], each["spec"]["containers"]
-        assert of_pod["runAsNonRoot"] and of_pod["runAsUser"] >= 10000
-        assert inside["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
+        check_restricted(each["spec"])
+        (inside,) = each["spec"]["containers"]
         assert inside["resources"]["requests"] == inside["resources"]["limits"]
 
 

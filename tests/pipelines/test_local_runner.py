@@ -52,15 +52,6 @@ def test_a_run_goes_through_every_task_and_moves_the_pointers(start: Start, tmp_
     assert "progress of collect\n" in out, "their stdout too"
     store = FileStore(tmp_path / "runs/demo")
     assert {p.stem for p in store.root.glob("pointers/demo/*.json")} == {"collect", "count", "show"}
-
-
-@pytest.mark.long
-def test_a_relative_store_and_relative_sources_mean_the_folder_of_the_command(
-    start: Start, tmp_path: Path
-) -> None:
-    code, _, err = finish(start("collect_sources=./lines.txt"))
-    assert code == 0, err
-    assert (tmp_path / "runs/demo/pointers/dev/show.json").is_file()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lines.txt", "runs"], "nothing lies about"
 
 

@@ -157,13 +157,6 @@ def test_a_dry_run_makes_nothing_however_it_is_asked_for(
     assert all(asked.startswith("GET ") for asked in server.asked)
 
 
-def test_a_dry_run_that_is_refused_launches(ask: Ask, name: str, place: str) -> None:
-    model = committed(open_store(place), "train")
-    told = [*INSTALLED, made(name), *ended_well(name, model.reference.to_json())]
-    code, _, err, server = ask(told, "--dry-run=false")
-    assert code == 0 and len(server.sent(f"POST {SPACE}/trainjobs")) == 1, err
-
-
 def test_a_launch_attaches_to_a_training_that_is_there(ask: Ask, name: str, place: str) -> None:
     model = committed(open_store(place), "train")
     told = [*INSTALLED, TAKEN, *ended_well(name, model.reference.to_json())]
@@ -331,6 +324,3 @@ def test_what_nobody_waits_for_is_deleted_and_nothing_else(ask: Ask) -> None:
     assert code == 0, err
     gone = {each.split("/")[-1].split("?")[0] for each in server.asked if each.startswith("DELETE")}
     assert gone == {"cancelled", "of-a-job", "gone"}
-    code, _, err, server = ask(told, "reap", "--dry-run")
-    assert code == 0 and err.count("it would be deleted") == 3
-    assert not any(each.startswith("DELETE") for each in server.asked)

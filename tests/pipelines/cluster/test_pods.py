@@ -9,7 +9,7 @@ from servers.replayed import answers, kubeconfig, one, serving
 
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.place import PlaceOptions
-from yanmo_pipelines.cluster.unmade import ended_of_run, of_job, of_run
+from yanmo_pipelines.cluster.pods import how_pod_of_run_ended, why_no_pod_of_job, why_no_pod_of_run
 
 WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/kubeflow/workflows"
 
@@ -17,7 +17,7 @@ WORKFLOWS = "/apis/argoproj.io/v1alpha1/namespaces/kubeflow/workflows"
 def test_a_job_whose_pods_a_quota_refuses_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(answers("rerun-quota-kubernetes")) as (address, _):
         monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, address))
-        (why,) = of_job(KubernetesApi.of(PlaceOptions(namespace="operators-full2")), "operators-q")
+        (why,) = why_no_pod_of_job(KubernetesApi.of(PlaceOptions(namespace="operators-full2")), "operators-q")
     assert why.startswith(
         "Error creating: its pod is forbidden: exceeded quota: team, requested: limits.cpu=1"
     )
@@ -41,7 +41,7 @@ def test_what_argo_says_of_a_pod_that_it_cannot_make(
     body = {"items": [{"status": {"nodes": nodes}}]} if status == 200 else {"message": "no"}
     with serving([one(asked, status, body)]) as (address, _):
         monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, address))
-        found = of_run(KubernetesApi.of(PlaceOptions()), "r1")
+        found = why_no_pod_of_run(KubernetesApi.of(PlaceOptions()), "r1")
     assert found == (["train: its pod is forbidden: exceeded quota: team"] if status == 200 else [])
 
 
@@ -65,8 +65,8 @@ def test_what_argo_says_of_a_pod_that_was_killed(tmp_path: Path, monkeypatch: py
     with serving([one(asked, 200, {"items": [{"status": {"nodes": nodes}}]})]) as (address, _):
         monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, address))
         api = KubernetesApi.of(PlaceOptions())
-        said = ended_of_run(api, "r1", "train")
-        assert ended_of_run(api, "r1", "curate") == ""
+        said = how_pod_of_run_ended(api, "r1", "train")
+        assert how_pod_of_run_ended(api, "r1", "curate") == ""
     assert said.startswith(
         "main: OOMKilled (exit code 137): it needed more memory than its limit; submit the same"
     )
