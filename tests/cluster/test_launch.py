@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from jobs import OVERLAY, Jobs
 from real_cluster import TINY, RealCluster, small_form
 
 from yanmo_pipelines.compile import compile_pipeline, load_pipeline
-from yanmo_pipelines.resources import IMAGES
 
 MANIFESTS = OVERLAY.parents[1]
 NODES = "launch.nodes=2 launch.cpu=600m launch.memory=1700Mi"
@@ -81,15 +79,6 @@ def hold(cluster: RealCluster, policy: str) -> None:
     )
 
 
-def code_of(cluster: RealCluster, job: str) -> int:
-    """Exit code of a Job's last pod."""
-    listed = json.loads(cluster.kubectl("get", "pods", f"--selector=job-name={job}", "-o=json"))["items"]
-    (status,) = max(listed, key=lambda pod: pod["metadata"]["creationTimestamp"])["status"][
-        "containerStatuses"
-    ]
-    return int(status["state"]["terminated"]["exitCode"])
-
-
 def last_figures(said: str) -> list[str]:
     """Losses of the last step and of the validation after it."""
     step = re.findall(r"step \d+ of \d+ \(100 %\): (loss .* gradient norm [0-9.]+)", said)
@@ -116,29 +105,6 @@ def test_an_indexed_job_trains_to_its_end_and_leaves_nothing(cluster: RealCluste
     assert "made Job" in said and "all 2 nodes run" in said and "committed launch/" in said, said
     kinds = "jobs,pods,services"
     cluster.wait(lambda: not left(cluster, named(said), kinds), "the Job, its pods and its Service to go")
-
-
-@pytest.mark.parametrize("by", ["auto", "job"])
-def test_an_image_without_torch_ends_the_launch_with_its_reason(
-    cluster: RealCluster, jobs: Jobs, by: str
-) -> None:
-    options = f"launch.image={IMAGES['data']} launch.by={by} train.seed={jobs.seed + 5}"
-    job = jobs.start("launch", f"no-torch-{by}", options)
-    assert jobs.ended(job) == "Failed" and code_of(cluster, job) == 78, jobs.log(job)
-    assert "torch is not installed here" in jobs.log(job)
-
-
-def test_a_quota_that_admits_no_pod_is_said_and_leaves_nothing(cluster: RealCluster, jobs: Jobs) -> None:
-    if not serves(cluster, "kueue.x-k8s.io"):
-        pytest.skip("needs a cluster with Kueue")
-    job = jobs.start("launch", "no-room", f"launch.cpu=10000 train.seed={jobs.seed + 6}")
-    never = "it is more than the queue will ever have"
-    cluster.wait(lambda: never in jobs.log(job), "Kueue's word")
-    said = jobs.log(job)
-    assert re.search(r"waits in queue yanmo: .*insufficient quota for cpu", said), said
-    assert not left(cluster, named(said), "pods")
-    cluster.kubectl("delete", "job", job)
-    cluster.wait(lambda: not left(cluster, named(said), "trainjobs,jobs,pods"), "the training to go")
 
 
 def test_two_launches_at_once_make_one_training(cluster: RealCluster, jobs: Jobs) -> None:

@@ -17,17 +17,18 @@ from typing import Any
 
 import pytest
 import yaml
-import zstandard
 from promql import ALERTS, FAMILIES, FOLDER, families_in
 from rendered import ROOT, kubectl
 from servers import prometheus
 
 SOURCES = ROOT / "manifests/dashboards"
 COMMITTED = ROOT / "manifests/components/dashboards"
-sys.path.insert(0, str(SOURCES))
+sys.path[:0] = [str(SOURCES), str(ROOT / "tests/pipelines")]
 
+from of_a_run import TRAINING_RUN  # noqa: E402
 from of_nights import NIGHTS  # noqa: E402
-from training_run import TRAINING_RUN  # noqa: E402
+from tiny_road import SETTINGS as TINY_ROAD  # noqa: E402
+from tiny_road import write_text  # noqa: E402
 
 DASHBOARDS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in COMMITTED.glob("*.json")}
 SPECIFIED = {dashboard.name: dashboard for dashboard in (TRAINING_RUN, NIGHTS)}
@@ -253,19 +254,14 @@ TOO_SHORT = {
     "yanmo_stage_work_age_seconds": "shown only while a stage counts, which a small one does for a moment",
 }
 """What a run of a minute need not have, and why."""
-CORPUS = ROOT / "corpus/small.jsonl.zst"
 SETTINGS = {
+    **TINY_ROAD,
     "data_sources": "text.jsonl",
-    "model_vocabulary": "4096",
     "train_steps": "30",
-    "options": "train.layers=1 train.width=64 train.heads=1 train.feed-forward=64 train.batch_rows=8 "
-    "train.ranks=2 train.warmup_steps=2 train.log_every=2 train.monitor=full train.monitor_every=4 "
-    "train.valid_every=10 train.checkpoint_steps=8 train.peak_tflops=0.05 tokenize.workers=1 "
-    "tokenize.agreement_sentences=50 evaluate.samples=1 evaluate.sample_tokens=12 evaluate.workers=1 "
-    "evaluate.bootstrap_draws=100",
-    "curate.max_filter_share": "0.6",
-    "curate.workers": "1",
-    "promote.draws": "2000",
+    "options": f"{TINY_ROAD['options']} train.log_every=2 train.monitor=full train.monitor_every=4 "
+    "train.valid_every=10 train.checkpoint_steps=8 train.peak_tflops=0.05".replace(
+        "train.ranks=1", "train.ranks=2"
+    ),
 }
 ENVIRONMENT = {
     "PYTHONPATH": f"{ROOT / 'components'}:{ROOT / 'pipelines'}",
@@ -292,7 +288,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[prometheus.
     if reason:
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("seen")
-    few_texts(folder / "text.jsonl")
+    write_text(folder / "text.jsonl", 120)
     settings = [word for pair in SETTINGS.items() for word in ("--set", "=".join(pair))]
     run = prometheus.yanmo("run", "--store=runs/demo", "--channel=demo", *settings)
     start = time.time()
@@ -303,17 +299,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[prometheus.
         assert code == 75, (folder / "away.log").read_text(encoding="utf-8")
         wait_for(server, 'ALERTS{alertname="YanmoStageFailed",alertstate="firing"}')
         yield server, start, time.time() + 1
-
-
-def few_texts(path: Path, per_genre: int = 120) -> None:
-    """The first texts of each genre of the bundled corpus."""
-    taken = dict[str, int]()
-    with zstandard.open(CORPUS, "rt", encoding="utf-8") as lines, path.open("w", encoding="utf-8") as out:
-        for line in lines:
-            genre = json.loads(line)["genre"]
-            taken[genre] = taken.get(genre, 0) + 1
-            if taken[genre] <= per_genre:
-                out.write(line)
 
 
 @pytest.mark.process
@@ -330,22 +315,3 @@ def test_a_real_run_shows_something_in_every_panel(
         if not found and not specified[title].needs and not any(one in expression for one in TOO_SHORT):
             empty.append(f"{title}: {legend}")
     assert not empty
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("name", sorted(DASHBOARDS))
-def test_choices_and_legends_are_those_of_a_real_run(
-    name: str, seen: tuple[prometheus.Prometheus, float, float]
-) -> None:
-    """What a legend names is a label of each series, or of none that the query gives."""
-    server, start, end = seen
-    times = {"start": f"{start:.0f}", "end": f"{end + 1:.0f}"}
-    for variable in SPECIFIED[name].variables:
-        found = re.fullmatch(r"label_values\((.+), (\w+)\)", variable.query)
-        assert found
-        values = server.ask(f"label/{found[2]}/values", **{"match[]": chosen(found[1])}, **times)
-        assert values and len(values) <= 8, variable.name
-    for title, expression, legend in queries(name):
-        for series in server.over(chosen(expression), start, end, 1.0):
-            missing = set(re.findall(r"\{\{(\w+)\}\}", legend)) - series["metric"].keys()
-            assert missing <= {"pod"}, f"{title}: {missing}"

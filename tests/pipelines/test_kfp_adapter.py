@@ -338,17 +338,11 @@ def test_the_form_is_small_ascii_and_asks_for_nothing(compiled: tuple[Path, Any]
     assert text.isascii(), "KFP's MySQL may refuse anything else (kubeflow/pipelines#7283)"
     form = specs(path)[0]["root"]["inputDefinitions"]["parameters"]
     assert len(form) <= MAX_FORM_FIELDS
+    values = {n: "x" * MOST_CHARACTERS if n == "options" else f["defaultValue"] for n, f in form.items()}
+    assert len(json.dumps(values)) < MAX_PARAMETER_BYTES, "all defaults and a full line of options"
     for name, field in form.items():
         assert field["defaultValue"] is not None, f"{name}: nothing is required"
         assert field["description"] and "\n" not in field["description"]
-
-
-def test_all_defaults_and_a_full_line_of_options_stay_below_the_servers_limit(
-    compiled: tuple[Path, Any],
-) -> None:
-    form = specs(compiled[0])[0]["root"]["inputDefinitions"]["parameters"]
-    values = {n: "x" * MOST_CHARACTERS if n == "options" else f["defaultValue"] for n, f in form.items()}
-    assert len(json.dumps(values)) < MAX_PARAMETER_BYTES
 
 
 def test_choices_are_drop_downs(tiny_yaml: Path) -> None:
@@ -425,42 +419,38 @@ def check_pod(stage: Stage, column: str, container: dict[str, Any], pod: dict[st
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-@pytest.mark.parametrize("name", PIPELINES)
-def test_every_pod_is_what_its_column_of_the_one_table_says(name: str, column: str, tmp_path: Path) -> None:
+def test_every_pod_is_what_its_column_of_the_one_table_says(column: str, tmp_path: Path) -> None:
     assert main(["--out", str(tmp_path), f"--resources={column}"]) == 0
-    path = tmp_path / f"{name}.yaml"
-    for container, pod in pods_of(path).values():
-        check_pod(stage_of(container, STAGES[name]), column, container, pod)
-    form = defaults_of(path)
-    found = first_task(path, {**form, "store": str(tmp_path / "store")})
-    pod = {n.removeprefix("training_pod_"): text for n, text in found.items() if "_pod_" in n}
-    if TRAIN in STAGES[name]:
+    for name in PIPELINES:
+        path = tmp_path / f"{name}.yaml"
+        for container, pod in pods_of(path).values():
+            check_pod(stage_of(container, STAGES[name]), column, container, pod)
+        form = defaults_of(path)
+        found = first_task(path, {**form, "store": str(tmp_path / "store")})
+        pod = {n.removeprefix("training_pod_"): text for n, text in found.items() if "_pod_" in n}
+        if TRAIN not in STAGES[name]:
+            assert not any("_pod_" in field for field in form), "it trains nothing"
+            continue
         row = row_of(column, "train")
         assert (pod["cpu"], pod["memory"], pod["gpus"]) == (row.cpu, row.memory, row.gpus)
+        assert all(form[f"training_pod_{limit}"] == pod[limit] for limit in ("cpu", "memory", "gpus"))
         tolerated = [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}] if column == "gpu" else []
         assert json.loads(pod["nodes"]) == {} and json.loads(pod["tolerations"]) == tolerated
-        assert all(form[f"training_pod_{limit}"] == pod[limit] for limit in ("cpu", "memory", "gpus"))
-    else:
-        assert not any("_pod_" in field for field in form), "it trains nothing"
 
 
-def test_another_secret_may_name_the_store(tmp_path: Path) -> None:
-    assert main([f"--out={tmp_path}", "--store-secret=team-b"]) == 0
+def test_another_secret_may_name_the_store_and_another_registry_the_images_with_ray_or_without(
+    tmp_path: Path,
+) -> None:
+    assert main([f"--out={tmp_path}", "--store-secret=team-b", "--ray", "--image-prefix=r.example/"]) == 0
     for name in PIPELINES:
-        for _, pod in pods_of(tmp_path / f"{name}.yaml").values():
+        for container, pod in pods_of(tmp_path / f"{name}.yaml").values():
+            plain = f"r.example/{IMAGES[stage_of(container, STAGES[name]).image]}"
+            assert container["image"] == plain.replace("/yanmo-data:", "/yanmo-data-ray:")
             mounted = {s["secretName"]: s["mountPath"] for s in pod["secretAsVolume"]}
             mounted.pop(RAY_SECRET, None)
             assert mounted == {"team-b": SECRETS["yanmo-store"], **dict(list(SECRETS.items())[1:])}
     for wrong in ("", "Team", "a_b", "-a", "a" * 64):
         assert main([f"--out={tmp_path}", f"--store-secret={wrong}"]) == 64
-
-
-def test_the_data_stages_have_ray_where_it_is_asked_for(tmp_path: Path) -> None:
-    assert main([f"--out={tmp_path}", "--ray", "--image-prefix=r.example/"]) == 0
-    for name in PIPELINES:
-        for container in executors(tmp_path / f"{name}.yaml").values():
-            plain = f"r.example/{IMAGES[stage_of(container, STAGES[name]).image]}"
-            assert container["image"] == plain.replace("/yanmo-data:", "/yanmo-data-ray:")
 
 
 def gibibytes(quantity: str) -> float:

@@ -137,7 +137,7 @@ def failure(
     named = ", ".join(task.name for task in failed)
     message = (run.get("error") or {}).get("message", "")
     for task in failed:
-        if why := _end_of_pod(kubernetes, run, task):
+        if kubernetes and (why := how_pod_of_run_ended(kubernetes, str(run["run_id"]), task.name)):
             return ExitCode.ENVIRONMENT, f"{task.name} failed without a word of its own: {why}"
     if named:
         return ExitCode.ENVIRONMENT, (
@@ -147,13 +147,6 @@ def failure(
     return ExitCode.ENVIRONMENT, (
         f"the run failed before a task began{_said_by_kfp(message)}; the log of KFP's driver pod says why"
     )
-
-
-def _end_of_pod(kubernetes: KubernetesApi | None, run: Mapping[str, Any], task: Task) -> str:
-    try:
-        return how_pod_of_run_ended(kubernetes, str(run["run_id"]), task.name) if kubernetes else ""
-    except (OSError, ValueError, RuntimeError):  # KFP's own message has to do
-        return ""
 
 
 def _said_by_kfp(message: str) -> str:

@@ -121,7 +121,7 @@ def _said_of_pods(api: KubernetesApi, run_id: str, phases: tuple[str, ...]) -> l
     selector = f"pipeline/runid={run_id}"
     try:
         found = list(api.listed(path, f"read the workflow of run {run_id}", labelSelector=selector))
-    except (Forbidden, NotFound):  # pods tell of most that waits; this is for the rest
+    except (OSError, ValueError, RuntimeError):  # pods and KFP tell of most; this is for the rest
         return []
     nodes = [
         node

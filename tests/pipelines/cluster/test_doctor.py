@@ -24,8 +24,6 @@ def examined(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Doctor]:
     """Doctor's exit code and findings by check, of a cluster that answers as recorded."""
-    for name in ("KFP_ENDPOINT", "KF_PIPELINES_SA_TOKEN_PATH", "KUBERNETES_SERVICE_HOST", "YANMO_STORE"):
-        monkeypatch.delenv(name, raising=False)
     with ExitStack() as servers:
 
         def examine(kfp: list[Any], cluster: list[Any] | None, *flags: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,11 +43,6 @@ CASES = {
     ),
     "too many": (one(HEALTH, 429, "", "text/plain"), 75, "run the same command again"),
 }
-
-
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -45,7 +45,6 @@ class TrainJobs:
             "numNodes": training.nodes,
             # Given as a number: that is one for all versions, and 2.0 ends on a TrainJob without it.
             "numProcPerNode": training.ranks,
-            **({"image": training.image} if training.image else {}),
             "args": list(training.arguments),
             "resourcesPerNode": _resources(training, self.resources),
         }
@@ -74,8 +73,6 @@ class IndexedJobs:
         container = pod["spec"]["containers"][0]
         container["args"] = list(training.arguments)
         container["resources"] = _resources(training, container.get("resources") or {})
-        if training.image:
-            container["image"] = training.image
         container["env"] = [*_meeting(training), *_own_environment(container.get("env") or [])]
         spec |= {"completions": training.nodes, "parallelism": training.nodes, "completionMode": "Indexed"}
         meta = _joined(_meta(training), training)

@@ -42,8 +42,8 @@ class FileOptions(PlaceOptions, group="schedule"):
     )
     kfp_timezone: str = opt(
         "",
-        "time zone of KFP's clock (cronScheduleTimezone); default: what ConfigMap pipeline-install-config "
-        "says, else UTC",
+        "time zone of KFP's clock (cronScheduleTimezone), where its ConfigMap pipeline-install-config cannot "
+        "be read; default: UTC",
         variable="KFP_TIMEZONE",
         metavar="ZONE",
     )
@@ -102,17 +102,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _recurring(options: FileOptions) -> tuple[RecurringRuns, str]:
     """Return the recurring runs of KFP, and its time zone with how that is known."""
     kubernetes = cluster_if_any(options)
-    installed = _installed_zone(kubernetes) if kubernetes else ""
-    zone, known_by = options.kfp_timezone or "UTC", "--kfp-timezone"
-    if installed and options.kfp_timezone not in ("", installed):
-        raise UsageError(
-            f"--kfp-timezone {zone}: ConfigMap {_SETTINGS} of namespace {KFP_NAMESPACE} says {_ZONE}: "
-            f"{installed}; leave the option out, or ask an administrator to change that"
-        )
-    if installed:
-        zone, known_by = installed, f"ConfigMap {_SETTINGS}"
-    elif not options.kfp_timezone:
-        known_by = "KFP's default; --kfp-timezone says another"
+    if zone := _installed_zone(kubernetes) if kubernetes else "":
+        known_by = f"ConfigMap {_SETTINGS}"
+    else:
+        zone, known_by = options.kfp_timezone or "UTC", "--kfp-timezone"
+        known_by = known_by if options.kfp_timezone else f"KFP's default; {known_by} says another"
     return RecurringRuns(KfpApi(options, kubernetes), zone), f"{zone}, KFP's zone by {known_by}"
 
 

@@ -135,7 +135,8 @@ class RecurringRuns:
     def _shown(self, run: Mapping[str, Any]) -> dict[str, Any]:
         """The same of one that KFP has."""
         parameters = (run.get("runtime_config") or {}).get("parameters") or {}
-        account = str(run.get("service_account", "")) if _has_account(run) else _OWN
+        said = str(run.get("description", "")).split()  # KFP shows its own where none was asked for
+        account = next((word.removeprefix(_ACCOUNT) for word in said if word.startswith(_ACCOUNT)), _OWN)
         return {
             "cron": (run.get("trigger") or {}).get("cron_schedule", {}).get("cron", ""),
             "suspend": not _is_enabled(run),
@@ -197,11 +198,6 @@ def _lines(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
 
 def _is_ours(run: Mapping[str, Any], name: str) -> bool:
     return f"{_MARK}{name}" in str(run.get("description", "")).split()
-
-
-def _has_account(run: Mapping[str, Any]) -> bool:
-    """Return whether its service account was asked for: KFP shows its own where none was."""
-    return f" {_ACCOUNT}" in str(run.get("description", ""))
 
 
 def _contents(version: str) -> str:

@@ -99,14 +99,8 @@ def _run(api: KfpApi, run: Mapping[str, Any], kubernetes: KubernetesApi | None) 
     if state == "FAILED":
         return dataclasses.replace(found, at=failure(api, whole, tasks, kubernetes)[1])
     going = ", ".join(f"{t.name} {t.state.lower()}" for t in tasks.values() if t.state and not t.has_ended)
-    return dataclasses.replace(found, at="; ".join(filter(None, [going, *_refused(kubernetes, found.id)])))
-
-
-def _refused(kubernetes: KubernetesApi | None, run_id: str) -> list[str]:
-    try:
-        return why_no_pod_of_run(kubernetes, run_id) if kubernetes else []
-    except (OSError, ValueError, RuntimeError):  # what tasks go on is worth showing without it
-        return []
+    refused = why_no_pod_of_run(kubernetes, found.id) if kubernetes else []
+    return dataclasses.replace(found, at="; ".join(filter(None, [going, *refused])))
 
 
 def pods_now(api: KubernetesApi) -> list[Pod]:

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from yanmo_pipelines.cluster.schedules.cron import parse_cron, written_in
 
-BERLIN = ZoneInfo("Europe/Berlin")
-
 
 def numbers(least: int, most: int) -> st.SearchStrategy[tuple[str, frozenset[int]]]:
     """A field, and what it means, made together."""
@@ -69,20 +67,6 @@ def test_a_line_fires_in_the_minutes_that_it_names(
     assert list(cron.between(UTC, start.timestamp(), at.timestamp())) == expected
 
 
-def times(line: str, zone: ZoneInfo, since: datetime, until: datetime) -> list[str]:
-    found = parse_cron(line).between(zone, since.timestamp(), until.timestamp())
-    return [datetime.fromtimestamp(at, zone).isoformat() for at in found]
-
-
-def test_the_users_nights_begin_at_nine_in_shanghai() -> None:
-    shanghai = ZoneInfo("Asia/Shanghai")
-    since = datetime(2026, 11, 22, 13, 0, tzinfo=UTC)  # 21:00 there: not after itself
-    assert times("0 21 * * *", shanghai, since, since + timedelta(days=2)) == [
-        "2026-11-23T21:00:00+08:00",
-        "2026-11-24T21:00:00+08:00",
-    ]
-
-
 ANSWERS = json.loads((Path(__file__).parent / "cron_answers.json").read_text(encoding="utf-8"))
 """What robfig/cron 1.2.0 (KFP 2.17) gave, 2026-11-23; times are Unix seconds."""
 
@@ -107,18 +91,6 @@ def test_what_kfp_refuses_is_written_as_it_takes_it_or_refused() -> None:
     assert parse_cron("0 0 * * 5-7").fields[4] == "0,5,6"
     with pytest.raises(ValueError, match="exchanged"):
         parse_cron("0 22-2 * * *")
-
-
-def test_an_hour_that_the_clock_leaves_out_does_not_fire_and_one_that_it_repeats_fires_twice() -> None:
-    spring, autumn = datetime(2026, 3, 28, tzinfo=UTC), datetime(2026, 10, 24, tzinfo=UTC)
-    found = times("30 2 * * *", BERLIN, spring, spring + timedelta(days=3))
-    assert found == ["2026-03-28T02:30:00+01:00", "2026-03-30T02:30:00+02:00"]
-    found = times("30 2 * * *", BERLIN, autumn, autumn + timedelta(days=2))
-    assert found == [
-        "2026-10-24T02:30:00+02:00",
-        "2026-10-25T02:30:00+02:00",
-        "2026-10-25T02:30:00+01:00",
-    ]
 
 
 def test_names() -> None:

@@ -23,14 +23,6 @@ from yanmo.store.runs.unfinished import GIVEN_UP, LEFT, Training, change_unfinis
 from yanmo_pipelines.cluster.status import command
 
 
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing of this machine's."""
-    for name in ("KFP_ENDPOINT", "KUBERNETES_SERVICE_HOST", "YANMO_STORE", "KF_PIPELINES_SA_TOKEN_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-
-
 def reference(stage: str, digit: str) -> Reference:
     key = digit * 64
     return Reference(
