@@ -12,7 +12,7 @@ TORCH ?=
 TORCH_INDEX ?=
 export VENV TORCH TORCH_INDEX
 
-.PHONY: install manifest-tools sink-tools ray-tools docs example-tools check-manifests lock demo demo-chat demo-modern test test-all test-cluster check lint types chaos bench format compile images clean again
+.PHONY: install manifest-tools sink-tools ray-tools docs example-tools lock demo demo-chat demo-modern test test-all test-cluster check lint types chaos bench format compile images clean again
 
 install: $(VENV)/.ready
 
@@ -42,11 +42,6 @@ docs: install
 # What the notebook examples/tour.ipynb needs, and its test.
 example-tools: install
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement constraints/examples.txt
-
-# checkov over manifests/, from an environment of its own (what it needs contradicts ours).
-check-manifests: manifest-tools
-	@test -x .checkov/bin/checkov || { "$(PYTHON)" -m venv .checkov && .checkov/bin/pip install --quiet checkov==3.3.30; }
-	$(BIN)/python tests/manifests/linted.py .checkov/bin/checkov
 
 # pyproject.toml's versions, and those of all that they need, with hashes, for every supported machine.
 # UPGRADE: names of packages that may move.

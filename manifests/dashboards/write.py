@@ -27,9 +27,9 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+from of_a_run import TRAINING_RUN
 from of_nights import NIGHTS
 from panels import ALERTS, STATE_COLORS, STATES, Dashboard, Panel, Query, Row, Variable
-from training_run import TRAINING_RUN
 
 FOLDER = Path(__file__).parents[1] / "components/dashboards"
 DASHBOARDS = (TRAINING_RUN, NIGHTS)

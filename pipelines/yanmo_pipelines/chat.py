@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kfp import dsl
-
-from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, described, with_form
+from yanmo_pipelines.kfp_adapter import Tasks, pipeline_of
 from yanmo_pipelines.language_model import form_of, graph, train_here
-from yanmo_pipelines.resources import Column
-from yanmo_pipelines.stages import CHAT, RESOLVE
+from yanmo_pipelines.stages import CHAT
 
 FIELDS = {
     "data_sources": "bundled,bundled-chats",
@@ -40,13 +37,12 @@ OPTIONS = {
 _ABOUT = "Tune a language model on chats and promote it if it beats the champion."
 
 
-def build(column: Column, store_secret: str) -> Any:
+def build(column: str, store_secret: str) -> Any:
     """Return the pipeline, with a column of the table of resources and the Secret that names the store."""
-    fields = form_of(column, CHAT, FIELDS)
-
-    @dsl.pipeline(name="chat", description=described(_ABOUT, fields))  # type: ignore[untyped-decorator]
-    @with_form(RESOLVE, fields, channel="chat")
-    def chat(form: Form) -> None:
-        graph(Tasks(form, column, store_secret), CHAT, train_here, tunes=OPTIONS)
-
-    return add_drop_downs(chat, fields)
+    return pipeline_of(
+        "chat",
+        _ABOUT,
+        form_of(column, CHAT, FIELDS),
+        lambda form: graph(Tasks(form, column, store_secret), CHAT, train_here, tunes=OPTIONS),
+        channel="chat",
+    )

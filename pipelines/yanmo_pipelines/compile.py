@@ -16,10 +16,12 @@ from typing import Any
 
 from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import as_process, ended
-from yanmo.common.errors import ExitCode, naming
+from yanmo.common.errors import ExitCode, UsageError, naming
 from yanmo.common.made_by import code
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
+from yanmo.options.nearest import did_you_mean
+from yanmo.stage.declaration import Stage
 from yanmo_pipelines import resources
 from yanmo_pipelines.pod_options import PodOptions
 
@@ -49,7 +51,7 @@ if not COMPILED.is_dir():
 
 
 def load_pipeline(
-    name: str, column: resources.Column = resources.SMALL, store_secret: str = resources.STORE_SECRET
+    name: str, column: str = resources.SMALL, store_secret: str = resources.STORE_SECRET
 ) -> Any:
     """Return the pipeline called `name`, built with a column of the table of resources.
 
@@ -59,6 +61,28 @@ def load_pipeline(
     build = importlib.import_module(PIPELINES[name]).build
     with ThreadPoolExecutor(1) as short_stack:
         return short_stack.submit(build, column, store_secret).result()
+
+
+def find_pipeline(pipeline: str) -> tuple[Path, tuple[Stage, ...]]:
+    """Return the compiled YAML of a pipeline and, where its name is known, its stages.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    path = COMPILED / f"{pipeline}.yaml" if pipeline in PIPELINES else Path(pipeline)
+    if not path.is_file():
+        raise UsageError(
+            f"--pipeline {pipeline}: no file {path}; expected {', '.join(PIPELINES)} or "
+            f"the path of a compiled YAML{did_you_mean(pipeline, PIPELINES)}"
+        )
+    return path, stages_of(pipeline)
+
+
+def stages_of(pipeline: str) -> tuple[Stage, ...]:
+    """Return the stages of a pipeline; none of one that is known by its path alone."""
+    from yanmo_pipelines.stages import STAGES  # 0.1 s: the options of all stages; `--help` needs none
+
+    return STAGES.get(pipeline, ())
 
 
 def load_component(name: str) -> Any:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kfp import dsl
-
-from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, described, with_form
-from yanmo_pipelines.resources import Column
+from yanmo_pipelines.kfp_adapter import Form, Tasks, pipeline_of
 from yanmo_pipelines.run_form import fields_of
 from yanmo_pipelines.stages import BALANCE, CURATE, DATA_ONLY, RESOLVE, TOKENIZE
 
@@ -20,17 +17,15 @@ _OF_TRAINING = (
 _ABOUT = "Curate, balance and tokenize raw text, and train nothing."
 
 
-def build(column: Column, store_secret: str) -> Any:
+def build(column: str, store_secret: str) -> Any:
     """Return the pipeline, with a column of the table of resources and the Secret that names the store."""
     fields = fields_of(*DATA_ONLY, defaults={"data_sources": "bundled"}, leave_out=_OF_TRAINING)
 
-    @dsl.pipeline(name="data-only", description=described(_ABOUT, fields))  # type: ignore[untyped-decorator]
-    @with_form(RESOLVE, fields)
-    def data_only(form: Form) -> None:
+    def tasks(form: Form) -> None:
         run = Tasks(form, column, store_secret)
         resolved = run.first(RESOLVE, DATA_ONLY)
         curated = run(CURATE, pinned={"evaluation_set": "evaluation_set"}).after(resolved)
         balanced = run(BALANCE, documents=curated.outputs["documents"])
         run(TOKENIZE, pinned={"tokenizer": "tokenizer"}, documents=balanced.outputs["documents"])
 
-    return add_drop_downs(data_only, fields)
+    return pipeline_of("data-only", _ABOUT, fields, tasks)

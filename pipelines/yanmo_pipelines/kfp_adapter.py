@@ -229,57 +229,36 @@ class Form:
     """Those that the first task reads and gives its default where one is empty."""
 
 
-def with_form(
-    first: Stage, fields: Sequence[FormField], channel: str = "main"
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a pipeline a parameter for each field of its form; it gets them as `form`.
+def pipeline_of(
+    name: str, about: str, fields: Sequence[FormField], body: Callable[[Form], None], channel: str = "main"
+) -> Any:
+    """Return the pipeline whose form has these fields, and `channel`, `options` and `store`.
 
     Args:
-        first: the stage that reads the form.
+        body: makes the tasks.
         channel: default of the field of that name.
     """
-    of_run = FormField("channel", first.name, "channel", str, channel, OWN_FIELDS["channel"])
-    read = [*fields, of_run]
+    read = [*fields, FormField("channel", "resolve", "channel", str, channel, OWN_FIELDS["channel"])]
+    texts = [_parameter(each, default="") for each in ("options", "store")]
+    parameters = {field.name: field.parameter(field.name) for field in read}  # stages may share one
+    signature = Signature(sorted([*parameters.values(), *texts], key=lambda p: p.name))
 
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "form"]
-        texts = [_parameter(name, default="") for name in ("options", "store")]
-        by_name = {field.name: field.parameter(field.name) for field in read}
-        generated = [*by_name.values(), *texts]
-        signature = Signature(sorted([*own, *generated], key=lambda p: p.name))
+    def pipeline(*args: Any, **kwargs: Any) -> None:
+        body(Form(signature.bind(*args, **kwargs).arguments, read))
 
-        def pipeline(*args: Any, **kwargs: Any) -> None:
-            given = signature.bind(*args, **kwargs).arguments
-            values = {parameter.name: given.pop(parameter.name) for parameter in generated}
-            function(**given, form=Form(values, read))
-
-        pipeline.__name__ = function.__name__
-        described = {field.name: field.help for field in fields} | OWN_FIELDS
-        about = inspect.getdoc(function) or function.__name__  # KFP reads no parameters without a first line
-        summary, _, own_args = about.partition("\n\nArgs:\n")
-        pipeline.__doc__ = _docstring(summary, described) + own_args
-        pipeline.__signature__ = signature  # type: ignore[attr-defined]
-        return pipeline
-
-    return decorate
-
-
-def described(summary: str, fields: Iterable[FormField]) -> str:
-    """The description of a pipeline, which KFP's UI shows where it is opened: its form shows names alone."""
-    lines = {field.name: field.help for field in fields} | OWN_FIELDS
-    return "\n".join([summary, "", *(f"{name}: {text}" for name, text in sorted(lines.items()))])
-
-
-def add_drop_downs(pipeline: Any, fields: Iterable[FormField]) -> Any:
-    """Put each option's choices into the compiled form.
-
-    The SDK has no way to say it (2.17 refuses typing.Literal); the UI and the API server know it.
-    """
-    parameters = pipeline.pipeline_spec.root.input_definitions.parameters
+    described = {field.name: field.help for field in fields} | OWN_FIELDS
+    pipeline.__name__ = name.replace("-", "_")
+    pipeline.__doc__ = _docstring(about, described)  # KFP reads no parameters without a first line
+    pipeline.__signature__ = signature  # type: ignore[attr-defined]
+    # KFP's UI shows the description where a pipeline is opened: its form shows names alone.
+    lines = [about, "", *(f"{field}: {text}" for field, text in sorted(described.items()))]
+    made = dsl.pipeline(name=name, description="\n".join(lines))(pipeline)
+    # Drop-downs: the SDK has no way to say them (2.17 refuses typing.Literal); UI and API server know them.
+    form = made.pipeline_spec.root.input_definitions.parameters
     for name, choices in {field.name: field.choices for field in fields}.items():
         for choice in choices:
-            parameters[name].literals.add().string_value = choice
-    return pipeline
+            form[name].literals.add().string_value = choice
+    return made
 
 
 @dataclasses.dataclass
@@ -287,7 +266,7 @@ class Tasks:
     """Makes the tasks of one pipeline: `tasks(BALANCE, documents=curated.outputs["documents"])`."""
 
     form: Form
-    column: resources.Column
+    column: str
     """Of the table of resources."""
     store_secret: str = resources.STORE_SECRET
 

@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kfp import dsl
-
 from yanmo.stage.declaration import Stage
-from yanmo_pipelines.kfp_adapter import Form, Tasks, add_drop_downs, described, with_form
-from yanmo_pipelines.resources import Column, off_the_form, on_the_form, row_of
+from yanmo_pipelines.kfp_adapter import Tasks, pipeline_of
+from yanmo_pipelines.resources import off_the_form, on_the_form, row_of
 from yanmo_pipelines.run_form import FormField, fields_of
 from yanmo_pipelines.stages import (
     BALANCE,
@@ -45,20 +43,19 @@ Train = Callable[[Tasks, Mapping[str, Any], Mapping[str, Any]], Any]
 _ABOUT = "Train a Chinese language model from raw text and promote it if it beats the champion."
 
 
-def build(column: Column, store_secret: str) -> Any:
+def build(column: str, store_secret: str) -> Any:
     """Return the pipeline, with a column of the table of resources and the Secret that names the store."""
     fields = form_of(column, LANGUAGE_MODEL)
-
-    @dsl.pipeline(name="language-model", description=described(_ABOUT, fields))  # type: ignore[untyped-decorator]
-    @with_form(RESOLVE, fields)
-    def language_model(form: Form) -> None:
-        graph(Tasks(form, column, store_secret), LANGUAGE_MODEL, train_here)
-
-    return add_drop_downs(language_model, fields)
+    return pipeline_of(
+        "language-model",
+        _ABOUT,
+        fields,
+        lambda form: graph(Tasks(form, column, store_secret), LANGUAGE_MODEL, train_here),
+    )
 
 
 def form_of(
-    column: Column, stages: Sequence[Stage], defaults: Mapping[str, Any] | None = None
+    column: str, stages: Sequence[Stage], defaults: Mapping[str, Any] | None = None
 ) -> list[FormField]:
     """Return the fields of the form of these stages.
 

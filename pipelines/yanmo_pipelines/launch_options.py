@@ -112,9 +112,6 @@ class LaunchOptions(NodesOptions, StageOptions, group="launch"):
     runtime: str = opt(
         "yanmo-train", "TrainingRuntime of a TrainJob, from manifests/", kind="environment", metavar="NAME"
     )
-    image: str = opt(
-        "", "image of the pods; default: that of the manifests", kind="environment", metavar="IMAGE"
-    )
     dry_run: bool = opt(
         False, "print what would be made as YAML; make nothing", kind="environment", often=True
     )
@@ -136,8 +133,6 @@ class LaunchOptions(NodesOptions, StageOptions, group="launch"):
         """Names that nothing in a cluster can have, and what no launch can do."""
         if not _NAME.fullmatch(self.runtime):
             return [f"--runtime {brief(self.runtime)}: expected a name: small letters, digits, - and ."]
-        if any(each.isspace() or not each.isprintable() for each in self.image):
-            return [f"--image {brief(self.image)}: expected the name of an image"]
         if self.pointer or self.take:
             return ["--pointer and --take are no options of launch: give them to `yanmo train`"]
         return []

@@ -26,9 +26,8 @@ from kfp.local import subprocess_task_handler as sth
 
 from yanmo.common.errors import EnvironmentFault, UsageError, in_words
 from yanmo.stage.kfp_outputs import ExecutorOutputs
-from yanmo_pipelines.processes import Processes
+from yanmo_pipelines.processes import Processes, TaskFailed, TaskRun, value_of
 from yanmo_pipelines.resources import IN_PODS, METRICS_PORT, RAY_VARIABLES
-from yanmo_pipelines.task_run import TaskFailed, TaskRun, value_of
 
 
 @dataclass

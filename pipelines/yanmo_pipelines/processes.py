@@ -1,4 +1,7 @@
-"""Stages as processes of this machine: signals are passed on to them, and nothing of them is left behind."""
+"""Stages as processes of this machine: signals are passed on to them, and nothing of them is left behind.
+
+What is read of a task that ran needs no kfp, which runs it (local_runner.py).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
 from yanmo.common.answers import stdout_for_children
 from yanmo.common.parent import end_with_parent
+from yanmo.stage.kfp_outputs import ExecutorOutputs
 
 
 class Stopped(Exception):
@@ -100,3 +106,41 @@ def _wait(process: subprocess.Popen[bytes]) -> Ended:
 def _signal_group(process: subprocess.Popen[bytes], signum: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signum)
+
+
+def value_of(command: list[str], name: str) -> str:
+    """Return the value of a flag in a command line; empty without it."""
+    return next((a.partition("=")[2] for a in command if a.startswith(f"{name}=")), "")
+
+
+@dataclass
+class TaskRun:
+    """One task as it ran."""
+
+    name: str
+    command: list[str]
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of its process and of those that it started and waited for."""
+    exit_code: int | None = None
+    outputs: ExecutorOutputs | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The id that KFP gave this run."""
+        return value_of(self.command, "--run-id")
+
+    def artifact(self, name: str) -> str:
+        """Return the body of its output artifact `name`: a reference, or `none`."""
+        if not self.outputs or name not in self.outputs.artifacts:
+            return ""
+        path = Path(self.outputs.artifacts[name]["uri"])
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+class TaskFailed(RuntimeError):
+    """A task's process ended with an exit code other than 0."""
+
+    def __init__(self, task: TaskRun) -> None:
+        super().__init__(f"task {task.name} failed with exit code {task.exit_code}")
+        self.task = task

@@ -8,8 +8,7 @@ all of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from yanmo.common.names import DATA_STAGES
@@ -80,16 +79,10 @@ class Resources:
     container's default of 64 MB ends in a bus error."""
     gpus: str = "0"
     """Digits; "" for a pod that never has one."""
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    """Labels that its node has."""
-    tolerations: tuple[Mapping[str, str], ...] = ()
-    """Taints that its node may have."""
 
 
 GPU = "nvidia.com/gpu"
 """Kubernetes' name of what a pod asks for."""
-TAINTED = ({"key": GPU, "operator": "Exists", "effect": "NoSchedule"},)
-"""Tolerates the taint that clusters put on nodes with GPUs, so that nothing else takes their place."""
 _LITTLE = Resources(cpu="500m", memory="512Mi", gpus="")
 _WATCHES = Resources(cpu="250m", memory="512Mi", gpus="")
 
@@ -115,16 +108,12 @@ COLUMNS: dict[str, dict[str, Resources]] = {
         "resolve": _LITTLE,
         "launch": _WATCHES,
         **dict.fromkeys(DATA_STAGES, Resources(cpu="8", memory="16Gi", gpus="")),
-        "train": Resources(cpu="8", memory="32Gi", shared_memory="8Gi", gpus="1", tolerations=TAINTED),
-        "evaluate": Resources(cpu="8", memory="32Gi", shared_memory="8Gi", gpus="1", tolerations=TAINTED),
+        "train": Resources(cpu="8", memory="32Gi", shared_memory="8Gi", gpus="1"),
+        "evaluate": Resources(cpu="8", memory="32Gi", shared_memory="8Gi", gpus="1"),
         "promote": Resources(cpu="1", memory="2Gi", gpus=""),
     },
 }
 """Column -> stage -> what its pod may use. How the figures were found is in docs/reference/run-form.md."""
-
-
-Column = str | Mapping[str, Resources]
-"""A column of the table by its name, or rows of one's own: stage -> row."""
 
 
 def labels_of(stage: str) -> dict[str, str]:
@@ -150,9 +139,9 @@ def images_of(prefix: str, with_ray: bool) -> dict[str, str]:
     }
 
 
-def row_of(column: Column, stage: str) -> Resources:
+def row_of(column: str, stage: str) -> Resources:
     """Return the row of `stage`; one that the column does not know has that of the data stages."""
-    rows = COLUMNS[column] if isinstance(column, str) else column
+    rows = COLUMNS[column]
     return rows.get(stage, rows[DATA_STAGES[0]])
 
 
@@ -166,23 +155,17 @@ def on_the_form(row: Resources) -> dict[str, str]:
 
 
 def off_the_form(row: Resources) -> dict[str, str]:
-    """Options of the first task that are about training's pods -> what the pipeline sets; no empty ones."""
-    labels = [f"{label}={value}" for label, value in row.node_selector.items()]
-    taints = [_taint(toleration) for toleration in row.tolerations]
-    found = {"training_pod_nodes": ",".join(labels), "training_pod_tolerations": ",".join(taints)}
-    return {f"resolve.{name}": text for name, text in found.items() if text}
+    """Options of the first task that are about training's pods -> what the pipeline sets.
 
-
-def _taint(toleration: Mapping[str, str]) -> str:
-    """`nvidia.com/gpu:NoSchedule`, `pool=night` ...: as the option is written."""
-    value, effect = toleration.get("value"), toleration.get("effect")
-    return toleration["key"] + (f"={value}" if value is not None else "") + (f":{effect}" if effect else "")
+    It tolerates the taint that clusters put on nodes with GPUs, so that nothing else takes their place.
+    """
+    return {"resolve.training_pod_tolerations": f"{GPU}:NoSchedule"} if row.gpus not in ("", "0") else {}
 
 
 def apply(
     task: Any,
     stage: str,
-    column: Column = SMALL,
+    column: str = SMALL,
     *,
     cpu: Any = None,
     memory: Any = None,
@@ -198,7 +181,7 @@ def apply(
         gpus: GPUs of the pod, digits or a pipeline parameter of type str; None for a stage that uses none.
             KFP's driver (2.17.0) takes a number's limit for "" and drops it, "" likewise; "0" becomes a limit
             of 0, which runs without a device plugin. (Of a CPU or memory limit "" would end the run.)
-        node_selector, tolerations: a pipeline parameter of type dict or list in the place of the row's.
+        node_selector, tolerations: a pipeline parameter of type dict or list; None for neither.
         store_secret: the Secret that takes the place of `STORE_SECRET`.
     """
     from kfp import kubernetes  # 0.5 s; the table is read without
@@ -222,12 +205,8 @@ def apply(
         kubernetes.use_secret_as_volume(task, name, mount_path=folder, optional=True)
     if node_selector is not None:
         kubernetes.add_node_selector_json(task, node_selector)
-    for label, value in row.node_selector.items() if node_selector is None else ():
-        kubernetes.add_node_selector(task, label, value)
     if tolerations is not None:
         kubernetes.add_toleration_json(task, tolerations)
-    for taint in row.tolerations if tolerations is None else ():
-        kubernetes.add_toleration(task, **taint)
     kubernetes.empty_dir_mount(task, volume_name="scratch", mount_path=SCRATCH)
     if row.shared_memory:
         kubernetes.empty_dir_mount(

@@ -16,13 +16,12 @@ from typing import Any
 
 from yanmo.common.answers import RESULTS_LATER
 from yanmo.common.command_end import as_process, ended, process_started
-from yanmo.common.errors import ExitCode, UsageError
+from yanmo.common.errors import ExitCode
 from yanmo.common.log_lines import VARIABLE
 from yanmo.common.logs import human_bytes, human_seconds, setup
 from yanmo.common.names import name_problems
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
-from yanmo.options.nearest import did_you_mean
 from yanmo.options.shared import ToolOptions, store_flags
 from yanmo.store.file_store import FileStore
 from yanmo.store.objects import ObjectStore
@@ -30,10 +29,9 @@ from yanmo.store.opening import store_of
 from yanmo.store.pause import PausedOutput
 from yanmo.store.runs.in_use import LEASE
 from yanmo.store.runs.lease import Lease
-from yanmo_pipelines.compile import COMPILED, PIPELINES
+from yanmo_pipelines.compile import PIPELINES, find_pipeline
 from yanmo_pipelines.parameters import check_stage_options, form_of, pipeline_parameters, read_settings
-from yanmo_pipelines.processes import Stopped
-from yanmo_pipelines.task_run import TaskFailed, TaskRun
+from yanmo_pipelines.processes import Stopped, TaskFailed, TaskRun
 
 log = logging.getLogger(__name__)
 _OF_CLUSTERS = "main"
@@ -81,7 +79,7 @@ def main(argv: Sequence[str] | None = None, *, started: float | None = None) -> 
         options = load(PipelineRunOptions, default_argv(argv), "yanmo run")
         setup(options.log_level, "run", options.log_format)
         store, of_store = store_of(options), store_flags(options)
-        path, stages = _find(options.pipeline)
+        path, stages = find_pipeline(options.pipeline)
         values = pipeline_parameters(path, read_settings(options.set))
         defaults = {name: field.get("defaultValue", "") for name, field in form_of(path).items()}
         values |= {"store": store.uri, "channel": options.channel or _channel_here(defaults)}
@@ -123,22 +121,6 @@ def _advice(code: int) -> str:
     if code == ExitCode.BUG:
         return "Please report it with this log; stages that are finished are kept"
     return "Finished stages are kept: run the same command again"
-
-
-def _find(pipeline: str) -> tuple[Path, Any]:
-    """Return the compiled YAML of a pipeline and, where its name is known, its stages."""
-    if pipeline in PIPELINES:
-        from yanmo_pipelines.stages import STAGES  # 0.1 s: the options of all stages; `--help` needs none
-
-        path, stages = COMPILED / f"{pipeline}.yaml", STAGES[pipeline]
-    else:
-        path, stages = Path(pipeline), ()
-    if not path.is_file():
-        raise UsageError(
-            f"--pipeline {pipeline}: no file {path}; expected {', '.join(PIPELINES)} or "
-            f"the path of a compiled YAML{did_you_mean(pipeline, PIPELINES)}"
-        )
-    return path, stages
 
 
 def _shown_here(stages: Any) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from jobs import OVERLAY, Jobs
 from real_cluster import TINY, RealCluster, small_form
 
 from yanmo_pipelines.compile import compile_pipeline, load_pipeline
-from yanmo_pipelines.resources import IMAGES
 
 MANIFESTS = OVERLAY.parents[1]
 NODES = "launch.nodes=2 launch.cpu=600m launch.memory=1700Mi"
@@ -81,15 +79,6 @@ def hold(cluster: RealCluster, policy: str) -> None:
     )
 
 
-def code_of(cluster: RealCluster, job: str) -> int:
-    """Exit code of a Job's last pod."""
-    listed = json.loads(cluster.kubectl("get", "pods", f"--selector=job-name={job}", "-o=json"))["items"]
-    (status,) = max(listed, key=lambda pod: pod["metadata"]["creationTimestamp"])["status"][
-        "containerStatuses"
-    ]
-    return int(status["state"]["terminated"]["exitCode"])
-
-
 def last_figures(said: str) -> list[str]:
     """Losses of the last step and of the validation after it."""
     step = re.findall(r"step \d+ of \d+ \(100 %\): (loss .* gradient norm [0-9.]+)", said)
@@ -116,63 +105,6 @@ def test_an_indexed_job_trains_to_its_end_and_leaves_nothing(cluster: RealCluste
     assert "made Job" in said and "all 2 nodes run" in said and "committed launch/" in said, said
     kinds = "jobs,pods,services"
     cluster.wait(lambda: not left(cluster, named(said), kinds), "the Job, its pods and its Service to go")
-
-
-@pytest.mark.parametrize("nodes", [0, 10_000])
-def test_a_number_of_nodes_that_cannot_be_is_refused(cluster: RealCluster, jobs: Jobs, nodes: int) -> None:
-    job = jobs.start("launch", f"nodes-{nodes}", f"launch.nodes={nodes} train.seed={jobs.seed + 3}")
-    assert jobs.ended(job) == "Failed" and code_of(cluster, job) == 64
-    assert f"{nodes}: expected a whole number from 1 to 1000" in jobs.log(job)
-
-
-def test_a_name_that_is_taken_is_left_alone(cluster: RealCluster, jobs: Jobs) -> None:
-    options = f"launch.by=job train.seed={jobs.seed + 4}"
-    shown = jobs.start("launch", "shown", f"{options} launch.dry_run=true")
-    assert jobs.ended(shown) == "Complete", jobs.log(shown)
-    name = named(jobs.log(shown))
-    assert not left(cluster, name, "jobs,pods,services"), "a dry run makes nothing"
-    foreign = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "another"}},
-        "spec": {
-            "suspend": True,
-            "template": {
-                "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example/c:1"}]}
-            },
-        },
-    }
-    cluster.kubectl("create", "-f=-", stdin=json.dumps(foreign))
-    try:
-        job = jobs.start("launch", "taken", options)
-        assert jobs.ended(job) == "Failed" and code_of(cluster, job) == 78
-        assert f"Job {name} in namespace {cluster.namespace} is not ours" in jobs.log(job)
-        assert cluster.kubectl("get", "job", name, "--output=name").strip(), "it is still there"
-    finally:
-        cluster.kubectl("delete", "job", name, "--wait=false")
-
-
-@pytest.mark.parametrize("by", ["auto", "job"])
-def test_an_image_without_torch_ends_the_launch_with_its_reason(
-    cluster: RealCluster, jobs: Jobs, by: str
-) -> None:
-    options = f"launch.image={IMAGES['data']} launch.by={by} train.seed={jobs.seed + 5}"
-    job = jobs.start("launch", f"no-torch-{by}", options)
-    assert jobs.ended(job) == "Failed" and code_of(cluster, job) == 78, jobs.log(job)
-    assert "torch is not installed here" in jobs.log(job)
-
-
-def test_a_quota_that_admits_no_pod_is_said_and_leaves_nothing(cluster: RealCluster, jobs: Jobs) -> None:
-    if not serves(cluster, "kueue.x-k8s.io"):
-        pytest.skip("needs a cluster with Kueue")
-    job = jobs.start("launch", "no-room", f"launch.cpu=10000 train.seed={jobs.seed + 6}")
-    never = "it is more than the queue will ever have"
-    cluster.wait(lambda: never in jobs.log(job), "Kueue's word")
-    said = jobs.log(job)
-    assert re.search(r"waits in queue yanmo: .*insufficient quota for cpu", said), said
-    assert not left(cluster, named(said), "pods")
-    cluster.kubectl("delete", "job", job)
-    cluster.wait(lambda: not left(cluster, named(said), "trainjobs,jobs,pods"), "the training to go")
 
 
 def test_two_launches_at_once_make_one_training(cluster: RealCluster, jobs: Jobs) -> None:

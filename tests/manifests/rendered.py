@@ -85,6 +85,19 @@ class PodOf:
         return self.labels.get("yanmo.dev/stage", "")
 
 
+def check_restricted(spec: dict[str, Any]) -> None:
+    """Check that a pod meets the Pod Security Standard `restricted`, with a read-only root."""
+    of_pod = spec["securityContext"]
+    assert of_pod["runAsNonRoot"] and of_pod.get("runAsUser", 10000) >= 10000
+    assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in (*spec.get("initContainers", []), *spec["containers"]):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
 def pods(overlay: str) -> list[PodOf]:
     """Every pod template of the overlay."""
     return [pod for each in objects(overlay) for pod in _pods_in(each)]

@@ -17,27 +17,21 @@ from typing import Any
 
 import pytest
 import yaml
-import zstandard
+from promql import ALERTS, FAMILIES, FOLDER, families_in
 from rendered import ROOT, kubectl
 from servers import prometheus
 
-from yanmo.stage.metric import Metric
-from yanmo.stage.shared_metrics import declared
-from yanmo_pipelines.stages import LANGUAGE_MODEL
-
 SOURCES = ROOT / "manifests/dashboards"
 COMMITTED = ROOT / "manifests/components/dashboards"
-RULES = ROOT / "manifests/components/prometheus/rules.yaml"
-sys.path.insert(0, str(SOURCES))
+sys.path[:0] = [str(SOURCES), str(ROOT / "tests/pipelines")]
 
+from of_a_run import TRAINING_RUN  # noqa: E402
 from of_nights import NIGHTS  # noqa: E402
-from training_run import TRAINING_RUN  # noqa: E402
+from tiny_road import SETTINGS as TINY_ROAD  # noqa: E402
+from tiny_road import write_text  # noqa: E402
 
 DASHBOARDS = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in COMMITTED.glob("*.json")}
 SPECIFIED = {dashboard.name: dashboard for dashboard in (TRAINING_RUN, NIGHTS)}
-FAMILIES: dict[str, Metric] = {
-    family: metric for stage in LANGUAGE_MODEL for family, metric in declared(stage.name, stage.metrics)
-}
 OF_PROMETHEUS = {"job", "instance", "namespace", "pod", "__name__", "alertname", "alertstate", "severity"}
 LEFT_OUT = {
     "yanmo_stage_exit_code": "the state says whether it failed, the card why",
@@ -138,29 +132,7 @@ def test_panels_have_a_place_and_a_number_of_their_own(name: str) -> None:
     for panel in shown(dashboard):
         assert panel["datasource"] == source and all(t["datasource"] == source for t in panel["targets"])
         named = set(re.findall(r"Yanmo[A-Z]\w+", panel.get("description", "")))
-        assert named <= alerts(), f"{panel['title']}: no such alert"
-
-
-def alerts() -> set[str]:
-    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
-    return {rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
-
-
-def records() -> dict[str, str]:
-    rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
-    return {r["record"]: r["expr"] for group in rules["groups"] for r in group["rules"] if "record" in r}
-
-
-def families_in(expression: str) -> set[str]:
-    """Metrics that a query reads, by itself and by recording rules."""
-    found = set(re.findall(r"(?<![\w:])yanmo_[a-z_]+(?=[\s{\[)]|$)", expression))
-    for pattern in re.findall(r'__name__=~"([^"]+)"', expression):
-        matching = {family for family in FAMILIES if re.fullmatch(pattern, family)}
-        assert matching, pattern
-        found |= matching
-    for record in re.findall(r"yanmo:[\w:]+", expression):
-        found |= families_in(records()[record])
-    return found
+        assert named <= ALERTS.keys(), f"{panel['title']}: no such alert"
 
 
 @pytest.mark.parametrize("name", sorted(DASHBOARDS))
@@ -282,19 +254,14 @@ TOO_SHORT = {
     "yanmo_stage_work_age_seconds": "shown only while a stage counts, which a small one does for a moment",
 }
 """What a run of a minute need not have, and why."""
-CORPUS = ROOT / "corpus/small.jsonl.zst"
 SETTINGS = {
+    **TINY_ROAD,
     "data_sources": "text.jsonl",
-    "model_vocabulary": "4096",
     "train_steps": "30",
-    "options": "train.layers=1 train.width=64 train.heads=1 train.feed-forward=64 train.batch_rows=8 "
-    "train.ranks=2 train.warmup_steps=2 train.log_every=2 train.monitor=full train.monitor_every=4 "
-    "train.valid_every=10 train.checkpoint_steps=8 train.peak_tflops=0.05 tokenize.workers=1 "
-    "tokenize.agreement_sentences=50 evaluate.samples=1 evaluate.sample_tokens=12 evaluate.workers=1 "
-    "evaluate.bootstrap_draws=100",
-    "curate.max_filter_share": "0.6",
-    "curate.workers": "1",
-    "promote.draws": "2000",
+    "options": f"{TINY_ROAD['options']} train.log_every=2 train.monitor=full train.monitor_every=4 "
+    "train.valid_every=10 train.checkpoint_steps=8 train.peak_tflops=0.05".replace(
+        "train.ranks=1", "train.ranks=2"
+    ),
 }
 ENVIRONMENT = {
     "PYTHONPATH": f"{ROOT / 'components'}:{ROOT / 'pipelines'}",
@@ -321,28 +288,17 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[prometheus.
     if reason:
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("seen")
-    few_texts(folder / "text.jsonl")
+    write_text(folder / "text.jsonl", 120)
     settings = [word for pair in SETTINGS.items() for word in ("--set", "=".join(pair))]
     run = prometheus.yanmo("run", "--store=runs/demo", "--channel=demo", *settings)
     start = time.time()
-    with prometheus.Prometheus(folder / "prometheus", RULES, SCRAPE) as server:
+    with prometheus.Prometheus(folder / "prometheus", FOLDER / "rules.yaml", SCRAPE) as server:
         code = server.run(run, folder, ENVIRONMENT, folder / "run.log")
         assert code == 0, (folder / "run.log").read_text(encoding="utf-8")[-3000:]
         code = server.run(prometheus.yanmo(*AWAY), folder, ENVIRONMENT, folder / "away.log")
         assert code == 75, (folder / "away.log").read_text(encoding="utf-8")
         wait_for(server, 'ALERTS{alertname="YanmoStageFailed",alertstate="firing"}')
         yield server, start, time.time() + 1
-
-
-def few_texts(path: Path, per_genre: int = 120) -> None:
-    """The first texts of each genre of the bundled corpus."""
-    taken = dict[str, int]()
-    with zstandard.open(CORPUS, "rt", encoding="utf-8") as lines, path.open("w", encoding="utf-8") as out:
-        for line in lines:
-            genre = json.loads(line)["genre"]
-            taken[genre] = taken.get(genre, 0) + 1
-            if taken[genre] <= per_genre:
-                out.write(line)
 
 
 @pytest.mark.process
@@ -359,22 +315,3 @@ def test_a_real_run_shows_something_in_every_panel(
         if not found and not specified[title].needs and not any(one in expression for one in TOO_SHORT):
             empty.append(f"{title}: {legend}")
     assert not empty
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("name", sorted(DASHBOARDS))
-def test_choices_and_legends_are_those_of_a_real_run(
-    name: str, seen: tuple[prometheus.Prometheus, float, float]
-) -> None:
-    """What a legend names is a label of each series, or of none that the query gives."""
-    server, start, end = seen
-    times = {"start": f"{start:.0f}", "end": f"{end + 1:.0f}"}
-    for variable in SPECIFIED[name].variables:
-        found = re.fullmatch(r"label_values\((.+), (\w+)\)", variable.query)
-        assert found
-        values = server.ask(f"label/{found[2]}/values", **{"match[]": chosen(found[1])}, **times)
-        assert values and len(values) <= 8, variable.name
-    for title, expression, legend in queries(name):
-        for series in server.over(chosen(expression), start, end, 1.0):
-            missing = set(re.findall(r"\{\{(\w+)\}\}", legend)) - series["metric"].keys()
-            assert missing <= {"pod"}, f"{title}: {missing}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from rendered import MANIFESTS, with_components
+from rendered import MANIFESTS, check_restricted, with_components
 
 from yanmo.options.fields import names_of
 from yanmo_pipelines.resources import RAY_FOLDER, RAY_SECRET, RAY_VARIABLES, SECRETS
@@ -30,13 +30,9 @@ def test_its_pods_are_restricted_and_known_to_kubernetes_field_by_field(name: st
     pod["metadata"] = {"name": name, **pod["metadata"]}
     validate.validate(pod, "1.34", strict=True)
     spec = pod["spec"]
-    assert spec["securityContext"]["runAsNonRoot"]
-    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    check_restricted(spec)
     volumes = {volume["name"] for volume in spec["volumes"]}
     for container in spec["containers"]:
-        own = container["securityContext"]
-        assert own["readOnlyRootFilesystem"] and not own["allowPrivilegeEscalation"]
-        assert own["capabilities"] == {"drop": ["ALL"]}
         assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
         assert container["resources"]["requests"] == container["resources"]["limits"]
         assert container["image"].startswith("yanmo-data-ray:")

@@ -11,16 +11,10 @@ from typing import Any
 import pytest
 import yaml
 from custom_resources import faults_of
+from promql import ALERTS, FAMILIES, FOLDER, RECORDS, RULES, families_in
 from rendered import objects
 
-from yanmo.stage.shared_metrics import declared
 from yanmo_pipelines.resources import METRICS_PORT, labels_of
-from yanmo_pipelines.stages import LANGUAGE_MODEL
-
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "manifests/components/prometheus"
-RULES: dict[str, Any] = yaml.safe_load((FOLDER / "rules.yaml").read_text(encoding="utf-8"))
-ALERTS = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"] if "alert" in rule}
 
 DAY = 86400
 PUSHED = 'yanmo_stage_last_success_timestamp_seconds{channel="main",stage="'
@@ -186,19 +180,13 @@ def series(name: str) -> str:
 def promtool(case: dict[str, str], expected: list[tuple[str, str, int]], folder: Path) -> None:
     """Check by `promtool test rules` how many alerts fire: at which time, which of them ("" for any), and how
     many series of it."""
-    tests = []
+    expressions = []
     for at, alert, count in expected:
         labels = 'alertstate="firing"' + (f',alertname="{alert}"' if alert else "")
         samples = [{"labels": "{}", "value": count}] if count else []
-        tests.append({"expr": f"count(ALERTS{{{labels}}})", "eval_time": at, "exp_samples": samples})
-    run_tests(
-        [{"series": series(n), "values": v} for n, v in case.items()], {"promql_expr_test": tests}, folder
-    )
-
-
-def run_tests(given: list[dict[str, str]], expected: dict[str, Any], folder: Path) -> None:
-    """Let `promtool test rules` look at these series for what is expected."""
-    tests = [{"interval": "1m", "input_series": given, **expected}]
+        expressions.append({"expr": f"count(ALERTS{{{labels}}})", "eval_time": at, "exp_samples": samples})
+    given = [{"series": series(name), "values": values} for name, values in case.items()]
+    tests = [{"interval": "1m", "input_series": given, "promql_expr_test": expressions}]
     whole = {"rule_files": [str(FOLDER / "rules.yaml")], "evaluation_interval": "1m", "tests": tests}
     path = folder / "test.yaml"
     path.write_text(yaml.safe_dump(whole))
@@ -247,22 +235,6 @@ def test_an_alert_fires(alert: str, number: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("alert", QUIET)
 def test_an_alert_stays_quiet_beside_it(alert: str, tmp_path: Path) -> None:
     promtool({**GOES_WELL, **QUIET[alert]}, [("100m", "", 0)], tmp_path)
-
-
-def test_what_an_alert_says(tmp_path: Path) -> None:
-    """Templates, on one whole example."""
-    given = {"series": series("yanmo_train_last_step_age_seconds"), "values": "0+60x40"}
-    said = {
-        "summary": "The training on train-1 stands still for 30m 0s.",
-        "description": ALERTS["YanmoTrainStalled"]["annotations"]["description"],
-    }
-    labels = {"severity": "critical", "job": "y", "instance": "a", "pod": "train-1"}
-    alert = {
-        "eval_time": "30m",
-        "alertname": "YanmoTrainStalled",
-        "exp_alerts": [{"exp_labels": labels, "exp_annotations": said}],
-    }
-    run_tests([given], {"alert_rule_test": [alert]}, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["pod-monitor.yaml", "prometheus-rule.yaml"])
@@ -325,27 +297,8 @@ def test_both_find_the_same_pods() -> None:
     assert names == {"stage"}
 
 
-FAMILIES = {
-    family: metric for stage in LANGUAGE_MODEL for family, metric in declared(stage.name, stage.metrics)
-}
-RECORDS = {
-    rule["record"]: rule["expr"] for group in RULES["groups"] for rule in group["rules"] if "record" in rule
-}
-
-
 OF_A_PUSH = {"stage", "channel"}
 """Labels that figures have at a Pushgateway beside their own."""
-
-
-def families_in(expression: str) -> set[str]:
-    """Yanmo's metrics that an expression reads, by itself and by recording rules."""
-    found = set(re.findall(r"(?<![\w:])yanmo_\w+", expression))
-    for pattern in re.findall(r'__name__=~"([^"]+)"', expression):
-        found |= {family for family in FAMILIES if re.fullmatch(pattern, family)}
-        found -= {name for name in found if name not in FAMILIES}
-    for record in re.findall(r"yanmo:[\w:]+", expression):
-        found |= families_in(RECORDS[record])
-    return found
 
 
 def test_what_an_alert_sees_increase_was_there_before() -> None:
@@ -377,15 +330,3 @@ def test_rules_read_what_is_served_and_each_metric_has_the_alert_that_it_names()
     for family, name in labels:
         known = {label.name for label in FAMILIES[family].labels}
         assert name in known | (OF_A_PUSH if FAMILIES[family].final else set()), (family, name)
-    for fired in FIRE.values():
-        for case in (*fired, GOES_WELL):
-            for one in case:
-                family, _, inside = one.partition("{")
-                if family in OF_KUBERNETES:
-                    continue
-                found = {label.name: label for label in FAMILIES[family].labels}
-                for name, value in re.findall(r'(\w+)="([^"]*)"', inside):
-                    if name in found or not FAMILIES[family].final:
-                        assert not found[name].values or value in found[name].values, one
-                    else:
-                        assert name in OF_A_PUSH, one

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from network_policies import Peer, allowed
-from rendered import with_components
+from rendered import check_restricted, with_components
 
 from yanmo.options.command_line import load
 from yanmo.tools.export.command import ExportOptions
@@ -42,14 +42,7 @@ def test_the_old_model_serves_until_the_new_one_is_ready(champion: dict[Any, Any
 def test_the_pod_is_restricted_and_has_no_token(champion: dict[Any, Any]) -> None:
     pod = champion["Deployment", "yanmo-serve"]["spec"]["template"]["spec"]
     assert pod["automountServiceAccountToken"] is False
-    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] >= 10000
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    for container in (*pod["initContainers"], *pod["containers"]):
-        assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
+    check_restricted(pod)
 
 
 def test_only_pods_that_say_so_reach_the_server(champion: dict[Any, Any]) -> None:

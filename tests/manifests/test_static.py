@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 from custom_resources import faults_of, is_custom
-from rendered import MANIFESTS, OVERLAYS, OWN, named, objects, pods
+from rendered import MANIFESTS, OVERLAYS, OWN, check_restricted, named, objects, pods
 
-from yanmo_pipelines.cluster.checks.servers import NEEDED
+from yanmo_pipelines.cluster.checks import NEEDED
 from yanmo_pipelines.resources import IMAGES, SECRETS
 
 validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
@@ -36,34 +36,6 @@ def test_every_object_is_one_that_kubernetes_knows_field_by_field(overlay: str, 
             assert not list(faults_of(each))
         else:
             validate.validate(each, version, strict=True)
-
-
-def test_the_validation_refuses_what_is_wrong() -> None:
-    (cron,) = [each for each in objects("base") if each["metadata"]["name"] == "stage-train"]
-    rules = cron["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
-    del next(rule for rule in rules if "onPodConditions" in rule)["onPodConditions"][0]["status"]
-    with pytest.raises(validate.ValidationError):
-        validate.validate(cron, "1.34", strict=True)
-    (cron,) = [each for each in objects("base") if each["metadata"]["name"] == "stage-curate"]
-    cron = {**cron, "spec": {**cron["spec"], "timezone": "Etc/UTC"}}
-    with pytest.raises(validate.ValidationError):
-        validate.validate(cron, "1.30", strict=True)
-
-
-def test_a_custom_resource_with_a_field_that_its_kind_has_not_is_refused() -> None:
-    version = {
-        "apiVersion": "pipelines.kubeflow.org/v2beta1",
-        "kind": "PipelineVersion",
-        "metadata": {"name": "language-model-1"},
-        "spec": {"pipelineName": "language-model", "pipelineSpec": {"any": ["thing"]}},
-    }
-    assert is_custom(version) and not list(faults_of(version))
-    version["spec"] = {**version["spec"], "pipeline": "x"}  # type: ignore[dict-item]
-    assert list(faults_of(version)) == [
-        "spec: Additional properties are not allowed ('pipeline' was unexpected)"
-    ]
-    with pytest.raises(FileNotFoundError):
-        list(faults_of({**version, "kind": "Unknown"}))
 
 
 def _references(overlay: str) -> set[tuple[str, str]]:
@@ -128,14 +100,7 @@ def test_images_are_those_of_the_one_table_under_any_registry_and_never_the_late
 def test_every_pod_meets_the_restricted_standard_with_a_read_only_root(overlay: str) -> None:
     assert pods(overlay)
     for pod in pods(overlay):
-        of_pod, of_container = pod.spec["securityContext"], pod.container["securityContext"]
-        assert of_pod["runAsNonRoot"] and of_pod["runAsUser"] >= 10000, pod.owner
-        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert of_container == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
+        check_restricted(pod.spec)
         assert pod.spec["automountServiceAccountToken"] is False
         kinds = {kind for volume in pod.spec.get("volumes", []) for kind in volume if kind != "name"}
         assert kinds <= {"emptyDir", "secret"}, "no hostPath"
@@ -186,12 +151,11 @@ def test_no_service_account_may_more_than_it_needs() -> None:
 
 
 OF_CHOICE = {
-    *("prometheus", "dashboards", "pushgateway", "night", "launch", "queue"),
+    *("prometheus", "dashboards", "pushgateway", "launch", "queue"),
     *("serve", "ray"),
 }
-"""Components that no overlay has: seven need another project (test_rules.py, test_dashboards.py,
-test_pushgateway.py, test_launch.py, test_serve.py and test_ray.py look at them), one is a night without KFP
-(test_nights.py looks at it)."""
+"""Components that no overlay has: they need another project (test_rules.py, test_dashboards.py,
+test_pushgateway.py, test_launch.py, test_serve.py and test_ray.py look at them)."""
 NOT_APPLIED = {f"components/prometheus/{name}.yaml" for name in ("rules", "scrape", "alertmanager")}
 """Files for a Prometheus without its operator, and an example for Alertmanager."""
 

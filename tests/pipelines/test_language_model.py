@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 import subprocess
@@ -11,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from tiny_road import ALL, ENV, ROOT, SETTINGS, committed_in, stages_of, write_text
+from tiny_road import ALL, ENV, SETTINGS, committed_in, stages_of, write_text
 
 from yanmo_pipelines.run import main
 
@@ -26,24 +24,6 @@ def run(folder: Path, **changed: str) -> tuple[subprocess.CompletedProcess[str],
         command += ["--set", f"{name}={value}"]
     ended = subprocess.run(command, cwd=folder, env=ENV, capture_output=True, text=True)
     return ended, stages_of(ended)
-
-
-def check_that_makers_are_named(folder: Path) -> None:
-    """Processor, torch and commit of training and evaluation, as the machine itself says them."""
-    cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()[:12]
-    page = html.unescape((folder / "runs/demo/report.html").read_text(encoding="utf-8"))
-    for stage in ("train", "evaluate"):
-        pointer = json.loads((folder / f"runs/demo/pointers/demo/{stage}.json").read_text())
-        manifest = folder / "runs/demo/cas" / stage / pointer["key"] / "MANIFEST.json"
-        made_by = json.loads(manifest.read_text(encoding="utf-8"))["metadata"]["made_by"]
-        assert set(made_by) == {"processor", "torch", "yanmo"}
-        assert re.search(rf": {re.escape(made_by['processor'])}\n", cpuinfo), made_by
-        assert made_by["torch"].split("+")[0] == torch.__version__.split("+")[0]
-        assert made_by["yanmo"].startswith(commit) and made_by["yanmo"], made_by
-        for shown in ("<dd>{processor}</dd>", "<dd><code>{yanmo}</code> · torch {torch}</dd>"):
-            assert shown.format(**made_by) in page, f"{stage}: {made_by}"
 
 
 def compared_by_kfp(folder: Path) -> list[dict[str, dict[str, float]]]:
@@ -82,7 +62,6 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     assert (tmp_path / "runs/demo/pointers/demo/champion.json").is_file()
     for genre in "诗词文赋":
         assert re.search(rf"^{genre} +\d+\.\d+", first.stdout, flags=re.MULTILINE)
-    check_that_makers_are_named(tmp_path)
     check_that_costs_add_up(first.stdout)
     tables = re.findall(r"^.*\bmean +\d+\.\d+ .*$", first.stderr + first.stdout, flags=re.MULTILINE)
     assert len(tables) == 1, "the table of bits comes once a run"
@@ -119,17 +98,10 @@ def test_the_road_from_raw_text_to_a_champion_and_what_a_change_makes_again(tmp_
     [
         ("train_steps=0", "train_steps 0: expected a whole number from 1"),
         ("train.ranks=5", "train: --batch-rows 32 does not divide among --ranks 5"),
-        ("train.steps=5", "options: train.steps is the form's field train_steps; set it there"),
-        ("training_pod_gpus=two", "training_pod_gpus two: expected a whole number of GPUs"),
-        ("training_pod_memory=3", "training_pod_memory 3: expected an amount above 0 with its unit"),
-        ("evaluate.store=elsewhere", "evaluate: options names --store"),
         ("evaluate.temprature=1", "options of evaluate: unknown option 'temprature'"),
         ("tran.steps=5", "options: tran.steps: no stage tran"),
-        ("options=train.layers", "options: train.layers: no such file; expected STAGE.OPTION=VALUE"),
         ("options=absent.txt", "options: absent.txt: no such file"),
         ("data_sources=,", "--set data_sources=,: expected a text"),
-        ("data_quotas=many", "data_quotas: expected class=amount"),
-        ("promote_min_gain=1", "promote_min_gain 1.0: expected"),
     ],
 )
 def test_a_stages_bad_options_are_refused_before_the_first_stage_runs(

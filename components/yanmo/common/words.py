@@ -22,6 +22,7 @@ def together(*said: Words | None) -> Words:
     parts = [one for one in said if one is not None]
     return Words(" ".join(one.en for one in parts), "".join(one.zh for one in parts))
 
+
 _MOST = 10
 
 

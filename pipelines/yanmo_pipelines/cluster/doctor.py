@@ -13,33 +13,13 @@ from yanmo.common.logs import setup
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo.options.shared import StoreOptions
-from yanmo_pipelines.cluster.checks import pod, room, servers, storage
-from yanmo_pipelines.cluster.checks.finding import EXIT_CODES, RANK, Asked, Check, Finding, State
-from yanmo_pipelines.cluster.kfp_api import KfpApi
-from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi, NoCluster
-from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace
+from yanmo_pipelines.cluster.checks import CHECKS, EXIT_CODES, Asked, Finding, State
+from yanmo_pipelines.cluster.kubernetes_api import NoCluster
+from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import Forbidden
 from yanmo_pipelines.pod_options import PodOptions
 
-CHECKS: dict[str, Check] = {
-    "kfp": servers.kfp,
-    "auth": servers.auth,
-    "kubernetes": servers.kubernetes,
-    "rights": servers.rights,
-    "secrets": storage.secrets,
-    "store": storage.store,
-    "gpu": room.gpu,
-    "images": room.images,
-    "pod": pod.in_pod,
-}
-_MARK: dict[State, str] = {
-    "ok": "ok",
-    "note": "note",
-    "left": "-",
-    "unasked": "?",
-    "away": "AWAY",
-    "bad": "BAD",
-}
+_MARK: dict[State, str] = dict(zip(EXIT_CODES, ("ok", "note", "-", "?", "AWAY", "BAD"), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +43,6 @@ class DoctorOptions(PlaceOptions, PodOptions, StoreOptions, group="doctor"):
         metavar="CHECK",
         often=True,
     )
-    in_pod: bool = opt(False, "start a pod that tries the store and its image from within", often=True)
     json: bool = opt(False, "print one JSON object a line for each finding", often=True)
 
 
@@ -76,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         worst: State = "ok"
         for finding in _findings(options):
             answer(json.dumps(finding.as_json(), ensure_ascii=False) if options.json else _shown(finding))
-            worst = max(worst, finding.state, key=RANK.index)
+            worst = max(worst, finding.state, key=list(EXIT_CODES).index)
         return EXIT_CODES[worst]
 
     return ended("doctor", serve)
@@ -84,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _findings(options: DoctorOptions) -> Iterator[Finding]:
     """Yield what each check finds; one that cannot be made says why."""
-    asked = Asked(options, lambda: KubernetesApi.of(options), lambda: _kfp(options))
+    asked = Asked(options)
     for name in options.only or CHECKS:
         try:
             yield from CHECKS[name](asked)
@@ -92,19 +71,10 @@ def _findings(options: DoctorOptions) -> Iterator[Finding]:
             yield _failed(name, error)
 
 
-def _kfp(options: DoctorOptions) -> KfpApi:
-    try:
-        namespace = KubernetesApi.of(options).namespace
-    except NoCluster:
-        namespace = options.namespace or own_namespace()
-    return KfpApi.of(options, namespace)
-
-
 def _failed(check: str, error: Exception) -> Finding:
     """A check that ended in an error, whose message says what to do."""
-    if isinstance(error, NoCluster):
-        return Finding(check, "unasked", advice(error))
-    if isinstance(error, Forbidden) and check not in ("auth", "kfp"):
+    may_not = isinstance(error, Forbidden) and check not in ("auth", "kfp")
+    if isinstance(error, NoCluster) or may_not:
         return Finding(check, "unasked", advice(error))
     code = exit_code(error)
     if code == ExitCode.BUG:

@@ -10,12 +10,11 @@ from typing import Any
 from yanmo.common.answers import answer
 from yanmo.common.errors import ExitCode
 from yanmo.common.logs import human_seconds
-from yanmo_pipelines.cluster import unmade
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
-from yanmo_pipelines.cluster.left_running import patiently
-from yanmo_pipelines.cluster.run_tasks import ENDED, Said, Task, said_by, task_names, tasks_of, time_of
-from yanmo_pipelines.cluster.waiting import waiting_pods
+from yanmo_pipelines.cluster.pods import how_pod_of_run_ended, pods_by, task_of, waits_for, why_no_pod_of_run
+from yanmo_pipelines.cluster.refusals import patiently
+from yanmo_pipelines.cluster.run_tasks import ENDED, Task, said_by, task_names, tasks_of, time_of
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +23,7 @@ _LOOKS = 5
 
 
 def follow(api: KfpApi, run_id: str, kubernetes: KubernetesApi | None, look_seconds: float) -> int:
-    """Follow a run to its end; the exit code: 0, that of the stage that failed, else see `_code_of`.
+    """Follow a run to its end; the exit code: 0, that of the stage that failed, else see `failure`.
 
     Args:
         kubernetes: asked why pods wait; None where there is none.
@@ -34,7 +33,7 @@ def follow(api: KfpApi, run_id: str, kubernetes: KubernetesApi | None, look_seco
         NoAnswer: KFP was away for too long.
     """
     run = api.run(run_id)
-    names, shown, waits = task_names(api, run), dict[str, Task](), _Waits(run_id, kubernetes)
+    names, shown, said, asked = task_names(api, run), dict[str, Task](), set[str](), kubernetes
     while True:
         if has_ended := run.get("state") in ENDED:
             run = _settled(api, run, names, look_seconds)
@@ -45,7 +44,15 @@ def follow(api: KfpApi, run_id: str, kubernetes: KubernetesApi | None, look_seco
         shown = tasks
         if has_ended:
             return _ended(api, run, tasks, kubernetes)
-        waits.show()
+        if asked:
+            try:
+                lines = _waits(run_id, asked)
+            except (OSError, ValueError, RuntimeError) as error:
+                lines, asked = [f"what pods wait for cannot be asked: {error}"], None
+            for line in lines:
+                if line not in said:
+                    log.info("%s", line)
+                said.add(line)
         time.sleep(look_seconds)
         run = patiently(lambda: api.run(run_id), "the run", look_seconds)
 
@@ -61,27 +68,11 @@ def _show(task: Task, before: Task | None) -> None:
         log.info("%s: %s", task.name, task.state.lower())
 
 
-class _Waits:
-    """Says what pods of the run wait for, each reason once."""
-
-    def __init__(self, run_id: str, kubernetes: KubernetesApi | None) -> None:
-        self._run_id, self._kubernetes = run_id, kubernetes
-        self._said: set[str] = set()
-
-    def show(self) -> None:
-        if self._kubernetes is None:
-            return
-        try:
-            found = waiting_pods(self._kubernetes, f"pipeline/runid={self._run_id}")
-            refused = unmade.of_run(self._kubernetes, self._run_id)
-        except (OSError, ValueError, RuntimeError) as error:
-            log.info("what pods wait for cannot be asked: %s", error)
-            self._kubernetes = None
-            return
-        for line in (*(f"{pod.what} waits: {pod.why}" for pod in found), *refused):
-            if line not in self._said:
-                log.info("%s", line)
-            self._said.add(line)
+def _waits(run_id: str, kubernetes: KubernetesApi) -> list[str]:
+    """Return what pods of the run wait for, and why others are not made."""
+    pods = pods_by(kubernetes, f"pipeline/runid={run_id}", fieldSelector="status.phase=Pending")
+    waiting = [f"{task_of(pod)} waits: {why}" for pod in pods if (why := waits_for(pod))]
+    return [*waiting, *why_no_pod_of_run(kubernetes, run_id)]
 
 
 def _ended(
@@ -141,13 +132,12 @@ def failure(
     failed = [task for task in tasks.values() if task.state == "FAILED"]
     failed = failed or [task for task in tasks.values() if task.state in ("RUNNING", "PENDING")]
     for task in failed:
-        said: Said | None = said_by(api, run, task)
-        if said and said.code:
+        if (said := said_by(api, run, task)) and said.code:
             return said.code, f"{task.name} failed with exit code {said.code}: {said.cause}"
     named = ", ".join(task.name for task in failed)
     message = (run.get("error") or {}).get("message", "")
     for task in failed:
-        if why := _end_of_pod(kubernetes, run, task):
+        if kubernetes and (why := how_pod_of_run_ended(kubernetes, str(run["run_id"]), task.name)):
             return ExitCode.ENVIRONMENT, f"{task.name} failed without a word of its own: {why}"
     if named:
         return ExitCode.ENVIRONMENT, (
@@ -157,13 +147,6 @@ def failure(
     return ExitCode.ENVIRONMENT, (
         f"the run failed before a task began{_said_by_kfp(message)}; the log of KFP's driver pod says why"
     )
-
-
-def _end_of_pod(kubernetes: KubernetesApi | None, run: Mapping[str, Any], task: Task) -> str:
-    try:
-        return unmade.ended_of_run(kubernetes, str(run["run_id"]), task.name) if kubernetes else ""
-    except (OSError, ValueError, RuntimeError):  # KFP's own message has to do
-        return ""
 
 
 def _said_by_kfp(message: str) -> str:

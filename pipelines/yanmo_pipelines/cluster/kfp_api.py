@@ -2,7 +2,7 @@
 
 Alternative not taken: `kfp.Client`. It asks an address that does not answer for 25 s before it says so, sets
 no limit of time to a request, writes to the home folder, and ends in AttributeErrors where a proxy answers
-with a page. What it knows of KFP is the paths below. The SDK compiles the pipelines (`uploaded.py`).
+with a page. What it knows of KFP is the paths below. The SDK compiles the pipelines (`plan.py`).
 
 urllib3 is imported when a server is asked: it takes a quarter of the time of a `--help`.
 """
@@ -11,18 +11,25 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlencode
 
-from yanmo.common.errors import in_words
-from yanmo_pipelines.cluster.place import PlaceOptions, api_address, token_of
-from yanmo_pipelines.cluster.refusals import KFP, NoAnswer, NotFound, NotThatServer, refusal, unreachable
-
-if TYPE_CHECKING:
-    from urllib3.exceptions import HTTPError
+from yanmo.common.errors import UsageError
+from yanmo.options.help import version
+from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
+from yanmo_pipelines.cluster.place import PlaceOptions, api_address, own_namespace, token_of
+from yanmo_pipelines.cluster.refusals import (
+    KFP,
+    Exists,
+    NoAnswer,
+    NotFound,
+    NotThatServer,
+    as_object,
+    refusal,
+    unreachable,
+)
 
 log = logging.getLogger(__name__)
 
@@ -41,26 +48,22 @@ class KfpApi:
 
     def __init__(
         self,
-        address: str,
-        token: Callable[[], str] = str,
-        namespace: str = "",
+        options: PlaceOptions,
+        kubernetes: KubernetesApi | None = None,
         *,
-        pause_seconds: float = 1.0,
         read_seconds: float = _READ_SECONDS,
     ) -> None:
         """
         Args:
-            token: gives the token of now; "" where none is needed.
-            namespace: whose pipelines and experiments are meant; used where KFP has several users.
-            pause_seconds: between two tries.
+            kubernetes: whose namespace is meant where KFP has several users; None for this pod's, if any.
             read_seconds: how long an answer may take.
         """
         import urllib3
 
         from yanmo.common.authorities import ca_bundle
 
-        self._pause_seconds = pause_seconds
-        self.address, self._token, self._namespace = address, token, namespace
+        self.address, self._options = api_address(options), options
+        self._namespace = kubernetes.namespace if kubernetes else options.namespace or own_namespace()
         self._pool = urllib3.PoolManager(
             timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=read_seconds),
             retries=False,
@@ -68,16 +71,6 @@ class KfpApi:
         )
         self._health: dict[str, Any] | None = None
         self._is_ui = False
-
-    @classmethod
-    def of(cls, options: PlaceOptions, namespace: str = "") -> KfpApi:
-        """The server that the options name."""
-        return cls(
-            api_address(options),
-            lambda: token_of(options),
-            namespace,
-            pause_seconds=min(1.0, options.look_seconds),
-        )
 
     def health(self) -> dict[str, Any]:
         """Version and whether it has several users; asked once."""
@@ -97,66 +90,62 @@ class KfpApi:
         """Whose pipelines and experiments are asked for; "" where KFP has one user."""
         return self._namespace if self.health().get("multi_user") else ""
 
-    def pipeline(self, name: str) -> dict[str, Any] | None:
-        """The pipeline called `name`."""
-        try:
-            return self._get(
-                f"/pipelines/names/{quote(name, safe='')}", f"find pipeline {name}", namespace=self.namespace
-            )
-        except NotFound:
-            return None
+    def upload(self, name: str, called: str, text: str, about: str = "") -> dict[str, str]:
+        """Upload the version `called` of a pipeline, unless KFP has it; return it as a run names it.
 
-    def create_pipeline(self, name: str, description: str) -> dict[str, Any]:
-        """A new pipeline without versions; raises `Exists` where there is one of that name."""
-        body = {
-            "name": name,
-            "display_name": name,
-            "description": description,
-            "namespace": self.namespace,
-        }
-        return self._post("/pipelines", f"create pipeline {name}", body)
+        Versions are named by what is in them (`compile.version_name`), so that the same pipeline is found
+        again, from whatever machine.
 
-    def version(self, pipeline: str, name: str) -> dict[str, Any] | None:
-        """The version called `name` of the pipeline with id `pipeline`, with what is in it."""
-        path, asked = f"/pipelines/{pipeline}/versions", f"find version {name}"
-        return next(self._listed(path, "pipeline_versions", asked, filter=_equals("name", name)), None)
+        Args:
+            text: its YAML.
+            about: the pipeline's description, should it be new.
+        """
+        named = quote(name, safe="")
+        made = {"name": name, "display_name": name, "description": about, "namespace": self.namespace}
+        pipeline = _found_or_made(
+            lambda: self._get_if(f"/pipelines/names/{named}", f"find pipeline {name}"),
+            lambda: self._post("/pipelines", f"create pipeline {name}", made),
+        )["pipeline_id"]
+        found = _found_or_made(
+            lambda: self._named(f"/pipelines/{pipeline}/versions", "pipeline_versions", "name", called),
+            lambda: self._upload(pipeline, name, called, text),
+        )
+        return {"pipeline_id": pipeline, "pipeline_version_id": found["pipeline_version_id"]}
 
-    def version_by_id(self, pipeline: str, version: str) -> dict[str, Any]:
-        """A version, with what is in it."""
-        return self._get(f"/pipelines/{pipeline}/versions/{version}", f"read version {version}")
-
-    def upload_version(self, pipeline: str, name: str, description: str, text: str) -> dict[str, Any]:
-        """A new version whose YAML is `text`; raises `Exists` where there is one of that name."""
+    def _upload(self, pipeline: str, of: str, name: str, text: str) -> dict[str, Any]:
         from urllib3 import encode_multipart_formdata
 
         query = urlencode(
-            {"pipelineid": pipeline, "name": name, "display_name": name, "description": description}
+            {"pipelineid": pipeline, "name": name, "display_name": name, "description": version()}
         )
         body, kind = encode_multipart_formdata({"uploadfile": (f"{name}.yaml", text.encode())})
         asked = f"upload version {name}"
-        return self._object(
-            self._ask("POST", f"{V2}/pipelines/upload_version?{query}", asked, body, kind), asked
-        )
+        answer = self._ask("POST", f"{V2}/pipelines/upload_version?{query}", asked, body, kind)
+        log.info("uploaded pipeline %s, version %s", of, name)
+        return self._object(answer, asked)
 
-    def experiment(self, name: str) -> dict[str, Any] | None:
-        """The experiment called `name`."""
-        found = self._listed(
-            "/experiments",
-            "experiments",
-            f"find experiment {name}",
-            filter=_equals("display_name", name),
-            namespace=self.namespace,
-        )
-        return next(found, None)
+    def version(self, pipeline: str, id: str) -> dict[str, Any]:
+        """A version by its id, with what is in it."""
+        return self._get(f"/pipelines/{pipeline}/versions/{id}", f"read version {id}")
 
-    def experiment_by_id(self, id: str) -> dict[str, Any]:
-        """An experiment as it is stored."""
+    def experiment_id(self, name: str) -> str:
+        """The id of the experiment, made if it is not there.
+
+        Raises:
+            UsageError: it is archived, and takes no run.
+        """
+        made = {"display_name": name, "namespace": self.namespace}
+        found = _found_or_made(
+            lambda: self._named("/experiments", "experiments", "display_name", name),
+            lambda: self._post("/experiments", f"create experiment {name}", made),
+        )
+        if found.get("storage_state") == "ARCHIVED":
+            raise UsageError(f"--experiment {name}: it is archived; restore it in KFP's UI, or name another")
+        return str(found["experiment_id"])
+
+    def experiment(self, id: str) -> dict[str, Any]:
+        """An experiment by its id."""
         return self._get(f"/experiments/{quote(id, safe='')}", f"read experiment {id}")
-
-    def create_experiment(self, name: str) -> dict[str, Any]:
-        """A new experiment; raises `Exists` where there is one of that name."""
-        body = {"display_name": name, "namespace": self.namespace}
-        return self._post("/experiments", f"create experiment {name}", body)
 
     def create_run(self, run: Mapping[str, Any]) -> dict[str, Any]:
         """A new run."""
@@ -225,6 +214,19 @@ class KfpApi:
         full = f"{V2}{path}" + (f"?{urlencode(given)}" if given else "")
         return self._object(self._with_tries("GET", full, asked), asked)
 
+    def _get_if(self, path: str, asked: str) -> dict[str, Any] | None:
+        """What is there; None for nothing."""
+        try:
+            return self._get(path, asked, namespace=self.namespace)
+        except NotFound:
+            return None
+
+    def _named(self, path: str, of: str, key: str, name: str) -> dict[str, Any] | None:
+        """The first of a list that is called `name`; None for none."""
+        where = self.namespace if path == "/experiments" else ""
+        found = self._listed(path, of, f"find {name}", filter=_equals(key, name), namespace=where)
+        return next(found, None)
+
     def _listed(self, path: str, of: str, asked: str, **query: Any) -> Iterator[dict[str, Any]]:
         token = ""
         while True:
@@ -245,7 +247,7 @@ class KfpApi:
                 return self._ask(method, path, asked)
             except NoAnswer as error:
                 log.debug("try %d: %s", tried, error)
-                time.sleep(self._pause_seconds)
+                time.sleep(min(1.0, self._options.look_seconds))
         return self._ask(method, path, asked)
 
     def _ask(
@@ -258,7 +260,7 @@ class KfpApi:
         """
         from urllib3.exceptions import HTTPError
 
-        token, headers = self._token(), {"Accept": "*/*"}
+        token, headers = token_of(self._options), {"Accept": "*/*"}
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         headers |= {"Content-Type": kind} if body is not None else {}
         try:
@@ -275,7 +277,7 @@ class KfpApi:
             finally:
                 answer.release_conn()
         except HTTPError as error:
-            raise _of_the_wire(error, asked, self.address) from error
+            raise unreachable(KFP, asked, self.address, error) from error
         if len(data) > _MOST_BYTES:
             raise NotThatServer(f"{self.address}: could not {asked}: an answer of more than {_MOST_BYTES} B")
         kind = answer.headers.get("Content-Type", "")
@@ -284,36 +286,23 @@ class KfpApi:
         return data, kind
 
     def _object(self, answer: tuple[bytes, str], asked: str) -> dict[str, Any]:
-        data, _ = answer
-        try:
-            found = json.loads(data)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise refusal(KFP, asked, self.address, 200, data, "html")
+        return as_object(KFP, asked, self.address, answer[0])
+
+
+def _found_or_made(
+    find: Callable[[], dict[str, Any] | None], make: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return what `find` gives, else what `make` does; somebody else may make it first."""
+    if (found := find()) is not None:
+        return found
+    try:
+        return make()
+    except Exists:
+        if (found := find()) is None:
+            raise
         return found
 
 
 def _equals(key: str, value: str) -> str:
     predicate = {"operation": "EQUALS", "key": key, "string_value": value}
     return json.dumps({"predicates": [predicate]}, ensure_ascii=False)
-
-
-def _of_the_wire(error: HTTPError, asked: str, where: str) -> Exception:
-    """The error where no answer came; one of TLS stays, however often one asks."""
-    from urllib3.exceptions import SSLError
-
-    inner = getattr(error, "reason", error)
-    if isinstance(inner, SSLError):
-        return NotThatServer(
-            f"{where}: could not {asked}: no secure connection ({_reason(error)}); look whether it is "
-            "http:// or https://, and give the file of its authority as SSL_CERT_FILE"
-        )
-    return unreachable(KFP, asked, where, _reason(error))
-
-
-def _reason(error: HTTPError) -> str:
-    """Return what went wrong on the wire, without the pool's name before it."""
-    inner = getattr(error, "reason", None)
-    words = in_words(inner if isinstance(inner, Exception) else error)
-    return re.sub(r"\[(Errno -?\d+|SSL[^]]*)\] | \(_ssl\.c:\d+\)", "", words.rpartition(": ")[2])

@@ -7,14 +7,13 @@ adds. Importing it costs half a second, so it is imported when a cluster is aske
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, in_words
 from yanmo_pipelines.cluster.place import KFP_NAMESPACE, PlaceOptions, own_namespace
-from yanmo_pipelines.cluster.refusals import KUBERNETES, NotThatServer, refusal, unreachable
+from yanmo_pipelines.cluster.refusals import KUBERNETES, as_object, refusal, unreachable
 
 _SECONDS = (5.0, 60.0)
 _PAGE = 500
@@ -144,23 +143,12 @@ class KubernetesApi:
             return bytes(answer.data)
         except ApiException as error:
             if not error.status:
-                raise unreachable(KUBERNETES, asked, self.address, in_words(error)) from error
+                raise unreachable(KUBERNETES, asked, self.address, error) from error
             kind = (error.headers or {}).get("Content-Type", "")
             said = error.body if isinstance(error.body, bytes) else str(error.body or "").encode()
             raise refusal(KUBERNETES, asked, self.address, int(error.status), said, kind) from error
         except HTTPError as error:
-            inner = getattr(error, "reason", None)
-            why = in_words(inner if isinstance(inner, Exception) else error).rpartition(": ")[2]
-            raise unreachable(KUBERNETES, asked, self.address, why) from error
+            raise unreachable(KUBERNETES, asked, self.address, error) from error
 
     def _object(self, data: bytes, asked: str) -> dict[str, Any]:
-        try:
-            found = json.loads(data)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise NotThatServer(
-                f"{self.address}: could not {asked}: expected {KUBERNETES}, found an answer that is no JSON; "
-                "look at the server of kubeconfig"
-            )
-        return found
+        return as_object(KUBERNETES, asked, self.address, data)

@@ -12,11 +12,17 @@ from typing import Any
 
 from yanmo.common.answers import only_answers
 from yanmo.common.errors import UsageError
-from yanmo.common.given_file import MIB, given_text
 from yanmo.options.fields import flag, names_of
-from yanmo.options.nearest import did_you_mean
+from yanmo.stage.declaration import Stage
 from yanmo.stage.options_line import options_line
-from yanmo_pipelines.compile import COMPILED, PIPELINES, compile_pipeline, load_pipeline, version_name
+from yanmo_pipelines.compile import (
+    PIPELINES,
+    compile_pipeline,
+    find_pipeline,
+    load_pipeline,
+    stages_of,
+    version_name,
+)
 from yanmo_pipelines.parameters import (
     check_stage_options,
     documents_of,
@@ -28,7 +34,6 @@ from yanmo_pipelines.pod_options import PodOptions
 
 log = logging.getLogger(__name__)
 
-_MOST_BYTES = 16 * MIB
 _AS_COMMITTED = PodOptions()
 
 
@@ -98,37 +103,25 @@ def planned(
         return Plan(path.read_text(encoding="utf-8"), name, values)
 
 
-def _compiled(pipeline: str, pods: PodOptions, folder: Path) -> tuple[Path, Any]:
+def _compiled(pipeline: str, pods: PodOptions, folder: Path) -> tuple[Path, tuple[Stage, ...]]:
     """The compiled YAML and, where its name is known, the pipeline's stages."""
     others = [
         f"{flag(name)} {getattr(pods, name)}"
         for name in names_of(PodOptions)
         if getattr(pods, name) != getattr(_AS_COMMITTED, name)
     ]
-    if pipeline in PIPELINES:
-        from yanmo_pipelines.stages import STAGES  # 0.1 s: the options of all stages; `--help` needs none
-
-        committed = COMPILED / f"{pipeline}.yaml"
-        if committed.is_file() and not others:
-            return committed, STAGES[pipeline]
-        path = folder / f"{pipeline}.yaml"
-        with only_answers():
-            built = load_pipeline(pipeline, pods.resources, pods.store_secret)
-            compile_pipeline(built, path, pods.image_prefix, pods.ray)
-        return path, STAGES[pipeline]
-    if others:
+    if not others:
+        return find_pipeline(pipeline)
+    if pipeline not in PIPELINES:
         raise UsageError(
             f"{others[0]}: needs a pipeline's name, as {pipeline} is compiled already; give it to "
             "`yanmo compile`"
         )
-    try:
-        given_text(Path(pipeline), "a compiled pipeline", most_bytes=_MOST_BYTES, wrong=UsageError)
-    except FileNotFoundError:
-        raise UsageError(
-            f"--pipeline {pipeline}: no such file; expected {', '.join(PIPELINES)} or the path of a compiled "
-            f"YAML{did_you_mean(pipeline, PIPELINES)}"
-        ) from None
-    return Path(pipeline), ()
+    path = folder / f"{pipeline}.yaml"
+    with only_answers():
+        built = load_pipeline(pipeline, pods.resources, pods.store_secret)
+        compile_pipeline(built, path, pods.image_prefix, pods.ray)
+    return path, stages_of(pipeline)
 
 
 def _carried(line: str) -> str:

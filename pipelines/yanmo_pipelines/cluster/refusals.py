@@ -8,10 +8,18 @@ upload server with a stack trace in it, plain text, a login page. Each ends a co
 from __future__ import annotations
 
 import json
+import logging
 import re
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from yanmo.common.errors import EnvironmentFault, UsageError
+from yanmo.common.errors import EnvironmentFault, UsageError, in_words
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+_AWAY_SECONDS = 900.0
+"""How long a server may be away while something is followed: its restart is no reason to leave."""
 
 KFP, KUBERNETES = "KFP's API", "Kubernetes' API"
 
@@ -89,12 +97,60 @@ def _of_a_broken_server(found: str, said: str) -> Exception:
     return NoAnswer(f"{found}; run the same command again; where it stays, read that server's log")
 
 
-def unreachable(server: str, asked: str, where: str, why: str) -> NoAnswer:
-    """The error where nobody answered."""
+def as_object(server: str, asked: str, where: str, data: bytes) -> dict[str, Any]:
+    """An answer of 200 as JSON.
+
+    Raises:
+        NotThatServer: it is none.
+    """
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise refusal(server, asked, where, 200, data, "html")
+    return found
+
+
+def unreachable(server: str, asked: str, where: str, error: Exception) -> Exception:
+    """The error where nobody answered; one of TLS stays, however often one asks.
+
+    Args:
+        error: urllib3's, or that of Kubernetes' client.
+    """
+    from urllib3.exceptions import SSLError
+
+    inner = getattr(error, "reason", None)
+    words = in_words(inner if isinstance(inner, Exception) else error).rpartition(": ")[2]
+    why = re.sub(r"\[(Errno -?\d+|SSL[^]]*)\] | \(_ssl\.c:\d+\)", "", words)
+    if isinstance(inner, SSLError):
+        return NotThatServer(
+            f"{where}: could not {asked}: no secure connection ({why}); look whether it is http:// or "
+            "https://, and give the file of its authority as SSL_CERT_FILE"
+        )
     return NoAnswer(
         f"{where}: could not {asked}: no answer from {server} ({why}); look at the address, and whether a "
         "port-forward still runs, then run the same command again"
     )
+
+
+def patiently(look: Callable[[], T], what: str, look_seconds: float) -> T:
+    """Return what `look` gives; a server that is away is waited for.
+
+    Raises:
+        NoAnswer: it was away for too long.
+    """
+    since = 0.0
+    while True:
+        try:
+            return look()
+        except NoAnswer as error:
+            if not since:
+                since = time.monotonic()
+                log.warning("%s; %s goes on without us, waiting for it", error, what)
+            if time.monotonic() - since > _AWAY_SECONDS:
+                raise
+            time.sleep(look_seconds)
 
 
 def _token_advice(server: str) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from yanmo.common import names
 from yanmo.common.answers import answer
@@ -21,7 +23,6 @@ from yanmo.options.one_line import as_line
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import NotFound
-from yanmo_pipelines.cluster.rerun_job import by_kubectl, job_of
 from yanmo_pipelines.parameters import read_settings
 
 STAGES = (*names.STAGES, "launch")
@@ -59,7 +60,7 @@ class RerunOptions(PlaceOptions, group="rerun"):
         often=True,
     )
     name: str = opt("", "the Job's name; default: rerun-STAGE- and six digits")
-    dry_run: bool = opt(False, "print the Job as YAML, and the same by kubectl; start nothing", often=True)
+    dry_run: bool = opt(False, "print the Job as YAML; start nothing", often=True)
 
     def contradictions(self) -> tuple[str, ...]:
         found = []
@@ -87,9 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.dry_run:
             import yaml
 
-            shown = by_kubectl(options.stage, api.namespace, name, variables)
-            commented = "".join(f"# {line}\n" for line in shown.splitlines())
-            answer(commented + yaml.safe_dump(job, sort_keys=False, allow_unicode=True))
+            answer(yaml.safe_dump(job, sort_keys=False, allow_unicode=True))
             return ExitCode.DONE
         api.create(api.in_namespace("jobs", group="apis/batch/v1"), f"create Job {name}", job)
         answer(f"job   {name}\nlog   kubectl -n {api.namespace} logs -f job/{name}")
@@ -123,7 +122,7 @@ def _variables(options: RerunOptions) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def _cron_job(api: KubernetesApi, stage: str) -> dict[str, object]:
+def _cron_job(api: KubernetesApi, stage: str) -> dict[str, Any]:
     path = api.in_namespace("cronjobs", f"stage-{stage}", group="apis/batch/v1")
     try:
         return api.get(path, f"read CronJob stage-{stage}")
@@ -132,6 +131,49 @@ def _cron_job(api: KubernetesApi, stage: str) -> dict[str, object]:
             f"there is no CronJob stage-{stage} in namespace {api.namespace}: apply manifests/ there "
             "(kubectl apply -k manifests/overlays/small), or give --namespace"
         ) from None
+
+
+def job_of(cron_job: Mapping[str, Any], name: str, variables: Mapping[str, str]) -> dict[str, Any]:
+    """The Job called `name` as `kubectl create job --from` makes it, but with another environment.
+
+    Its owner is the CronJob, as kubectl does it, and not so that it would hold up the CronJob's deletion, for
+    which another right is needed.
+    """
+    meta, template = cron_job["metadata"], copy.deepcopy(cron_job["spec"]["jobTemplate"])
+    container = template["spec"]["template"]["spec"]["containers"][0]
+    container["env"] = _with(container.get("env") or [], variables)
+    of_template = template.get("metadata") or {}
+    annotations = {**(of_template.get("annotations") or {}), "cronjob.kubernetes.io/instantiate": "manual"}
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "name": meta["name"],
+        "uid": meta.get("uid", ""),
+        "controller": True,
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": meta.get("namespace", ""),
+            "labels": of_template.get("labels") or {},
+            "annotations": annotations,
+            "ownerReferences": [owner],
+        },
+        "spec": template["spec"],
+    }
+
+
+def _with(env: list[dict[str, Any]], variables: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The environment with other values; each variable stays before those that name it."""
+    found = [
+        {"name": one["name"], "value": variables[one["name"]]} if one["name"] in variables else one
+        for one in env
+    ]
+    known = {one["name"] for one in env}
+    new = [{"name": name, "value": value} for name, value in variables.items() if name not in known]
+    return [*new, *found]
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def task_names(api: KfpApi, run: Mapping[str, Any]) -> list[str]:
     reference = run.get("pipeline_version_reference") or {}
     if not spec and reference.get("pipeline_version_id"):
         try:
-            found = api.version_by_id(reference.get("pipeline_id", ""), reference["pipeline_version_id"])
+            found = api.version(reference.get("pipeline_id", ""), reference["pipeline_version_id"])
         except NotFound:
             names = {str(node.get("display_name", "")) for node in _nodes(run)}
             return sorted(name for name in names - {"root"} if f"{name}-driver" in names)

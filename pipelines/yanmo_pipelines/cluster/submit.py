@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from yanmo.common.answers import answer
 from yanmo.common.command_end import as_process, ended
-from yanmo.common.errors import ExitCode, UsageError
+from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
 from yanmo.common.names import name_problems
 from yanmo.common.words import plural
@@ -18,11 +18,9 @@ from yanmo.options.fields import default_argv, opt
 from yanmo_pipelines.cluster.follow import follow
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi, NoCluster
-from yanmo_pipelines.cluster.left_running import left_running
-from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace, run_link
+from yanmo_pipelines.cluster.place import PlaceOptions, run_link
 from yanmo_pipelines.cluster.plan import Plan, planned
-from yanmo_pipelines.cluster.refusals import Exists, NoAnswer
-from yanmo_pipelines.cluster.uploaded import upload
+from yanmo_pipelines.cluster.refusals import NoAnswer
 from yanmo_pipelines.compile import PIPELINES
 from yanmo_pipelines.pod_options import PodOptions
 
@@ -89,26 +87,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     def serve() -> int:
         options = load(SubmitOptions, default_argv(argv), "yanmo submit")
         setup(options.log_level, "submit", options.log_format)
-        if options.follow:
-            kubernetes = cluster_if_any(options)
-            api = KfpApi.of(options, options.namespace or own_namespace())
-            run_id = str(api.run(options.follow)["run_id"])
-        else:
-            plan = planned(
-                options.pipeline,
-                options.set,
-                {"store": options.store, "channel": options.channel},
-                options,
-            )
-            kubernetes = cluster_if_any(options)
-            api = KfpApi.of(options, options.namespace or (kubernetes.namespace if kubernetes else ""))
-            run_id = _submitted(api, plan, options)
+        own = {"store": options.store, "channel": options.channel}
+        plan = None if options.follow else planned(options.pipeline, options.set, own, options)
+        kubernetes = cluster_if_any(options)
+        api = KfpApi(options, kubernetes)
+        run_id = _submitted(api, plan, options) if plan else str(api.run(options.follow)["run_id"])
         link = run_link(options, run_id, bool(options.ui) or api.is_a_page())
         answer(f"run   {run_id}\nlink  {link}")
         if options.detach:
             return ExitCode.DONE
-        again = f"yanmo submit --follow {run_id}"
-        return left_running(lambda: follow(api, run_id, kubernetes, options.look_seconds), "the run", again)
+        return _left_running(lambda: follow(api, run_id, kubernetes, options.look_seconds), run_id)
 
     return ended("submit", serve, "nothing was submitted")
 
@@ -126,13 +114,12 @@ def cluster_if_any(options: PlaceOptions) -> KubernetesApi | None:
 
 def _submitted(api: KfpApi, plan: Plan, options: SubmitOptions) -> str:
     """Upload, and create the run; its id."""
-    version = upload(api, plan.name, plan.version, plan.text, plan.about)
-    experiment = experiment_of(api, options.experiment)
+    version = api.upload(plan.name, plan.version, plan.text, plan.about)
     run = {
         "display_name": options.name or _default_name(plan),
-        "description": f"yanmo submit, version {version.name}",
-        "experiment_id": experiment,
-        "pipeline_version_reference": version.reference,
+        "description": f"yanmo submit, version {plan.version}",
+        "experiment_id": api.experiment_id(options.experiment),
+        "pipeline_version_reference": version,
         "runtime_config": {"parameters": dict(plan.values)},
         "service_account": options.service_account,
     }
@@ -148,21 +135,23 @@ def _default_name(plan: Plan) -> str:
     return name if len(name) <= _MOST_NAME else name[-_MOST_NAME:]
 
 
-def experiment_of(api: KfpApi, name: str) -> str:
-    """The id of the experiment, made if it is not there.
+def _left_running(follow: Callable[[], int], run_id: str) -> int:
+    """The exit code of `follow`, 130 after Ctrl-C; whatever ends the command leaves the run alone.
 
     Raises:
-        UsageError: it is archived, and takes no run.
+        NoAnswer: as `follow` does, and how to follow it again.
     """
-    found = api.experiment(name)
-    if found is None:
-        try:
-            found = api.create_experiment(name)
-        except Exists:  # another submit was faster
-            found = api.experiment(name) or {}
-    if found.get("storage_state") == "ARCHIVED":
-        raise UsageError(f"--experiment {name}: it is archived; restore it in KFP's UI, or name another")
-    return str(found["experiment_id"])
+    again = f"the run goes on; follow it again by `yanmo submit --follow {run_id}`"
+    try:
+        return follow()
+    except NoAnswer as error:
+        raise NoAnswer(f"{error}; {again}") from error
+    except KeyboardInterrupt:
+        log.warning("interrupted; %s", again)
+        return 130
+    except SystemExit:  # SIGTERM
+        log.warning("stopped; %s", again)
+        raise
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from servers.replayed import TINY, answers, one, serving
 from yanmo.common.errors import ExitCode, exit_code
 from yanmo_pipelines.cluster import submit
 from yanmo_pipelines.cluster.kfp_api import KfpApi
+from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import KFP, KUBERNETES, refusal
 
 HEALTH = "GET /apis/v2beta1/healthz"
@@ -45,11 +45,6 @@ CASES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_submit_says_in_one_sentence_what_is_wrong_and_what_to_do(
     case: str, capfd: pytest.CaptureFixture[str]
@@ -71,7 +66,7 @@ def test_nobody_answers(capfd: pytest.CaptureFixture[str]) -> None:
 def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        api = KfpApi(address, pause_seconds=0, read_seconds=0.05)
+        api = KfpApi(PlaceOptions(host=address, look_seconds=0), read_seconds=0.05)
         with pytest.raises(ConnectionError, match="no answer from KFP's API"):
             api.health()
 

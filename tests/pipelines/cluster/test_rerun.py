@@ -11,8 +11,7 @@ import yaml
 from servers.replayed import answers, kubeconfig, one, serving
 
 from yanmo_pipelines.cluster import rerun
-from yanmo_pipelines.cluster.rerun import STAGES
-from yanmo_pipelines.cluster.rerun_job import job_of
+from yanmo_pipelines.cluster.rerun import STAGES, job_of
 
 JOBS = "POST /apis/batch/v1/namespaces/kubeflow/jobs"
 
@@ -46,23 +45,19 @@ def test_a_rerun_makes_the_job_of_its_cron_job_and_says_where_its_log_is(asked: 
     assert job["metadata"]["ownerReferences"][0]["name"] == "stage-balance"
 
 
-def test_a_dry_run_prints_the_job_and_the_same_by_kubectl(asked: Any) -> None:
-    code, out, _, server = asked(
-        answers("rerun-kubernetes"),
-        "balance",
-        "--name=r1",
-        "--set=by=author",
-        "--inputs=run:a-1",
-        "--dry-run",
-    )
+def test_a_dry_run_prints_the_job_and_the_shells_channel_is_its_own(
+    asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen on a cluster: with YANMO_CHANNEL set, submit ran in that channel and rerun in the CronJob's."""
+    monkeypatch.setenv("YANMO_CHANNEL", "nightly")
+    words = ("balance", "--name=r1", "--inputs=run:a-1", "--dry-run")
+    code, out, _, server = asked(answers("rerun-kubernetes"), *words)
     assert code == 0 and not server.sent(JOBS)
-    assert out.startswith(
-        "# kubectl -n kubeflow create job r1 --from=cronjob/stage-balance --dry-run=client -o yaml \\\n"
-        "#   | kubectl set env --local -f - YANMO_INPUTS=run:a-1 YANMO_OPTIONS=balance.by=author -o yaml \\\n"
-        "#   | kubectl -n kubeflow create -f -\n"
-    )
     job = yaml.safe_load(out)
     assert job["kind"] == "Job" and job["metadata"]["name"] == "r1"
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert env["YANMO_INPUTS"] == "run:a-1" and env["YANMO_CHANNEL"] == "nightly"
 
 
 WRONG = {
@@ -118,12 +113,3 @@ def test_every_cron_job_of_the_manifests_makes_a_job(stage: str) -> None:
         "--options=$(YANMO_OPTIONS)" in container["args"] and "--inputs=$(YANMO_INPUTS)" in container["args"]
     )
     assert json.dumps(job)
-
-
-def test_the_shells_channel_is_that_of_a_rerun_as_of_a_submit(
-    asked: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seen on a cluster: with YANMO_CHANNEL set, submit ran in that channel and rerun in the CronJob's."""
-    monkeypatch.setenv("YANMO_CHANNEL", "nightly")
-    code, out, _, _ = asked(answers("rerun-kubernetes"), "balance", "--name=r1", "--dry-run")
-    assert code == 0 and "set env --local -f - YANMO_CHANNEL=nightly" in out

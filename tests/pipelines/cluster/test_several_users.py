@@ -12,7 +12,6 @@ from servers.replayed import answers, serving
 from yanmo.common.errors import EnvironmentFault, UsageError
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.place import PlaceOptions, api_address, run_link, token_of
-from yanmo_pipelines.cluster.uploaded import upload
 
 
 def of_several(recorded: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -35,14 +34,14 @@ def test_each_request_has_the_token_of_now_and_the_namespace(tmp_path: Path) -> 
     token.write_text("first\n", encoding="utf-8")
     options = {"token_file": str(token), "namespace": "team-a"}
     with serving(of_several(answers("first"))) as (address, server):
-        api = KfpApi.of(PlaceOptions(host=address, **options), "team-a")
-        assert api.pipeline("yanmo-tiny") is None
+        api = KfpApi(PlaceOptions(host=address, **options))
+        assert api.namespace == "team-a"
         token.write_text("second", encoding="utf-8")  # Kubernetes has renewed it
         text = (Path(__file__).parents[2] / "cluster_answers/tiny.yaml").read_text(encoding="utf-8")
-        upload(api, "yanmo-tiny", "v", text)
-        assert api.experiment("Default")
-    headers = server.authorizations
-    assert headers[0] == headers[1] == "Bearer first" and set(headers[2:]) == {"Bearer second"}
+        api.upload("yanmo-tiny", "v", text)
+        assert api.experiment_id("Default")
+    first, *others = server.authorizations
+    assert first == "Bearer first" and set(others) == {"Bearer second"}
     (made,) = server.sent("POST /apis/v2beta1/pipelines")
     assert made["namespace"] == "team-a"
 

@@ -25,14 +25,6 @@ QUICK = "--look-seconds=0"
 UPLOAD = "POST /apis/v2beta1/pipelines/upload_version"
 
 
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No cluster of this machine's."""
-    for name in ("KFP_ENDPOINT", "KFP_UI_ENDPOINT", "KF_PIPELINES_SA_TOKEN_PATH", "KUBERNETES_SERVICE_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-
-
 def submitted(recorded: list[dict[str, Any]], *flags: str, pipeline: str = str(TINY)) -> tuple[int, Any]:
     with serving(recorded) as (address, server):
         code = submit.main([f"--host={address}", f"--pipeline={pipeline}", QUICK, *flags])

@@ -17,14 +17,19 @@ from yanmo.common.words import plural
 from yanmo.store.manifest import Reference
 from yanmo.store.pause import PausedOutput
 from yanmo.store.runs.failure_card import Details, attach
-from yanmo_pipelines.cluster.jobs import started
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
-from yanmo_pipelines.cluster.launch.made_by import Maker
-from yanmo_pipelines.cluster.launch.pods import End, NodePod, gravest, pods_of, result_of, warnings_of
-from yanmo_pipelines.cluster.launch.queue import Queue
-from yanmo_pipelines.cluster.left_running import patiently
-from yanmo_pipelines.cluster.refusals import Forbidden, NotFound
-from yanmo_pipelines.cluster.waiting import waiting
+from yanmo_pipelines.cluster.launch.made_by import Maker, state_of
+from yanmo_pipelines.cluster.launch.pods import (
+    End,
+    NodePod,
+    gravest,
+    pods_of,
+    result_of,
+    waits_in_queue,
+    warnings_of,
+)
+from yanmo_pipelines.cluster.pods import started, waits_for
+from yanmo_pipelines.cluster.refusals import Forbidden, NotFound, patiently
 
 log = logging.getLogger(__name__)
 _LAST_LINES = 20
@@ -36,7 +41,6 @@ class Follower:
 
     def __init__(self, api: KubernetesApi, maker: Maker, name: str, nodes: int) -> None:
         self._api, self._maker, self.name, self._nodes = api, maker, name, nodes
-        self._queue = Queue(api)
         self._said, self._shown = set[str](), dict[str, str]()
         self._ended = dict[str, End]()
         self._is_up = False
@@ -63,19 +67,25 @@ class Follower:
                 f"{kind} {self.name} was deleted while it was followed; what the training saved is kept, and "
                 "the next try goes on from there"
             ) from None
-        state, message = self._maker.state(made)
+        state, message = state_of(made)
         pods = pods_of(self._api, self._maker.pods, self.name)
         for pod in pods:
             self._show(pod)
         if state == "Complete":
-            return self._result(pods)
+            found = result_of(pods)
+            if found is None:
+                raise StorageError(
+                    f"{kind} {self.name} is complete, but node 0's pod is gone with its word of what it "
+                    "made: the next try finds that in the store"
+                )
+            return found
         if state == "Failed":
             raise self._failure(made, pods, message)
         self._show_state(made, state, message, pods)
         return None
 
     def _show_state(self, made: Mapping[str, Any], state: str, message: str, pods: list[NodePod]) -> None:
-        """Return what it waits for, or how many nodes run."""
+        """Say what it waits for, or how many nodes run."""
         running = [pod for pod in pods if pod.phase == "Running"]
         if len(running) == self._nodes:
             if not self._is_up:
@@ -91,7 +101,7 @@ class Follower:
                 "its room is taken back, it saves and waits" if state == "Suspended" else "all start again"
             )
             log.warning("%d of %s run; %s", len(running), plural(self._nodes, "node"), again)
-        why = self._queue.waits_for(made["metadata"])
+        why = waits_in_queue(self._api, made["metadata"])
         if why:
             self._once(f"waits in {why}")
         elif state == "Suspended":
@@ -108,8 +118,8 @@ class Follower:
 
     def _show(self, pod: NodePod) -> None:
         """Say what is new of a node; of node 0 its log too."""
-        if found := waiting(pod.pod):
-            self._once(f"node {pod.node} waits: {found.why}")
+        if why := waits_for(pod.pod):
+            self._once(f"node {pod.node} waits: {why}")
         if not started(pod.pod):
             return
         self._once(f"node {pod.node} is pod {pod.name} on {pod.place or '?'}")
@@ -118,21 +128,12 @@ class Follower:
             self._shown[pod.name] = _show_new_lines(self._api, pod.name, self._shown.get(pod.name, ""))
         if end and pod.name not in self._ended:
             self._ended[pod.name] = end
-            log.log(logging.INFO if end.code == ExitCode.DONE else logging.WARNING, "%s", _short(end))
+            log.log(logging.INFO if end.code == ExitCode.DONE else logging.WARNING, "%.300s", end)
 
     def _once(self, line: str, level: int = logging.INFO) -> None:
         if line not in self._said:
             log.log(level, "%s", line)
         self._said.add(line)
-
-    def _result(self, pods: list[NodePod]) -> Reference | PausedOutput:
-        found = result_of(pods)
-        if found is None:
-            raise StorageError(
-                f"{self._maker.kind} {self.name} is complete, but node 0's pod is gone with its word of what "
-                "it made: the next try finds that in the store"
-            )
-        return found
 
     def _failure(self, made: Mapping[str, Any], pods: list[NodePod], message: str) -> Exception:
         """The error for the gravest end of all nodes; its card, events and last lines are logged."""
@@ -180,8 +181,3 @@ def _show_new_lines(api: KubernetesApi, pod: str, last: str) -> str:
             last = stamp
     sys.stderr.flush()
     return last
-
-
-def _short(end: End) -> str:
-    text = str(end)
-    return text if len(text) <= 300 else f"{text[:297]}..."

@@ -11,12 +11,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from yanmo.common.errors import EnvironmentFault
-from yanmo_pipelines.cluster.jobs import how_job_ended
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.launch.training import Training
+from yanmo_pipelines.cluster.pods import true_condition
 from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.launch_options import INDEXED_JOB, TRAINER, TRAINJOB, VERSION
 from yanmo_pipelines.resources import GPU
@@ -26,35 +26,16 @@ _OF_A_LAUNCH = ("cpu", "memory", GPU)
 """What each launch says of a node, also by leaving it out."""
 
 
-class Maker(Protocol):
-    """What a training's pods are made by."""
-
-    @property
-    def kind(self) -> str:
-        """Of the object that is followed."""
-
-    @property
-    def path(self) -> str:
-        """Where its objects are, in the namespace."""
-
-    @property
-    def pods(self) -> str:
-        """Label whose value is the object's name, on each of its pods."""
-
-    def objects(self, training: Training) -> list[dict[str, Any]]:
-        """Return what is made, the object that is followed first."""
-
-    def state(self, found: Mapping[str, Any]) -> tuple[str, str]:
-        """`Complete`, `Failed` or `Suspended` and why; "" while it runs."""
-
-
 @dataclass(frozen=True)
 class TrainJobs:
     """Kubeflow Trainer."""
 
     path: str
+    """Where its objects are, in the namespace."""
     kind: str = "TrainJob"
+    """Of the object that is followed."""
     pods: str = "jobset.sigs.k8s.io/jobset-name"
+    """Label whose value is the object's name, on each of its pods."""
     resources: Mapping[str, Any] = field(default_factory=dict)
     """Of a node in the TrainingRuntime. Trainer puts what a TrainJob says in the place of all of them."""
 
@@ -64,7 +45,6 @@ class TrainJobs:
             "numNodes": training.nodes,
             # Given as a number: that is one for all versions, and 2.0 ends on a TrainJob without it.
             "numProcPerNode": training.ranks,
-            **({"image": training.image} if training.image else {}),
             "args": list(training.arguments),
             "resourcesPerNode": _resources(training, self.resources),
         }
@@ -72,14 +52,6 @@ class TrainJobs:
         spec = {"runtimeRef": runtime, "trainer": trainer}
         api_version = f"{TRAINER}/{VERSION}"
         return [{"apiVersion": api_version, "kind": self.kind, "metadata": _meta(training), "spec": spec}]
-
-    def state(self, found: Mapping[str, Any]) -> tuple[str, str]:
-        """By its conditions; a suspended one has one that is true, or its own word."""
-        for kind in ("Complete", "Failed", "Suspended"):
-            for one in (found.get("status") or {}).get("conditions") or []:
-                if one.get("type") == kind and one.get("status") == "True":
-                    return kind, _said(one)
-        return ("Suspended", "") if (found.get("spec") or {}).get("suspend") else ("", "")
 
 
 @dataclass(frozen=True)
@@ -101,8 +73,6 @@ class IndexedJobs:
         container = pod["spec"]["containers"][0]
         container["args"] = list(training.arguments)
         container["resources"] = _resources(training, container.get("resources") or {})
-        if training.image:
-            container["image"] = training.image
         container["env"] = [*_meeting(training), *_own_environment(container.get("env") or [])]
         spec |= {"completions": training.nodes, "parallelism": training.nodes, "completionMode": "Indexed"}
         meta = _joined(_meta(training), training)
@@ -120,12 +90,18 @@ class IndexedJobs:
         }
         return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}, service]
 
-    def state(self, found: Mapping[str, Any]) -> tuple[str, str]:
-        """As Kubernetes says it."""
-        state, message = how_job_ended(found)
-        if not state and (found.get("spec") or {}).get("suspend"):
-            return "Suspended", ""
-        return state, message
+
+Maker = TrainJobs | IndexedJobs
+"""What a training's pods are made by."""
+
+
+def state_of(found: Mapping[str, Any]) -> tuple[str, str]:
+    """`Complete`, `Failed` or `Suspended` and why, of a TrainJob or a Job; "" while it runs."""
+    for kind in ("Complete", "Failed", "Suspended"):
+        if (one := true_condition(found, kind)) is not None:
+            said = (str(one.get(name) or "") for name in ("reason", "message"))
+            return kind, " ".join(said).strip()
+    return ("Suspended", "") if (found.get("spec") or {}).get("suspend") else ("", "")
 
 
 def maker_of(api: KubernetesApi, training: Training, by: str) -> Maker:
@@ -227,7 +203,3 @@ def _own_environment(env: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The template's, without what the arguments say."""
     said = ("YANMO_INPUTS", "YANMO_OPTIONS", "YANMO_RUN_ID")
     return [one for one in env if one["name"] not in said]
-
-
-def _said(condition: Mapping[str, Any]) -> str:
-    return " ".join(str(condition.get(name) or "") for name in ("reason", "message")).strip()

@@ -1,4 +1,4 @@
-"""The pods of a training, one a node: who runs, who waits, and how they ended."""
+"""The pods of a training, one a node: who runs, who waits in which queue, and how they ended."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import Any
 from yanmo.common.errors import EnvironmentFault, ExitCode
 from yanmo.store.manifest import Reference
 from yanmo.store.pause import PausedOutput
-from yanmo_pipelines.cluster.jobs import ended_state
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
+from yanmo_pipelines.cluster.pods import ended_state, one_line, pods_by, true_condition
+from yanmo_pipelines.cluster.refusals import Forbidden, NotFound
 
 _RANK = "batch.kubernetes.io/job-completion-index"
 _GRAVEST = (ExitCode.BUG, ExitCode.DATA, ExitCode.USAGE, ExitCode.ENVIRONMENT, ExitCode.RETRY, ExitCode.DONE)
 """What no retry mends comes first. Of two such ends the one that is nobody's wrong option."""
 _OUT_OF_MEMORY, _KILLED, _STOPPED = "OOMKilled", 137, 143
 _KNOWN = {int(code) for code in ExitCode}
+_KUEUE = "apis/kueue.x-k8s.io"
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,10 @@ class NodePod:
     def end(self) -> End | None:
         """Return how it ended; None while it has not."""
         found = ended_state(self.pod)
-        status = self.pod.get("status") or {}
-        by_cluster = _by_cluster(status)
+        by_cluster = _by_cluster(self.pod)
         if found is None:
-            return End(self.node, ExitCode.RETRY, by_cluster) if status.get("phase") == "Failed" else None
+            failed = (self.pod.get("status") or {}).get("phase") == "Failed"
+            return End(self.node, ExitCode.RETRY, by_cluster) if failed else None
         code, reason = int(found.get("exitCode") or 0), str(found.get("reason") or "")
         if reason == _OUT_OF_MEMORY:
             return End(self.node, ExitCode.ENVIRONMENT, "out of memory (OOMKilled): its limit is too low")
@@ -84,8 +86,7 @@ class End:
 def pods_of(api: KubernetesApi, label: str, name: str) -> list[NodePod]:
     """The newest pod of each node that has one, node 0 first."""
     found = dict[int, Mapping[str, Any]]()
-    listed = api.listed(api.in_namespace("pods"), f"list pods of {name}", labelSelector=f"{label}={name}")
-    for pod in sorted(listed, key=lambda pod: str(pod["metadata"].get("creationTimestamp", ""))):
+    for pod in pods_by(api, f"{label}={name}"):
         meta = pod["metadata"]
         index = (meta.get("labels") or {}).get(_RANK) or (meta.get("annotations") or {}).get(_RANK)
         if index is not None and str(index).isdecimal():
@@ -133,7 +134,7 @@ def warnings_of(api: KubernetesApi, name: str, since: str) -> list[str]:
     own = sorted((one for one in own if _said_at(one) >= since), key=_said_at)
     lines = (
         f"{one['involvedObject'].get('kind')} {one['involvedObject']['name']}: {one.get('reason')}: "
-        f"{' '.join(str(one.get('message', '')).split())[:300]}"
+        f"{one_line(str(one.get('message', '')))}"
         for one in own
         if one.get("reason") != "FailedScheduling"  # the pod says it itself
     )
@@ -144,13 +145,46 @@ def _said_at(event: Mapping[str, Any]) -> str:
     return str(event.get("lastTimestamp") or event.get("eventTime") or "")
 
 
-def _by_cluster(status: Mapping[str, Any]) -> str:
+def waits_in_queue(api: KubernetesApi, meta: Mapping[str, Any]) -> str:
+    """Why Kueue does not admit the object with this metadata; "" where it does, or where nobody queues it."""
+    name = (meta.get("labels") or {}).get("kueue.x-k8s.io/queue-name", "")
+    if not name:
+        return ""
+    try:
+        version = api.get(f"/{_KUEUE}", "ask for Kueue's versions")["preferredVersion"]["version"]
+        path, selector = api.in_namespace("workloads", group=f"{_KUEUE}/{version}"), "kueue.x-k8s.io/job-uid="
+        found = api.listed(path, "list workloads", labelSelector=f"{selector}{meta.get('uid', '')}")
+        workload = next(iter(found), None)
+    except (Forbidden, NotFound) as error:
+        return f"queue {name}; what for cannot be asked: {error}"
+    if workload is None:
+        return f"queue {name}: Kueue has not seen it yet"
+    if (workload.get("spec") or {}).get("active") is False:
+        return f"queue {name}: its workload {workload['metadata']['name']} was deactivated; {_why(workload)}"
+    if true_condition(workload, "Admitted") is not None:
+        return ""
+    never = (
+        "; it is more than the queue will ever have: ask for less (nodes, cpu, memory, gpus), or have "
+        "its quota raised; until then it waits"
+    )
+    why = _why(workload)
+    return f"queue {name}: {why}{never if 'maximum capacity' in why else ''}"
+
+
+def _why(workload: Mapping[str, Any]) -> str:
+    """Return what Kueue says last of its quota, or of the eviction before that."""
+    conditions = (workload.get("status") or {}).get("conditions") or []
+    for one in conditions:
+        if one.get("type") == "QuotaReserved" and one.get("status") == "False" and one.get("message"):
+            return one_line(str(one["message"]))
+    evicted = true_condition(workload, "Evicted")
+    return one_line(f"{evicted.get('reason')}: {evicted.get('message')}") if evicted else "not looked at yet"
+
+
+def _by_cluster(pod: Mapping[str, Any]) -> str:
     """Return why the cluster ended the pod: evicted, preempted, its machine drained or gone."""
-    for one in status.get("conditions") or []:
-        if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
-            return " ".join(f"{one.get('reason', '')} {one.get('message', '')}".split())
-    said = f"{status.get('reason') or ''} {status.get('message') or ''}"
-    return " ".join(said.split())
+    said = true_condition(pod, "DisruptionTarget") or pod.get("status") or {}
+    return one_line(f"{said.get('reason') or ''} {said.get('message') or ''}")
 
 
 def _cause(message: str) -> str:

@@ -7,6 +7,7 @@ each of its owners has ended. Where an owner is gone, Kubernetes' own garbage co
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,15 +17,14 @@ from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode
 from yanmo.common.logs import setup
 from yanmo.options.command_line import load
-from yanmo.options.fields import opt
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.place import PlaceOptions
+from yanmo_pipelines.cluster.pods import how_job_ended
 from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.launch_options import LAUNCHED, TRAINER, VERSION
 
 log = logging.getLogger(__name__)
 _KINDS = {"TrainJob": ("trainjobs", f"apis/{TRAINER}/{VERSION}"), "Job": ("jobs", "apis/batch/v1")}
-
 _ENDED = ("Succeeded", "Failed", "Error")
 
 
@@ -35,8 +35,6 @@ class ReapOptions(PlaceOptions, group="reap"):
     A training without an owner, as `yanmo launch` in a shell makes it, is left alone.
     """
 
-    dry_run: bool = opt(False, "say what would be deleted; delete nothing", often=True)
-
 
 def reap(argv: Sequence[str]) -> int:
     """Look once; returns the exit code."""
@@ -46,29 +44,23 @@ def reap(argv: Sequence[str]) -> int:
         setup(options.log_level, "reap", options.log_format)
         api = KubernetesApi.of(options)
         for kind, (plural, group) in _KINDS.items():
-            _reap_kind(api, kind, api.in_namespace(plural, group=group), only_say=options.dry_run)
+            _reap_kind(api, kind, api.in_namespace(plural, group=group))
         return ExitCode.DONE
 
     return ended("reap", serve)
 
 
-def _reap_kind(api: KubernetesApi, kind: str, path: str, *, only_say: bool) -> None:
+def _reap_kind(api: KubernetesApi, kind: str, path: str) -> None:
     try:
         found = list(api.listed(path, f"list {kind}s", labelSelector=LAUNCHED))
     except NotFound:  # no Trainer in this cluster
         return
     for each in found:
         name = each["metadata"]["name"]
-        if not _is_left(api, each["metadata"]):
-            continue
-        if only_say:
-            log.info("%s %s: its run has ended; it would be deleted", kind, name)
-            continue
-        try:
-            api.delete(f"{path}/{name}", f"delete {kind} {name}")
-        except NotFound:
-            continue
-        log.info("%s %s: its run has ended; deleted", kind, name)
+        if _is_left(api, each["metadata"]):
+            with contextlib.suppress(NotFound):
+                api.delete(f"{path}/{name}", f"delete {kind} {name}")
+                log.info("%s %s: its run has ended; deleted", kind, name)
 
 
 def _is_left(api: KubernetesApi, meta: Mapping[str, Any]) -> bool:
@@ -88,9 +80,6 @@ def _has_ended(api: KubernetesApi, owner: Mapping[str, Any]) -> bool:
         found = api.get(api.in_namespace(kind, str(owner["name"]), group=group), asked)
     except NotFound:
         return True
-    status = found.get("status") or {}
-    if status.get("phase") in _ENDED:
-        return True
-    conditions = status.get("conditions") or []
-    ends = ("Complete", "Failed") if owner["kind"] == "Job" else ()
-    return any(one.get("type") in ends and one.get("status") == "True" for one in conditions)
+    return (found.get("status") or {}).get("phase") in _ENDED or (
+        owner["kind"] == "Job" and bool(how_job_ended(found)[0])
+    )

@@ -61,7 +61,6 @@ class Training:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     runtime: str
-    image: str = ""
     owners: tuple[Mapping[str, Any], ...] = field(default=())
     """ownerReferences: while one of these is there, so is the training."""
 
@@ -140,7 +139,6 @@ def training_of(run: LaunchRun, owners: tuple[Mapping[str, Any], ...] = ()) -> T
         labels=labels,
         annotations={name: text for name, text in annotations.items() if text},
         runtime=options.runtime,
-        image=options.image,
         owners=owners,
     )
 

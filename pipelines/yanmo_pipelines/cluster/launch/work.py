@@ -18,7 +18,7 @@ from yanmo.store.output import open_reference
 from yanmo.store.pause import Pause, PausedOutput
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.launch.follow import Follower
-from yanmo_pipelines.cluster.launch.made_by import Maker, maker_of
+from yanmo_pipelines.cluster.launch.made_by import Maker, maker_of, state_of
 from yanmo_pipelines.cluster.launch.training import LaunchRun, Training, training_of
 from yanmo_pipelines.cluster.place import PlaceOptions
 from yanmo_pipelines.cluster.refusals import Exists, NotFound
@@ -98,7 +98,7 @@ def _made_or_attached(api: KubernetesApi, maker: Maker, training: Training, opti
             return training.nodes
         except Exists:
             found = _found(api, maker, training)
-        if found is not None and _goes_on(maker, found, options):
+        if found is not None and _goes_on(found, options):
             _make_beside(api, found, others)
             return _attached(api, maker, found, training)
         if time.monotonic() > give_up:
@@ -126,10 +126,10 @@ def _found(api: KubernetesApi, maker: Maker, training: Training) -> dict[str, An
     return found
 
 
-def _goes_on(maker: Maker, found: Mapping[str, Any], options: LaunchOptions) -> bool:
+def _goes_on(found: Mapping[str, Any], options: LaunchOptions) -> bool:
     """Return whether to follow what is there, which works, waits, or ended well; else it is begun again."""
     over = ("Failed", "Complete") if options.force else ("Failed",)
-    return not found["metadata"].get("deletionTimestamp") and maker.state(found)[0] not in over
+    return not found["metadata"].get("deletionTimestamp") and state_of(found)[0] not in over
 
 
 def _attached(api: KubernetesApi, maker: Maker, found: Mapping[str, Any], training: Training) -> int:

@@ -16,11 +16,12 @@ from yanmo.options.command_line import load_command
 from yanmo.options.fields import default_argv, opt, word
 from yanmo.options.nearest import did_you_mean
 from yanmo_pipelines.cluster.kfp_api import KfpApi
-from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace
+from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
+from yanmo_pipelines.cluster.place import KFP_NAMESPACE, PlaceOptions
 from yanmo_pipelines.cluster.plan import Plan, planned
+from yanmo_pipelines.cluster.refusals import Forbidden, NoAnswer, NotFound
 from yanmo_pipelines.cluster.schedules.file import Schedule, read_schedules, shown_time
 from yanmo_pipelines.cluster.schedules.recurring import RecurringRuns
-from yanmo_pipelines.cluster.schedules.zones import kfp_zone, written_in
 from yanmo_pipelines.cluster.submit import cluster_if_any
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ DIFFERS = 1
 """Exit code of `diff` where an apply would change something, as kubectl's."""
 _ABOUT = "Schedules from a file: recurring runs of KFP."
 _FIELDS = ("second", "minute", "hour", "day", "month", "weekday")
+_SETTINGS, _ZONE = "pipeline-install-config", "cronScheduleTimezone"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +42,8 @@ class FileOptions(PlaceOptions, group="schedule"):
     )
     kfp_timezone: str = opt(
         "",
-        "time zone of KFP's clock (cronScheduleTimezone); default: what ConfigMap pipeline-install-config "
-        "says, else UTC",
+        "time zone of KFP's clock (cronScheduleTimezone), where its ConfigMap pipeline-install-config cannot "
+        "be read; default: UTC",
         variable="KFP_TIMEZONE",
         metavar="ZONE",
     )
@@ -100,9 +102,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _recurring(options: FileOptions) -> tuple[RecurringRuns, str]:
     """Return the recurring runs of KFP, and its time zone with how that is known."""
     kubernetes = cluster_if_any(options)
-    zone, known_by = kfp_zone(options.kfp_timezone, kubernetes)
-    namespace = options.namespace or (kubernetes.namespace if kubernetes else own_namespace())
-    return RecurringRuns(KfpApi.of(options, namespace), zone), f"{zone}, KFP's zone by {known_by}"
+    if zone := _installed_zone(kubernetes) if kubernetes else "":
+        known_by = f"ConfigMap {_SETTINGS}"
+    else:
+        zone, known_by = options.kfp_timezone or "UTC", "--kfp-timezone"
+        known_by = known_by if options.kfp_timezone else f"KFP's default; {known_by} says another"
+    return RecurringRuns(KfpApi(options, kubernetes), zone), f"{zone}, KFP's zone by {known_by}"
+
+
+def _installed_zone(kubernetes: KubernetesApi) -> str:
+    path = f"/api/v1/namespaces/{KFP_NAMESPACE}/configmaps/{_SETTINGS}"
+    try:
+        found = kubernetes.get(path, f"read ConfigMap {_SETTINGS}")
+    except (NotFound, Forbidden, NoAnswer):
+        return ""
+    return str((found.get("data") or {}).get(_ZONE, ""))
 
 
 def plan_of(schedule: Schedule) -> Plan:
@@ -136,11 +150,11 @@ def _apply(runs: RecurringRuns, chosen: Mapping[str, Schedule], plans: Mapping[s
         runs.difference(schedule, plans[name])  # whatever refuses one of them does so before one is made
     for name, schedule in chosen.items():
         answer(f"{name}: {runs.apply(schedule, plans[name])}")
-        fields = written_in(schedule.cron, schedule.options.timezone, runs.zone, 0.0).fields
-        parts = ", ".join(f"{n} {f}" for n, f in zip(_FIELDS, fields, strict=True))
+        line = runs.line(schedule)
+        parts = ", ".join(f"{n} {f}" for n, f in zip(_FIELDS, line.split(), strict=True))
         times = [shown_time(at, schedule.zone) for at in schedule.next_times(time.time())]
         fires = "suspended: does not fire" if schedule.options.suspend else ", ".join(times)
-        answer(f"  cron  {' '.join(fields)}  ({parts}; {zone})")
+        answer(f"  cron  {line}  ({parts}; {zone})")
         answer(f"  next  {fires} ({schedule.options.timezone})")
     return ExitCode.DONE
 

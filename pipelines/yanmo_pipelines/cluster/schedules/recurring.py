@@ -18,7 +18,6 @@ leaves one, and the lease of the channel's training keeps their nights apart unt
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -27,12 +26,9 @@ from yanmo.common.errors import UsageError
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.plan import Plan
 from yanmo_pipelines.cluster.refusals import NotFound
+from yanmo_pipelines.cluster.schedules.cron import written_in
 from yanmo_pipelines.cluster.schedules.file import Schedule
-from yanmo_pipelines.cluster.schedules.zones import written_in
-from yanmo_pipelines.cluster.submit import experiment_of
-from yanmo_pipelines.cluster.uploaded import upload
 
-log = logging.getLogger(__name__)
 WHAT = "recurring run of KFP"
 _MARK = "yanmo.dev/schedule="
 _SAYS = "Made by `yanmo schedule apply`, which changes it from its file; "
@@ -111,25 +107,23 @@ class RecurringRuns:
 
     def _remove(self, runs: list[dict[str, Any]]) -> None:
         for run in runs:
-            try:
+            with contextlib.suppress(NotFound):  # it is gone already
                 self._api.switch_recurring_run(run["recurring_run_id"], on=False)
                 self._api.delete_recurring_run(run["recurring_run_id"])
-            except NotFound:
-                log.info("recurring run %s is gone already", run["recurring_run_id"])
 
-    def _line(self, schedule: Schedule) -> str:
-        """Six fields, in KFP's zone."""
+    def line(self, schedule: Schedule) -> str:
+        """Return its cron line in KFP's zone. KFP takes five fields for a line without a weekday: so six."""
         try:
             cron = written_in(schedule.cron, schedule.options.timezone, self.zone, time.time())
         except ValueError as error:
             raise UsageError(f"schedule {schedule.name}: {error}") from error
-        return " ".join(cron.fields)
+        return " ".join(("0", *cron.fields))
 
     def _wanted(self, schedule: Schedule, plan: Plan) -> dict[str, Any]:
         """Return what it says, by names that a person reads."""
         options = schedule.options
         return {
-            "cron": self._line(schedule),
+            "cron": self.line(schedule),
             "suspend": options.suspend,
             "runs at once": 1,
             "pipeline": f"{plan.name} {_contents(plan.version)}",
@@ -141,7 +135,8 @@ class RecurringRuns:
     def _shown(self, run: Mapping[str, Any]) -> dict[str, Any]:
         """The same of one that KFP has."""
         parameters = (run.get("runtime_config") or {}).get("parameters") or {}
-        account = str(run.get("service_account", "")) if _has_account(run) else _OWN
+        said = str(run.get("description", "")).split()  # KFP shows its own where none was asked for
+        account = next((word.removeprefix(_ACCOUNT) for word in said if word.startswith(_ACCOUNT)), _OWN)
         return {
             "cron": (run.get("trigger") or {}).get("cron_schedule", {}).get("cron", ""),
             "suspend": not _is_enabled(run),
@@ -155,7 +150,7 @@ class RecurringRuns:
     def _pipeline(self, run: Mapping[str, Any]) -> str:
         reference = run.get("pipeline_version_reference") or {}
         try:
-            found = self._api.version_by_id(
+            found = self._api.version(
                 reference.get("pipeline_id", ""), reference.get("pipeline_version_id", "")
             )
         except NotFound:
@@ -168,7 +163,7 @@ class RecurringRuns:
     def _experiment(self, id: str) -> str:
         if id not in self._experiments:
             try:
-                self._experiments[id] = str(self._api.experiment_by_id(id).get("display_name", ""))
+                self._experiments[id] = str(self._api.experiment(id).get("display_name", ""))
             except NotFound:
                 self._experiments[id] = f"one that was deleted ({id})"
         return self._experiments[id]
@@ -176,17 +171,16 @@ class RecurringRuns:
     def _body(self, schedule: Schedule, plan: Plan) -> dict[str, Any]:
         """As KFP is asked to make it: disabled."""
         options = schedule.options
-        version = upload(self._api, plan.name, plan.version, plan.text, plan.about)
         return {
             "display_name": schedule.name,
             "description": f"{_SAYS}{_MARK}{schedule.name}"
             + (f" {_ACCOUNT}{options.service_account}" if options.service_account else ""),
-            "experiment_id": experiment_of(self._api, options.experiment),
-            "pipeline_version_reference": version.reference,
+            "experiment_id": self._api.experiment_id(options.experiment),
+            "pipeline_version_reference": self._api.upload(plan.name, plan.version, plan.text, plan.about),
             "runtime_config": {"parameters": dict(plan.values)},
             "service_account": options.service_account,
             "max_concurrency": "1",
-            "trigger": {"cron_schedule": {"cron": self._line(schedule)}},
+            "trigger": {"cron_schedule": {"cron": self.line(schedule)}},
             "mode": "DISABLE",
             "no_catchup": True,  # a night that was missed would train on the texts of today
         }
@@ -204,11 +198,6 @@ def _lines(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
 
 def _is_ours(run: Mapping[str, Any], name: str) -> bool:
     return f"{_MARK}{name}" in str(run.get("description", "")).split()
-
-
-def _has_account(run: Mapping[str, Any]) -> bool:
-    """Return whether its service account was asked for: KFP shows its own where none was."""
-    return f" {_ACCOUNT}" in str(run.get("description", ""))
 
 
 def _contents(version: str) -> str:

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
 
 from yanmo.common.answers import answer
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode, advice, exit_code
-from yanmo.common.logs import setup
+from yanmo.common.logs import human_seconds, setup
+from yanmo.common.names import STAGES
+from yanmo.nights.night import DONE, TERMINATED
+from yanmo.nights.record import FAILED
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
 from yanmo.options.shared import StoreOptions
 from yanmo.store.opening import default_store, store_of
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
-from yanmo_pipelines.cluster.place import PlaceOptions, own_namespace
-from yanmo_pipelines.cluster.status.of_kfp import runs_of
-from yanmo_pipelines.cluster.status.of_kubernetes import jobs_now, pods_now
-from yanmo_pipelines.cluster.status.of_runs import settle_runs
-from yanmo_pipelines.cluster.status.of_store import store_state
-from yanmo_pipelines.cluster.status.shown import Status, shown
+from yanmo_pipelines.cluster.place import PlaceOptions
+from yanmo_pipelines.cluster.status.of_cluster import Job, Pod, Run, jobs_now, pods_now, runs_of
+from yanmo_pipelines.cluster.status.of_store import Channel, StoreState, enter_ends, store_state
 
 T = TypeVar("T")
+_FIRST = ("champion", *STAGES)
+"""Pointers that are shown, in this order; `--json` has all."""
+_MOST_OF_A_SENTENCE = 300
+_ENDS = {
+    **{"SUCCEEDED": DONE, "SKIPPED": DONE, "CANCELED": TERMINATED, "TERMINATED": TERMINATED},
+    **{"FAILED": FAILED, "complete": DONE, "failed": FAILED},
+}
+"""How KFP calls the end of a run, or `Job.state` that of a Job -> how a night's record does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +55,20 @@ class StatusOptions(PlaceOptions, StoreOptions, group="status"):
     json: bool = opt(False, "print one JSON object", often=True)
 
 
+@dataclass
+class Status:
+    """Each part is None where it could not be asked."""
+
+    store: StoreState | None = None
+    runs: list[Run] | None = None
+    pods: list[Pod] | None = None
+    jobs: list[Job] | None = None
+    unasked: dict[str, str] = field(default_factory=dict)
+    """store, kfp or kubernetes -> why it could not be asked."""
+    codes: list[int] = field(default_factory=list)
+    """Exit codes of these."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Show the state of things; returns the exit code."""
 
@@ -53,7 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = load(StatusOptions, default_argv(argv), "yanmo status")
         setup(options.log_level, "status", options.log_format)
         found = _status(options)
-        answer(_as_json(found) if options.json else shown(found))
+        values = {name: value for name, value in asdict(found).items() if name != "codes"}
+        as_json = json.dumps(values, ensure_ascii=False, indent=1)
+        answer(as_json if options.json else "\n".join(_lines(found)))
         nothing = found.store is None and found.runs is None and found.pods is None
         return found.codes[0] if nothing else ExitCode.DONE
 
@@ -64,17 +89,18 @@ def _status(options: StatusOptions) -> Status:
     found = Status()
     store = _ask(found, "store", lambda: store_of(options, options.store or default_store()))
     kubernetes = _ask(found, "kubernetes", lambda: KubernetesApi.of(options))
-    kfp = _ask(found, "kfp", lambda: _kfp(options, kubernetes))
+    kfp = _ask(found, "kfp", lambda: KfpApi(options, kubernetes))
     if kfp:
         found.runs = _ask(found, "kfp", lambda: runs_of(kfp, options.runs, kubernetes))
-    if store:
-        if found.runs is not None or kubernetes:
-            known = kfp if found.runs is not None else None
-            _ask(found, "ends of runs", lambda: settle_runs(store, options.channel, known, kubernetes))
-        found.store = _ask(found, "store", lambda: store_state(store, options.channel))
     if kubernetes:
         found.pods = _ask(found, "pods", lambda: pods_now(kubernetes))
         found.jobs = _ask(found, "jobs", lambda: jobs_now(kubernetes, options.runs))
+    if store:
+        seen = [(run.id, run.state) for run in found.runs or ()]
+        seen += [(job.uid, job.state) for job in found.jobs or ()]
+        ends = {id: _ENDS[state] for id, state in seen if state in _ENDS}
+        _ask(found, "ends of runs", lambda: enter_ends(store, options.channel, ends))
+        found.store = _ask(found, "store", lambda: store_state(store, options.channel))
     return found
 
 
@@ -91,15 +117,71 @@ def _ask(found: Status, whom: str, ask: Callable[[], T]) -> T | None:
         return None
 
 
-def _kfp(options: StatusOptions, kubernetes: KubernetesApi | None) -> KfpApi:
-    namespace = kubernetes.namespace if kubernetes else options.namespace or own_namespace()
-    return KfpApi.of(options, namespace)
+def _lines(found: Status) -> Iterator[str]:
+    """All of it, as a person reads it."""
+    if found.store:
+        yield from _store(found.store)
+    if found.runs is not None:
+        yield "runs of KFP" if found.runs else "no run in KFP"
+        for run in found.runs:
+            yield f"  {run.state:<10} {_ago(run.created):>14}  {run.id}  {run.name}"
+            if run.at:
+                yield f"  {'':<10} {run.at}"
+    if found.jobs:
+        yield "Jobs"
+        for job in found.jobs:
+            why = f"  {job.why}" if job.why else ""
+            yield f"  {job.state:<10} {_ago(job.created):>14}  {job.name} ({job.stage}){why}"
+            yield from (f"  {'':<10} {line}" for line in job.said)
+    if found.pods is not None:
+        yield "pods" if found.pods else "no pod runs or waits"
+        for pod in found.pods:
+            where = f"on {pod.where}" if pod.state != "waits" else pod.where
+            yield f"  {pod.state:<10} {_ago(pod.since):>14}  {pod.task}  {where}  {pod.name}"
+    for whom, why in found.unasked.items():
+        yield f"not asked: {whom}: {why}"
 
 
-def _as_json(found: Status) -> str:
-    values: dict[str, Any] = asdict(found)
-    values.pop("codes")
-    return json.dumps(values, ensure_ascii=False, indent=1)
+def _store(state: StoreState) -> Iterator[str]:
+    yield f"store {state.uri}"
+    if not state.channels:
+        yield "  no channel yet"
+    for channel in state.channels:
+        yield from _channel(channel, state.now)
+    for work in state.work:
+        left = "last heard of" if work.failure else "last saved"
+        by = f"held by {work.holder}, renewed" if work.holder else f"nobody works on it; {left}"
+        yield f"  unfinished {work.stage}/{work.key[:12]}  {by} {human_seconds(max(work.age, 0))} ago"
+        yield from (f"    {line}" for line in work.failure)
+    for name, why in state.damaged.items():
+        yield f"  damaged {name}: {why}"
+
+
+def _channel(channel: Channel, now: float) -> Iterator[str]:
+    yield f"channel {channel.name}"
+    if "champion" not in channel.outputs:
+        yield "  champion   none yet"
+    for name in _FIRST:
+        if name in channel.outputs:
+            named = channel.outputs[name]
+            what = f"{named.reference.stage}/{named.reference.key[:12]}"
+            yield f"  {name:<10} {what}  {human_seconds(max(now - named.modified, 0))} ago"
+    if night := channel.night:
+        took = f", {human_seconds(night.seconds)}" if night.seconds else ""
+        yield f"  night      {night.date}  {night.state}{took}"
+        yield f"             {night.sentence.en[:_MOST_OF_A_SENTENCE]}"
+        yield f"             {channel.page}"
+    for each in channel.set_aside:
+        yield f"  {each.state:<10} {each.training}: {each.why}"
+        yield f"             to take it up again: {each.resumed_by} on a run's form"
+
+
+def _ago(when: str) -> str:
+    try:
+        then = datetime.fromisoformat(when.replace("Z", "+00:00"))
+    except ValueError:
+        return "?"
+    return f"{human_seconds(max((datetime.now(UTC) - then).total_seconds(), 0))} ago"
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
-"""What a store says: champions and newest outputs by channel, and which work nobody has finished yet."""
+"""What a store says: champions and newest outputs by channel, and which work nobody has finished yet.
+
+How a run ended that never said so, KFP or Kubernetes knows: it is entered in the channel's index of nights.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.nights.index import index_name, index_page, rows_shown
-from yanmo.nights.night import Row
+from yanmo.nights.index import index_name, index_page, publish, rows_shown
+from yanmo.nights.night import BEGUN, DONE, TERMINATED, Row, Words
+from yanmo.nights.record import FAILED, RUN, Run, StageEnd, read_record, record_end
 from yanmo.store.objects import ObjectStore
 from yanmo.store.runs.failure_card import FILE as _FAILURE
 from yanmo.store.runs.failure_card import read_card
@@ -17,6 +21,14 @@ from yanmo.store.runs.unfinished import GIVEN_UP, LEFT, read_unfinished, resumed
 from yanmo.tools.store.pointed import Named, read_undamaged
 
 _LEASE, _WORK = "LEASE.json", "WORK.json"
+_SAID = {
+    DONE: Words("It ended well, by KFP or Kubernetes.", "据 KFP 或 Kubernetes，正常结束。"),
+    FAILED: Words(
+        "It failed, by KFP or Kubernetes; its log says why.", "据 KFP 或 Kubernetes，已失败；原因见其日志。"
+    ),
+    TERMINATED: Words("It was terminated by hand.", "被人终止。"),
+}
+"""How somebody else says that a run ended -> in words."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +130,32 @@ def with_nights(store: ObjectStore, channel: str) -> list[str]:
     """Channels that have nights; one whose first night failed has no pointer yet."""
     names = {info.name.split("/")[1] for info in store.list(f"nights/{channel}" if channel else "nights")}
     return sorted(name for name in names if store.stat(index_name(name)) is not None)
+
+
+def enter_ends(store: ObjectStore, channel: str, ends: Mapping[str, str]) -> None:
+    """Enter how runs of the channel, or of all channels, ended that never said so.
+
+    Args:
+        ends: id of a run of KFP's, uid of a Job -> one of `_SAID`.
+
+    Raises:
+        StorageError, DataError: the store refuses a write; a record is damaged.
+    """
+    for each in with_nights(store, channel):
+        for row in (row for row in rows_shown(store, each) if row.state == BEGUN and row.run_id in ends):
+            record = read_record(store, each, row.run_id)
+            if record and record.state == BEGUN:  # else the index alone is behind
+                run = Run(
+                    store=store,
+                    channel=each,
+                    run_id=row.run_id,
+                    timezone=record.timezone,
+                    last=record.last,
+                )
+                state = ends[row.run_id]
+                record = record_end(run, StageEnd(task=RUN, state=state, sentence=_SAID[state]))
+            if record:
+                publish(store, record)
 
 
 def _nights(store: ObjectStore, channel: str, damaged: dict[str, str]) -> dict[str, Any]:

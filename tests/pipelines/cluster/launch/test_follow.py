@@ -6,20 +6,17 @@ import json
 import logging
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from servers.replayed import answers, kubeconfig, one, serving
+from servers.replayed import answers, one
 
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, exit_code
 from yanmo.store.manifest import Reference
 from yanmo.store.pause import Pause, PausedOutput
 from yanmo.store.runs.failure_card import details_of
-from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.launch.follow import Follower
 from yanmo_pipelines.cluster.launch.made_by import TrainJobs
-from yanmo_pipelines.cluster.place import PlaceOptions
 
 TRAINJOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/kubeflow/trainjobs"
 PODS = "/api/v1/namespaces/kubeflow/pods?limit=500&labelSelector=jobset.sigs.k8s.io%2Fjobset-name%3Dt1"
@@ -28,13 +25,12 @@ Recorded = list[dict[str, Any]]
 
 
 @pytest.fixture
-def followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: Any) -> Callable[..., Any]:
+def followed(cluster: Any, caplog: Any) -> Callable[..., Any]:
     """What a follower gives back, or the error it raises, and what it said."""
 
     def follow(recorded: Recorded, name: str, namespace: str = "kubeflow", nodes: int = 2) -> Any:
-        with serving(recorded) as (address, server), caplog.at_level(logging.INFO):
-            monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, address))
-            api = KubernetesApi.of(PlaceOptions(namespace=namespace))
+        with caplog.at_level(logging.INFO):
+            api, server = cluster(recorded, namespace)
             path = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs"
             try:
                 found: Any = Follower(api, TrainJobs(path), name, nodes).to_its_end(0.001)

@@ -38,9 +38,6 @@ def schedule(
     kfp: RecurringKfp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Any:
     """Runs a subcommand on a file: exit code, stdout, stderr."""
-    for name in ("KFP_ENDPOINT", "KUBERNETES_SERVICE_HOST", "KFP_TIMEZONE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
 
     def run(
         what: str,

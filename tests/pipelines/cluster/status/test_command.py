@@ -23,14 +23,6 @@ from yanmo.store.runs.unfinished import GIVEN_UP, LEFT, Training, change_unfinis
 from yanmo_pipelines.cluster.status import command
 
 
-@pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing of this machine's."""
-    for name in ("KFP_ENDPOINT", "KUBERNETES_SERVICE_HOST", "YANMO_STORE", "KF_PIPELINES_SA_TOKEN_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-
-
 def reference(stage: str, digit: str) -> Reference:
     key = digit * 64
     return Reference(
@@ -238,22 +230,19 @@ def test_runs_that_never_said_so_stand_as_kfp_and_kubernetes_say(
         "red": {"state": "FAILED"},
         "lives": {"state": "RUNNING"},
     }
-    runs = [one(f"GET /apis/v2beta1/runs/{n}", 200, {"run_id": n, **said}) for n, said in of_kfp.items()]
-    unknown = {"code": 5, "message": "Failed to get a run: ResourceNotFoundError: Run not found"}
-    runs += [one(f"GET /apis/v2beta1/runs/{n}", 404, unknown) for n in ("job", "forgotten")]
+    of_kfp = {n: {"run_id": n, **said} for n, said in of_kfp.items()}
+    listed = next(a for a in answers("status") if a["request"].startswith("GET /apis/v2beta1/runs?"))
+    runs = [one(listed["request"], 200, {"runs": list(of_kfp.values())})]
+    runs += [one(f"GET /apis/v2beta1/runs/{n}", 200, said) for n, said in of_kfp.items()]
     done = {"conditions": [{"type": "Complete", "status": "True"}]}
     jobs = {"items": [{"metadata": {"name": "j", "uid": "job"}, "status": done}]}
-    listed = one("GET /apis/batch/v1/namespaces/kubeflow/jobs?limit=500", 200, jobs)
+    of_jobs = "GET /apis/batch/v1/namespaces/kubeflow/jobs?limit=500&labelSelector="
     with (
-        serving([*answers("status"), *runs]) as (kfp, _),
-        serving([*answers("status-kubernetes"), listed]) as (
-            cluster,
-            server,
-        ),
+        serving([a for a in answers("status") if "/runs" not in a["request"]] + runs) as (kfp, _),
+        serving([one(f"{of_jobs}app.kubernetes.io%2Fname%3Dyanmo", 200, jobs)]) as (cluster, _),
     ):
         monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, cluster))
         assert command.main([f"--host={kfp}", f"--store={store.root}", "--runs=5"]) == 0
-        assert any("jobs" in asked for asked in server.asked)
     found = {row.run_id: row.state for row in rows_shown(store, "new")}
     assert found == {
         "stopped": "terminated", "red": "failed", "job": "done", "forgotten": "begun", "lives": "begun"

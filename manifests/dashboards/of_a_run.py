@@ -1,8 +1,24 @@
-"""What the dashboard of a run shows of a training: how far, how well, how fast, what it needs."""
+"""The dashboard of a run: how a training goes and what it needs; below that, what is of all stages."""
 
 from __future__ import annotations
 
-from panels import ALERTS_NOW, STATES, Panel, Query, Row, last, of_run, one, rate
+from panels import (
+    ALERTS_NOW,
+    CHANNEL,
+    NAMESPACE,
+    RANK,
+    RUN,
+    STATES,
+    Dashboard,
+    Panel,
+    Query,
+    Row,
+    last,
+    of_run,
+    one,
+    rate,
+)
+from rows_of_stages import COST, GPUS, STORE
 
 _OF_RANK = '{rank=~"$rank"}'
 _BY_RANK = "rank {{rank}} · {{run_id}}"
@@ -241,4 +257,14 @@ HEALTH = Row(
         one("Entropy of attention", of_run("yanmo_train_attention_entropy_ratio"), _BY_LAYER),
         one("Entropy of the predictions", of_run("yanmo_train_output_entropy_ratio")),
     ),
+)
+TRAINING_RUN = Dashboard(
+    name="run",
+    title="Yanmo: a run",
+    about="One run of the pipeline, live: progress and time left, loss and bits, speed, memory, GPU, store, "
+    "alerts. Docs: docs/how-to/watch.md.",
+    variables=(NAMESPACE, CHANNEL, RUN, RANK),
+    rows=(PROGRESS, LEARNING, SPEED, MEMORY, CHECKPOINTS, HEALTH, GPUS, STORE, COST),
+    since="now-3h",
+    refresh="15s",
 )
