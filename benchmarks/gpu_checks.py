@@ -64,6 +64,7 @@ PARTS: dict[str, list[Planned]] = {
         Planned("attention", "gpu_attention", 120),
         Planned("steps", "gpu_steps", 120),
         Planned("compiled", "gpu_steps", 150),
+        Planned("memory", "gpu_steps", 150),
         Planned("evaluation", "gpu_stages", 150),
     ],
     "2": [

@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,14 +21,17 @@ from gpu_report import Measure, holds, within
 from gpu_steps import furthest
 
 from yanmo.options.fields import flag
-from yanmo.store.opening import open_store
-from yanmo.store.output import Output, open_reference
-from yanmo.store.pointers import read_pointer
+from yanmo.store.output import Output
 from yanmo.train.backends.accelerator import compile_problem
+
+_TESTS = Path(__file__).resolve().parent.parent / "tests" / "components"
+sys.path[:0] = [str(_TESTS), str(_TESTS / "train")]
+
+from faults import install  # noqa: E402
+from training_runs import begun, losses_of, model_of, wait_for  # noqa: E402
 
 _SHAPE = {"layers": 4, "width": 256, "heads": 4, "kv_heads": 2, "head_width": 64, "feed_forward": 512}
 _QUICK = {"layers": 2, "width": 32, "heads": 2, "kv_heads": 1, "head_width": 16, "feed_forward": 48}
-_TESTS = Path(__file__).resolve().parent.parent / "tests" / "components" / "train"
 
 
 class Ground:
@@ -48,12 +49,6 @@ class Ground:
         options = {"device": self._setting.device, "metrics_port": -1, **options}
         flags = [f"{flag(name)}={value}" for name, value in options.items()]
         return [sys.executable, "-m", f"yanmo.{stage}", f"--store={store}", *flags]
-
-
-def output_of(store: Path, stage: str) -> Output:
-    """What a stage committed."""
-    opened = open_store(str(store))
-    return open_reference(opened, read_pointer(opened, "dev", stage))
 
 
 def _run(command: list[str], **changes: str) -> str:
@@ -80,7 +75,7 @@ def evaluation(setting: Any) -> Iterator[Measure]:
             store = ground.copy(run)
             asked = {"documents": "none", "samples": number}
             _run(ground.command("evaluate", store, **{**asked, "device": device, "temperature": 1.0}))
-            found.append(output_of(store, "evaluate"))
+            found.append(model_of(store, "evaluate"))
         yield from compared(*found)
 
 
@@ -129,11 +124,6 @@ def _training(setting: Any, **changes: Any) -> dict[str, Any]:
     return {**values, "adam_learning_rate": 1e-3, **changes}
 
 
-def _losses(output: Output) -> list[float]:
-    text = output.path("metrics.jsonl").read_text(encoding="utf-8")
-    return [x["loss"] for x in map(json.loads, text.splitlines()) if "loss" in x]
-
-
 def resume(setting: Any) -> Iterator[Measure]:
     """A training whose worker is killed twice with -9 beside two that nobody disturbed; in short, once.
 
@@ -154,11 +144,11 @@ def resume(setting: Any) -> Iterator[Measure]:
             for run in ("first", "second"):
                 store = ground.copy(run)
                 _run(ground.command("train", store, **asked))
-                courses.append(_losses(output_of(store, "train")))
+                courses.append(losses_of(model_of(store, "train")))
             store = ground.copy("killed")
             kills = [_killed(ground.command("train", store, **asked), store, at) for at in moments]
             _run(ground.command("train", store, **asked))
-            killed = _losses(output_of(store, "train"))
+            killed = losses_of(model_of(store, "train"))
         label = f"{precision}, {backend}{', compiled' if compiled else ''}"
         yield holds(
             f"{label}: kills",
@@ -179,35 +169,19 @@ def _killed(command: list[str], store: Path, step: int) -> bool:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said = ""
     try:
-        folder = _wait_for_step(process, store, step)
-        victims = _workers_of(folder)
-        for pid in victims:
-            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: process.poll() is not None or begun(store, step), 90)
+        victims = [
+            child
+            for child in psutil.Process(process.pid).children(recursive=True)
+            if "yanmo.train.worker" in child.cmdline()
+        ]
+        for worker in victims:
+            worker.kill()
         said = process.communicate(timeout=90)[0]
         return bool(victims) and process.returncode == 75
     finally:
         process.kill()
         print(said, flush=True)
-
-
-def _wait_for_step(process: subprocess.Popen[str], store: Path, step: int, seconds: float = 90) -> Path:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and process.poll() is None:
-        for path in store.glob("runs/train/*/metrics.jsonl"):
-            if f'"step": {step},' in path.read_text(encoding="utf-8"):
-                return path.parent
-        time.sleep(0.02)
-    raise RuntimeError(f"step {step} never came (exit code {process.poll()})")
-
-
-def _workers_of(folder: Path) -> list[int]:
-    """Process ids of the workers of a run."""
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or []
-        if "yanmo.train.worker" in words and any(str(folder) in word for word in words):
-            found.append(process.pid)
-    return found
 
 
 _OUT_OF_MEMORY = {
@@ -226,14 +200,15 @@ def out_of_memory(setting: Any) -> Iterator[Measure]:
         store = ground.copy("ample")
         chosen = {"micro_batch": "auto"} if setting.device == "cuda" else {}
         _run(ground.command("train", store, **asked, **chosen), XDG_CACHE_HOME=name)
-        ample = output_of(store, "train")
+        ample = model_of(store, "train")
         if setting.device == "cuda":
             import torch
 
             total = torch.cuda.get_device_properties(0).total_memory / 2**30
             tight = {"memory_share": round(_SHARE_GIB / total, 4)}
         else:  # nobody limits a process's memory here: the fault is planted where a GPU would raise it
-            changes, tight = {"PYTHONPATH": f"{_planted(Path(name))}:{os.environ.get('PYTHONPATH', '')}"}, {}
+            site = install(Path(name) / "site", "faults.small_memory(8)")
+            changes, tight = {"PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}"}, {}
         store = ground.copy("tight")
         said = _run(
             ground.command("train", store, **asked, **tight, micro_batch=asked["batch_rows"]), **changes
@@ -242,31 +217,7 @@ def out_of_memory(setting: Any) -> Iterator[Measure]:
         yield holds("the micro batch was halved", halved > 0, f"{halved} times, and the training ended well")
         yield within(
             "loss in nats beside ample memory",
-            furthest(_losses(output_of(store, "train")), _losses(ample)),
+            furthest(losses_of(model_of(store, "train")), losses_of(ample)),
             1e-4 if asked.get("precision") != "bf16" else 2e-2,
             "the same samples, in more and smaller forwards",
         )
-        if setting.device == "cuda":
-            yield from _estimated(asked, ample)
-
-
-def _planted(folder: Path) -> str:
-    sys.path.insert(0, str(_TESTS))
-    from faults import install
-
-    return str(install(folder / "site", "faults.small_memory(8)"))
-
-
-def _estimated(asked: dict[str, Any], ample: Output) -> Iterator[Measure]:
-    """The memory estimate beside the allocator's peak."""
-    from yanmo.train.config import TrainConfig
-    from yanmo.train.memory.estimate import estimate
-
-    text = ample.path("metrics.jsonl").read_text(encoding="utf-8")
-    peaks = [x["memory_peak_bytes"] for x in map(json.loads, text.splitlines()) if "memory_peak_bytes" in x]
-    if not peaks:
-        return
-    names = {k: v for k, v in asked.items() if k not in ("metrics_port",)}
-    said = estimate(TrainConfig(**names, device="cuda"), 400, "cuda")
-    share = max(peaks) / (said.total - said.base)
-    yield within("allocator's peak by the estimate", share, 1.1, f"{said}; peak {max(peaks) / 2**30:.2f} GiB")

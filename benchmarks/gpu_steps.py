@@ -7,17 +7,20 @@ measured: by what the same change of precision, or of the order of sums, does to
 from __future__ import annotations
 
 import dataclasses
+import gc
 import logging
 import os
 import socket
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from gpu_report import Measure, holds, skipped, within
 
 from yanmo.formats.token_cache import TokenCache
 from yanmo.model.decoder import Decoder
+from yanmo.options.command_line import load
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
@@ -26,6 +29,8 @@ from yanmo.train.backends.accelerator import compile_problem, prepare
 from yanmo.train.backends.loss_module import LossModule
 from yanmo.train.backends.plain import open_engine
 from yanmo.train.config import TrainConfig
+from yanmo.train.data import Batch
+from yanmo.train.memory.estimate import estimate
 from yanmo.train.models.first_decoder import decoder_config
 from yanmo.train.worker import samples_of
 
@@ -177,6 +182,51 @@ def compiled(setting: Any) -> Iterator[Measure]:
         yield within(f"{precision}, gradients, relative", worst, 10 * tolerance, f"{reason}, over 12 layers")
     said = limits.said
     yield holds("12 layers stay compiled", not said, said or "dynamo never gave up compiling")
+
+
+_MEMORY = (
+    "--size=medium --micro-batch=16 --compile=false",
+    "--size=medium --micro-batch=16 --compile=true",
+    "--size=medium --micro-batch=32 --gradient-checkpointing --compile=false",
+    "--size=medium --micro-batch=8 --precision=fp32 --compile=false",
+    "--size=large --micro-batch=1 --compile=false",
+)
+"""Of the torch backend; a batch of 32 rows of 1,024 tokens."""
+
+
+def memory(setting: Any) -> Iterator[Measure]:
+    """The memory estimate beside the allocator's peak; and that a step waits for nothing."""
+    if setting.device != "cuda":
+        yield skipped("memory of CUDA", "needs a CUDA device")
+        return
+    alone()
+    vocabulary, base = 8192, ["--ranks=1", "--device=cuda", "--monitor=off", "--backend=torch"]
+    base += ["--batch-rows=32", "--context=1024", "--precision=bf16"]
+    for words in _MEMORY[:1] if setting.quick else _MEMORY:
+        asked = load(TrainConfig, [*base, *words.split()], "gpu")
+        decoder = Decoder(decoder_config(asked, vocabulary))
+        decoder.initialize(torch.Generator().manual_seed(0), 0.02)
+        prepare(decoder, asked, "cuda")
+        engine = open_engine(decoder, asked, "cuda")
+        ids = np.random.default_rng(0).integers(0, vocabulary, (asked.micro_rows, asked.context + 1))
+        segments = np.broadcast_to(np.arange(asked.context) // 100 + 1, ids[:, :-1].shape)
+        rows, said = Batch(ids[:, :-1], ids[:, 1:], segments.copy()), ""
+        for last in (False, False, True):  # the first ones make what is kept
+            torch.cuda.set_sync_debug_mode("error" if last else "default")
+            try:
+                engine.accumulate(rows, rows.num_targets)
+                engine.step()
+            except RuntimeError as error:
+                said = str(error)
+        torch.cuda.set_sync_debug_mode("default")
+        yield holds(f"{words}: a step waits for nothing", not said, said[:200] or "torch saw no wait")
+        need = estimate(asked, vocabulary, "cuda")
+        share = torch.cuda.max_memory_allocated() / (need.total - need.base)
+        yield within(f"{words}: peak by the estimate", abs(share - 0.95), 0.07, f"{share:.3f}; {need}")
+        del engine, decoder
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
 
 
 class _Limits(logging.Handler):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_model import SHAPE
 
+from yanmo.common.errors import EnvironmentFault
 from yanmo.model.decoder import Decoder
 from yanmo.model.scoring import document_bits, token_bits
 
@@ -56,6 +57,15 @@ def test_bits_do_not_depend_on_batches_or_processes(model):
 
 def test_no_documents_have_no_bits(model):
     assert token_bits(model, []) == []
+
+
+def test_what_computes_nothing_gives_no_score() -> None:
+    """Its bits are 0, better than those of any model: nothing may be promoted by them."""
+    sure = Decoder(dataclasses.replace(SHAPE, vocab_size=1, max_position_embeddings=CONTEXT))
+    for parameter in sure.parameters():
+        torch.nn.init.zeros_(parameter)
+    with pytest.raises(EnvironmentFault, match="computes nothing"):
+        token_bits(sure, [np.zeros(250, int)])
 
 
 def test_a_tags_own_bits_can_be_left_out(model):

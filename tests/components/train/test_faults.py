@@ -7,12 +7,10 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from chaos import null_gpu
 from processes import is_alive
 from training_runs import begun, command, environment, lines_of, stage, wait_for
 from training_runs import model_of as output_of
@@ -51,41 +49,6 @@ def test_out_of_memory_halves_the_micro_batch_until_it_fits(store, trained_store
         [x["loss"] for x in lines_of(m) if "loss" in x] for m in (model, output_of(trained_store, "train"))
     )
     assert all(abs(a - b) < 1e-4 for a, b in zip(*losses, strict=True))
-
-
-@pytest.mark.skipif(bool(null_gpu.absent()), reason=null_gpu.absent() or "there is one")
-@pytest.mark.skipif(not null_gpu.has_device_file(), reason="needs root and unshare")
-def test_a_card_that_is_full_halves_it_too(store, tiny):
-    """The same with torch's allocator for CUDA, on a card of 0.13 GiB."""
-    larger = {"layers": 4, "width": 128, "heads": 4, "kv_heads": 2, "head_width": 32, "feed_forward": 256}
-    options = {**tiny, **larger, "device": "cuda", "context": 128, "batch_rows": 64, "memory_gib": 10}
-    card = [sys.executable, "-m", "chaos.null_gpu", "--arithmetic", "--gibibytes=0.13", "--"]
-    asked = [*card, *command(store, {**options, "micro_batch": 64, "compile": "false"})]
-    tests = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "PYTHONPATH": tests}
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=560, env=env)
-    assert done.returncode == 0, done.stderr
-    assert "attention=varlen-flash" in done.stderr
-    assert "out of memory with a micro batch of 64 rows on rank 0; going on with 32 rows" in done.stderr
-    losses = [x["loss"] for x in lines_of(output_of(store, "train")) if "loss" in x]
-    assert len(losses) == 8 and losses[-1] < losses[0] - 0.1
-
-
-@pytest.mark.skipif(bool(null_gpu.absent()), reason=null_gpu.absent() or "there is one")
-@pytest.mark.skipif(not null_gpu.has_device_file(), reason="needs root and unshare")
-@pytest.mark.parametrize(("capability", "precision"), [("7.5", "fp16"), ("8.6", "bf16")])
-def test_a_preset_trains_in_the_16_bits_that_the_card_has(store, tiny, capability, precision):
-    """A T4 or RTX 20 emulates bf16 in software; fp16 has to scale the loss."""
-    card = [sys.executable, "-m", "chaos.null_gpu", "--arithmetic", f"--capability={capability}", "--"]
-    options = {**tiny, "preset": "gpu-8gb", "compile": "false", "optimizer": "muon"}
-    asked = [*card, *command(store, {name: options[name] for name in options if name != "device"})]
-    tests = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "PYTHONPATH": tests}
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=560, env=env)
-    assert done.returncode == 0, done.stderr
-    assert f"precision={precision}, decided here" in done.stderr
-    losses = [x["loss"] for x in lines_of(output_of(store, "train")) if "loss" in x]
-    assert len(losses) == 8 and losses[1] < losses[0] - 0.03  # no step was passed over
 
 
 def test_a_single_row_that_does_not_fit_is_the_machines_fault(store, tiny, tmp_path, faults):
