@@ -25,7 +25,6 @@ from yanmo.model.attention import (
     varlen_problem,
 )
 
-_NAMES = ("output", "gradient of q", "gradient of k", "gradient of v")
 _TOLERANCES = {
     torch.bfloat16: (1e-2, "bf16 keeps 8 bits: inputs exact, products and results rounded by 2^-9 each"),
     torch.float32: (5e-5, "fp32 keeps 24 bits; sums over up to 2,048 positions, TF32 off"),
@@ -114,14 +113,11 @@ def errors(case: Case, path: str, device: str, dtype: torch.dtype) -> list[float
     return found
 
 
-def worst(chosen: list[Case], path: str, device: str, dtype: torch.dtype) -> list[tuple[float, Case]]:
-    """The largest error of each of `_NAMES`, and where."""
-    found = [(-1.0, chosen[0])] * 4
-    for case in chosen:
-        for i, error in enumerate(errors(case, path, device, dtype)):
-            if not error <= found[i][0]:  # NaN stays
-                found[i] = (error, case)
-    return found
+def worst(chosen: list[Case], path: str, device: str, dtype: torch.dtype) -> tuple[float, str]:
+    """The largest error, and where; NaN where one is."""
+    found = [(max(errors(c, path, device, dtype), key=lambda e: (e != e, e)), c) for c in chosen]
+    error, c = max(found, key=lambda pair: (pair[0] != pair[0], pair[0]))
+    return error, f"{c.rows}, {c.B} x {c.T}, {c.H}/{c.K} heads of {c.E}"
 
 
 def attention(setting: Any) -> Iterator[Measure]:
@@ -130,35 +126,27 @@ def attention(setting: Any) -> Iterator[Measure]:
     torch.set_float32_matmul_precision("highest")
     chosen = cases(setting.quick)
     one = [case for case in chosen if case.rows in ("one", "short")]
-    masked_bf16: list[tuple[float, Case]] = []
+    masked = 0.0
     for path, dtype, those in (
         ("masked", torch.float32, chosen),
         ("masked", torch.bfloat16, chosen),
         ("flash", torch.float32, one),
         ("flash", torch.bfloat16, one),
     ):
-        found = worst(those, path, device, dtype)
-        masked_bf16 = found if (path, dtype) == ("masked", torch.bfloat16) else masked_bf16
-        yield from _measures(f"{path}, {_short(dtype)}", found, *_TOLERANCES[dtype])
+        error, at = worst(those, path, device, dtype)
+        masked = error if (path, dtype) == ("masked", torch.bfloat16) else masked
+        tolerance, reason = _TOLERANCES[dtype]
+        yield within(f"{path}, {_short(dtype)}", error, tolerance, f"{reason}; worst at {at}")
     problem = varlen_problem(device, torch.bfloat16, 64, lowest_capability() if device == "cuda" else None)
     if problem:
         yield skipped("varlen", problem)
         return
-    found = worst(chosen, "varlen", device, torch.bfloat16)
-    yield from _measures("varlen, bf16", found, *_TOLERANCES[torch.bfloat16])
-    for i, name in enumerate(_NAMES):
-        most = 2 * masked_bf16[i][0] + 1e-3
-        yield within(f"varlen beside masked, {name}", found[i][0], most, "twice the masked path's own error")
+    error, at = worst(chosen, "varlen", device, torch.bfloat16)
+    tolerance, reason = _TOLERANCES[torch.bfloat16]
+    yield within("varlen, bf16", error, tolerance, f"{reason}; worst at {at}")
+    yield within("varlen beside masked", error, 2 * masked + 1e-3, "twice the masked path's own error")
     yield _leak(device)
     yield from _widths(device)
-
-
-def _measures(
-    label: str, found: list[tuple[float, Case]], tolerance: float, reason: str
-) -> Iterator[Measure]:
-    for name, (error, case) in zip(_NAMES, found, strict=True):
-        at = f"{case.rows}, {case.B} x {case.T}, {case.H}/{case.K} heads of {case.E}"
-        yield within(f"{label}, {name}", error, tolerance, f"{reason}; worst at {at}")
 
 
 def _short(dtype: torch.dtype) -> str:

@@ -27,17 +27,8 @@ MODEL = {
     "max_position_embeddings": 32,
 }
 _WHEELS = (
-    *("deepspeed", "hjson", "pydantic", "pydantic_core", "annotated_types", "typing_inspection"),
-    *(
-        "psutil",
-        "minio",
-        "argon2_cffi",
-        "argon2_cffi_bindings",
-        "cffi",
-        "pycparser",
-        "pycryptodome",
-        "nvidia_ml_py",
-    ),
+    *("deepspeed", "hjson", "pydantic", "pydantic_core", "annotated_types", "typing_inspection", "psutil"),
+    *("minio", "argon2_cffi", "argon2_cffi_bindings", "cffi", "pycparser", "pycryptodome", "nvidia_ml_py"),
 )
 """Beside torch, numpy, numba, pyarrow, tokenizers, safetensors and pyyaml, which the machine has."""
 _PYTHON = "3.12"

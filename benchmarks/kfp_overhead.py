@@ -1,11 +1,8 @@
 """What Kubeflow Pipelines adds to the stages of a run: seconds and pods of each task.
 
     YANMO_NAMESPACE=kubeflow python benchmarks/kfp_overhead.py RUN_ID
-    KFP_ENDPOINT=... YANMO_NAMESPACE=kubeflow python benchmarks/kfp_overhead.py --floor IMAGE
 
-The second starts a run of as many tasks, one after the other, which do nothing in a container of this image.
-
-The first reads the run's pods by kubectl, so the run must not be older than they are kept.
+It reads the run's pods by kubectl, so the run must not be older than they are kept.
 `stage` is what the stage's process took: its first to its last line of log. `task` is from the start of the
 driver's pod, which prepares the task, to the end of the task's own; what is left goes to scheduling, images,
 launcher, uploads, and the times at which Argo looks at the run.
@@ -16,12 +13,8 @@ import json
 import os
 import re
 import subprocess
-import tempfile
 from datetime import datetime
 from typing import Any
-
-import kfp
-from kfp import compiler, dsl
 
 from yanmo.common.log_lines import read_line
 
@@ -52,38 +45,10 @@ def stage_seconds(pod: dict[str, Any]) -> float:
     return float(times[-1] - times[0]) if times else 0.0
 
 
-def run_of_nothing(image: str, tasks: int = 7) -> float:
-    """Run tasks that do nothing, retried as Yanmo's are; return how long the run took, seconds."""
-
-    @dsl.container_component  # type: ignore[untyped-decorator]
-    def nothing(before: str, out: dsl.OutputPath(str)) -> dsl.ContainerSpec:  # type: ignore[valid-type]
-        write = 'mkdir -p "$(dirname "$0")" && echo done > "$0"'
-        return dsl.ContainerSpec(image=image, command=["sh", "-c", write, out])
-
-    @dsl.pipeline(name="floor")  # type: ignore[untyped-decorator]
-    def floor() -> None:
-        before: Any = ""
-        for _ in range(tasks):
-            task = nothing(before=before).set_caching_options(False).set_retry(4, "10s", 2.0)
-            before = task.outputs["out"]
-
-    client = kfp.Client(os.environ["KFP_ENDPOINT"], namespace=os.environ.get("YANMO_NAMESPACE", "kubeflow"))
-    with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
-        compiler.Compiler().compile(floor, file.name)
-        run_id = client.create_run_from_pipeline_package(file.name, enable_caching=False).run_id
-    run = client.wait_for_run_completion(run_id, timeout=3600, sleep_duration=1)
-    return float((run.finished_at - run.created_at).total_seconds())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run_id", nargs="?")
-    parser.add_argument("--floor", metavar="IMAGE")
-    options = parser.parse_args()
-    if options.floor:
-        print(f"7 tasks that do nothing: {run_of_nothing(options.floor):.0f} s")
-        return
-    run_id = options.run_id
+    parser.add_argument("run_id")
+    run_id = parser.parse_args().run_id
     pods = json.loads(kubectl("get", "pods", "-o=json", f"--selector=pipeline/runid={run_id}"))["items"]
     tasks: dict[str, dict[str, Any]] = {}
     for pod in sorted(pods, key=lambda pod: span(pod)[0]):

@@ -32,7 +32,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -70,7 +69,7 @@ def known() -> dict[str, Any]:
 
 def measure(given: argparse.Namespace) -> None:
     """Measure the rows that are asked for and write each result down."""
-    cache = Cache.of(Path(given.store), given.channel)
+    cache = cache_of(Path(given.store), given.channel)
     made = made_by()  # once: the results that are written here are files of the checkout too
     for row in ROWS:
         if (given.only and row.name not in given.only) or (row.name in known() and not given.again):
@@ -82,7 +81,7 @@ def measure(given: argparse.Namespace) -> None:
         print(row.name, json.dumps({k: found[k] for k in ("speed", "cpu", "memory", "bits")}), flush=True)
 
 
-def measured(row: Row, given: argparse.Namespace, cache: Cache) -> dict[str, Any]:
+def measured(row: Row, given: argparse.Namespace, cache: tuple[str, list[Path]]) -> dict[str, Any]:
     """One row: both sides for each seed, in turn."""
     sides: dict[str, list[dict[str, float]]] = {"on": [], "off": []}
     loads, began = [], time.monotonic()
@@ -108,37 +107,31 @@ def measured(row: Row, given: argparse.Namespace, cache: Cache) -> dict[str, Any
     }
 
 
-@dataclass(frozen=True)
-class Cache:
-    """The outputs that a training reads: token cache and tokenizer."""
+def cache_of(store: Path, channel: str) -> tuple[str, list[Path]]:
+    """The token cache of a channel's newest `tokenize` in a store on this disk, as STAGE/KEY, and the folders
+    of the outputs that a training reads: of the cache and its tokenizer.
 
-    key: str
-    folders: tuple[Path, ...]
-
-    @classmethod
-    def of(cls, store: Path, channel: str) -> Cache:
-        """Those of a channel's newest `tokenize` in a store on this disk."""
-        opened = open_store(str(store))
-        pointer = read_pointer(opened, channel, "tokenize")
-        if pointer is None:
-            raise SystemExit(f"channel {channel} of {store} has no token cache: run `make demo` first")
-        cache = open_reference(opened, pointer)
-        both = (cache.manifest, cache.part("tokenizer").manifest)
-        return cls(f"tokenize/{cache.manifest.key}", tuple(store / "cas" / m.stage / m.key for m in both))
-
-    def link_into(self, store: Path) -> None:
-        """The same outputs in another store of the same disk, without a copy of their bytes."""
-        for folder in self.folders:
-            target = store / "cas" / folder.parent.name / folder.name
-            shutil.copytree(folder, target, copy_function=os.link)
+    Raises:
+        SystemExit: there is none.
+    """
+    opened = open_store(str(store))
+    pointer = read_pointer(opened, channel, "tokenize")
+    if pointer is None:
+        raise SystemExit(f"channel {channel} of {store} has no token cache: run `make demo` first")
+    cache = open_reference(opened, pointer)
+    both = (cache.manifest, cache.part("tokenizer").manifest)
+    return f"tokenize/{cache.manifest.key}", [store / "cas" / m.stage / m.key for m in both]
 
 
-def trained(cache: Cache, options: Sequence[str]) -> dict[str, float]:
-    """One training: what it cost and what it reached."""
-    with tempfile.TemporaryDirectory(prefix="optimizations-", dir=cache.folders[0].parents[2]) as folder:
-        cache.link_into(Path(folder))
+def trained(cache: tuple[str, list[Path]], options: Sequence[str]) -> dict[str, float]:
+    """One training, in a store of its own that links the outputs: what it cost and what it reached."""
+    key, outputs = cache
+    with tempfile.TemporaryDirectory(prefix="optimizations-", dir=outputs[0].parents[2]) as folder:
+        for path in outputs:
+            target = Path(folder, *path.parts[-3:])
+            shutil.copytree(path, target, copy_function=os.link)
         command = [sys.executable, "-m", "yanmo.train", f"--store={folder}", "--channel=dev", *options]
-        command += [f"--token-cache={cache.key}", "--metrics-port=-1"]
+        command += [f"--token-cache={key}", "--metrics-port=-1"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{' '.join(options)}: ended with {done.returncode}\n{done.stderr[-2000:]}")

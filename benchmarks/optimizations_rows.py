@@ -145,15 +145,6 @@ ROWS = (
         ),
     ),
     Row(
-        name="threads",
-        title=("two threads of the matrix library (BLAS)", "矩阵库（BLAS）用两个线程"),
-        on=("--threads=2",),
-        avoid=(
-            "beside other busy processes, where two ranks of one thread are faster",
-            "机器上还有别的忙碌进程时：两个各一线程的进程更快",
-        ),
-    ),
-    Row(
         name="zero-1",
         title=(
             "ZeRO stage 1 beside plain data parallel (stage 0, torch alone), two ranks",
@@ -183,16 +174,6 @@ ROWS = (
         on=("--prefetch-batches=1",),
         off=("--prefetch-batches=0",),
         avoid=("never: it takes one batch of memory", "没有：只占一批的内存"),
-    ),
-    Row(
-        name="prefetch-deep",
-        title=("eight batches made ahead, beside one", "预先准备八批，对照一批"),
-        on=("--prefetch-batches=8",),
-        off=("--prefetch-batches=1",),
-        avoid=(
-            "where one batch is made within a step, as ours is",
-            "一步之内能备好一批时（这里就是如此）",
-        ),
     ),
     Row(
         name="cosine",
@@ -231,16 +212,6 @@ ROWS = (
         avoid=("short trainings", "短的训练"),
     ),
     Row(
-        name="beta2",
-        title=("AdamW's beta2 0.999 for embedding and head", "词嵌入与输出头的 AdamW 用 beta2 0.999"),
-        on=("--adam-beta2=0.999",),
-        off=("--adam-beta2=0.95",),
-        avoid=(
-            "larger models: not tried ([recipe.md](../explanation/recipe.md))",
-            "更大的模型：没有试过（[recipe.zh.md](../explanation/recipe.zh.md)）",
-        ),
-    ),
-    Row(
         name="token-noise",
         title=("5 % of the input tokens replaced", "替换 5 % 的输入词元"),
         on=("--token-noise=0.05",),
@@ -255,23 +226,5 @@ ROWS = (
         on=("--clip=1",),
         off=("--clip=0",),
         avoid=("never: it costs next to nothing", "没有：几乎不费时"),
-    ),
-    Row(
-        name="monitor",
-        title=("the full collapse monitor, each 20 steps", "完整的坍缩监测，每 20 步"),
-        on=("--monitor=full", "--monitor-every=20"),
-        avoid=("`fast`, the default, sees most of it", "默认的 `fast` 已能看到大半"),
-    ),
-    Row(
-        name="checkpoints",
-        title=("a checkpoint each 20 steps", "每 20 步一个检查点"),
-        on=("--checkpoint-steps=20",),
-        avoid=("the default, by time, loses two minutes at most", "默认按时间存，至多丢两分钟"),
-    ),
-    Row(
-        name="validation",
-        title=("a validation each 20 steps", "每 20 步验证一次"),
-        on=("--valid-every=20", "--valid-characters=8000"),
-        avoid=("where the curve of the end is enough", "只看最终结果时"),
     ),
 )

@@ -107,65 +107,44 @@ def bits(language: int, columns: Sequence[str] = tuple(COLUMNS)) -> str:
     return f"{shown_table}\n\n{wrapped(said[language])}"
 
 
+FASTER = (
+    ("training", "transformers", "a training step", "一步训练的速度", "transformers"),
+    (
+        "evaluation",
+        "lm-evaluation-harness, batch 16",
+        "an evaluation in batches of 16",
+        "以 16 篇为批评测的速度",
+        "lm-evaluation-harness",
+    ),
+    ("curation", "datatrove", "curation", "整理的速度", "datatrove"),
+    ("tokens", "jieba", "segmentation", "分词的速度", "jieba"),
+    ("generation", "transformers", "writing", "写作的速度", "transformers"),
+)
+"""Benchmark, its contestant, what is done in English and Chinese, and beside whom."""
+
+
 def summary(language: int) -> str:
     """Return what is asked first; the sections below have each with its command."""
-    demo = result("demo.json")
+    demo, lines = result("demo.json"), result("resume_kills.jsonl")
     means = {one["id"]: one["mean"]["value"] for one in demo["bits_per_character"]["columns"]}
-    lines = result("resume_kills.jsonl")
     kills = sum("kill" in line for line in lines)
-    differing = sum(bool(line["differing"]) for line in lines)
-    rows = [
-        row(
-            ("bits per character of the demo's model; of 5-grams", "演示模型的每字比特数；5-gram 的")[
-                language
-            ],
-            f"{means['challenger']:.3f}; {means['ngram']:.3f}",
-        ),
-        row(
-            ("memory of its training; disk of its store", "训练它的内存；存储占的磁盘")[language],
-            f"{demo['memory_peak_bytes'] / 1e9:.2f} GB; {demo['store_bytes'] / 1e6:.0f} MB",
-        ),
+    bits = "bits per character of the demo's model; of 5-grams", "演示模型的每字比特数；5-gram 的"
+    cost = "memory of its training; disk of its store", "训练它的内存；存储占的磁盘"
+    resumed = (
+        f"of {kills} kills with -9, those after which a loss, a sample or the model differed",
+        f"kill -9 共 {kills} 次，损失、样本或模型因此不同的次数",
+    )
+    found = [
+        (bits, f"{means['challenger']:.3f}; {means['ngram']:.3f}"),
+        (cost, f"{demo['memory_peak_bytes'] / 1e9:.2f} GB; {demo['store_bytes'] / 1e6:.0f} MB"),
         *(
-            row(said[language], beside(name, who, language))
-            for name, who, said in (
-                (
-                    "training",
-                    "transformers",
-                    (
-                        "a training step: times as fast as transformers' Trainer",
-                        "一步训练的速度是 transformers 的 Trainer 的几倍",
-                    ),
-                ),
-                (
-                    "evaluation",
-                    "lm-evaluation-harness, batch 16",
-                    (
-                        "an evaluation: times as fast as lm-evaluation-harness, batch 16",
-                        "评测的速度是批大小 16 的 lm-evaluation-harness 的几倍",
-                    ),
-                ),
-                (
-                    "curation",
-                    "datatrove",
-                    ("curation: times as fast as datatrove", "整理的速度是 datatrove 的几倍"),
-                ),
-                ("tokens", "jieba", ("segmentation: times as fast as jieba", "分词的速度是 jieba 的几倍")),
-                (
-                    "generation",
-                    "transformers",
-                    ("writing: times as fast as transformers", "写作的速度是 transformers 的几倍"),
-                ),
-            )
+            ((f"{en}: times as fast as {peer}", f"{zh}是 {peer} 的几倍"), beside(name, who, language))
+            for name, who, en, zh, peer in FASTER
         ),
-        row(
-            (
-                f"of {kills} kills with -9, those after which a loss, a sample or the model differed",
-                f"kill -9 共 {kills} 次，损失、样本或模型因此不同的次数",
-            )[language],
-            str(differing),
-        ),
+        (resumed, str(sum(bool(line["differing"]) for line in lines))),
     ]
-    return table((row("what", "figure"), row("测什么", "数字"))[language], rows, numbers=1)
+    head = row("what", "figure"), row("测什么", "数字")
+    return table(head[language], [row(words[language], said) for words, said in found], numbers=1)
 
 
 def beside(name: str, who: str, language: int) -> str:
@@ -308,23 +287,6 @@ def resume(language: int) -> str:
         kills = [line for line in lines if "kill" in line]
         saving = sum(line["inside_save"] for line in kills)
         rows.append(row(*key, *map(str, (len(kills), saving, sum(len(line["differing"]) for line in lines)))))
-    return table(head[language], rows, numbers=3)
-
-
-def engines(language: int) -> str:
-    """Return how many runs of the data stages had the bytes of an undisturbed one, by engine and workers."""
-    head = (
-        row("engine", "workers", "runs", "kills", "equal"),
-        row("引擎", "进程数", "运行", "杀死次数", "相同"),
-    )
-    groups: dict[tuple[str, str], list[Any]] = {}
-    for line in result("engines.jsonl"):
-        if "engine" in line:
-            groups.setdefault((line["engine"], str(line["workers"])), []).append(line)
-    rows = []
-    for key, lines in groups.items():
-        kills, equal = sum(len(line["killed"]) for line in lines), sum(line["equal"] for line in lines)
-        rows.append(row(*key, *map(str, (len(lines), kills, equal))))
     return table(head[language], rows, numbers=3)
 
 

@@ -5,17 +5,14 @@
     deepspeed      ours: DeepSpeed, ZeRO-1
     torch          ours: the plain torch backend
     bare           our decoder in a bare torch loop: forward, backward, clip, torch.optim.AdamW(fused=True)
-    bare-muon      the same loop with torch.optim.Muon for the layers' matrices, as nanochat does
-    nanogpt        nanoGPT-like code: learned positions, fused qkv, GELU 4x, F.cross_entropy over all logits
     hf-deepspeed   transformers' Trainer with DeepSpeed ZeRO-1 on Qwen3ForCausalLM; needs accelerate
     torchtitan     torchtitan's Qwen3 on one GPU (train_engines.py); by --only
-    nanochat       nanochat's model and optimizer, of as many layers and as wide (train_engines.py); by --only
 
 `make bench ONLY=training` is this on a CPU, with intervals; here are GPUs, and peers that need one. Every
 contestant is built once, warms up and takes turns: `--repeats` blocks of `--steps` steps each. The table
 gives medians and the range, and MFU by each model's own FLOPs (peaks and formula:
-components/yanmo/train/metrics/utilization.py). Any other option is one of `yanmo train`, for ours, `bare` and
-`bare-muon`: --attention=flash, --gradient-checkpointing.
+components/yanmo/train/metrics/utilization.py). Any other option is one of `yanmo train`, for ours and `bare`:
+--attention=flash, --gradient-checkpointing.
 """
 
 from __future__ import annotations
@@ -38,12 +35,10 @@ os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
 from bench.declared import Group  # noqa: E402
 from bench.rounds import cpu_seconds, measured, seconds  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
-from train_engines import nanochat, torchtitan  # noqa: E402
-from train_nanogpt import NanoGPT  # noqa: E402
+from train_engines import torchtitan  # noqa: E402
 from train_trainer import hugging_face  # noqa: E402
 
 from yanmo.model.attention import document_bounds  # noqa: E402
@@ -60,7 +55,7 @@ from yanmo.train.models.first_decoder import decoder_config  # noqa: E402
 
 Step = Callable[[int], Any]
 _RATE = 1e-3
-_BY_NAME = ("torchtitan", "nanochat")
+_BY_NAME = ("torchtitan",)
 """Contestants that --only has to name."""
 
 
@@ -96,7 +91,7 @@ def main() -> None:
     print(f"{title}\n\n| | {unit}, median | range | MFU |\n|---|---|---|---|")
     for name, figures in found.items():
         middle = statistics.median(figures)
-        share = f"{100 * bench.mfu(middle, name):.1f} %" if asked.device == "cuda" else ""
+        share = f"{100 * bench.mfu(middle):.1f} %" if asked.device == "cuda" else ""
         print(f"| {name} | {middle:.0f} | {min(figures):.0f} to {max(figures):.0f} | {share} |")
 
 
@@ -120,7 +115,6 @@ class Bench:
         first = Decoder(self.shape)
         first.initialize(torch.Generator().manual_seed(0), 0.02, "depth")
         self.weights = first.state_dict()
-        self.flops: dict[str, float] = {}
         """FLOPs per token of a contestant whose architecture is another one."""
 
     @property
@@ -150,11 +144,8 @@ class Bench:
         makers = {
             "deepspeed": lambda: self.ours("deepspeed"),
             "torch": lambda: self.ours("torch"),
-            "bare": lambda: self.bare(False),
-            "bare-muon": lambda: self.bare(True),
-            "nanogpt": self.nanogpt,
+            "bare": self.bare,
             "torchtitan": lambda: torchtitan(self),
-            "nanochat": lambda: nanochat(self),
             "hf-deepspeed": lambda: hugging_face(self),
         }
         built = {}
@@ -178,38 +169,16 @@ class Bench:
 
         return step
 
-    def bare(self, muon: bool) -> Step:
+    def bare(self) -> Step:
         decoder = self.decoder().to(self.device, self.dtype)
-        matrices = [p for n, p in decoder.named_parameters() if muon and p.ndim == 2 and ".layers." in n]
-        chosen = {id(p) for p in matrices}
-        rest = [p for p in decoder.parameters() if id(p) not in chosen]
-        optimizers = [torch.optim.AdamW(rest, lr=_RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True)]
-        if muon:
-            optimizers.append(torch.optim.Muon(matrices, lr=0.02, weight_decay=0.0))
+        optimizer = torch.optim.AdamW(
+            decoder.parameters(), lr=_RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True
+        )
         loss = self._loss(decoder)
 
         def step(number: int) -> None:
             loss(self.on_device(number)).backward()
             nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
-
-        return step
-
-    def nanogpt(self) -> Step:
-        c = self.shape
-        model = NanoGPT(
-            c.vocab_size, self.options.context, c.num_hidden_layers, c.hidden_size, c.num_attention_heads
-        )
-        model.to(self.device, self.dtype)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, betas=(0.9, 0.95), fused=True)
-
-        def step(number: int) -> None:
-            ids = self.on_device(number)
-            logits = model(ids[:, :-1])
-            F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
@@ -246,10 +215,10 @@ class Bench:
 
         return lambda: steps * self.tokens / (seconds if self.device == "cuda" else cpu_seconds)(work)
 
-    def mfu(self, tokens_per_second: float, name: str) -> float:
-        """Model FLOPs utilization of a contestant; 0 on a card whose peak is not known."""
+    def mfu(self, tokens_per_second: float) -> float:
+        """Model FLOPs utilization; 0 on a card whose peak is not known."""
         peak = peak_flops(torch.cuda.get_device_name())
-        flops = self.flops.get(name) or flops_per_token(self.shape, self.options.context)
+        flops = flops_per_token(self.shape, self.options.context)
         return tokens_per_second * flops / peak if peak else 0.0
 
 

@@ -90,7 +90,6 @@ BLOCKS = {
     "optimizations": tables.optimizations,
     "packing": tables.packing,
     "resume": tables.resume,
-    "engines": tables.engines,
     "training": training,
     "curation": curation,
     "published": published,

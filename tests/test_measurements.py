@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from user_pages import PAGES, ROOT, page_called
-
-from yanmo.options.fields import option_fields
-from yanmo_pipelines.stages import LANGUAGE_MODEL
+from user_pages import ROOT, page_called
 
 COMMAND = ROOT / "docs/measurements.py"
 
@@ -55,64 +52,6 @@ def test_no_speed_is_shown_of_a_machine_that_had_other_work(of_command: dict[str
 def test_docs_has_at_most_thirty_pages() -> None:
     english = [path for path in Path(ROOT / "docs").rglob("*.md") if not path.name.endswith(".zh.md")]
     assert len(english) <= 30
-
-
-FIGURE = re.compile(
-    r"(?<![\w.,])\d[\d.,]* ?%|(?<![\w.,])\d[\d,]*\.\d+(?![\w.]*\d)"
-    r"|(?<![\w.,])\d[\d,]*(?= times (?:as|the|more|less|faster|slower)\b)"
-)
-NOT_MEASURED = {
-    "README.md": "2.17 3.11 3.13 4.0",  # versions
-    "docs/explanation/recipe.md": "4.3",  # parameters, by the shape: test_reference.py
-    "docs/explanation/store.md": "2.15 3.97",  # versions
-    "docs/explanation/tokenizer.md": "0.3 0.85",  # a value to take, and a constant
-    "docs/how-to/operate.md": "2.17",  # a version
-    "docs/how-to/settings.md": "8.0",  # compute capability
-    "docs/how-to/several-nodes.md": "2.3",  # a version
-    "docs/reference/train.md": "4.3 39.9 108.6 344.0 7.0 8.0 0.025",  # parameters; capability; a definition
-    "docs/tutorials/chat.md": "0.6",  # billion parameters, in the name of a model
-    "docs/tutorials/first-hour.md": "2.28 3.11 3.12 3.13",  # versions
-    "docs/tutorials/kubeflow.md": "1.30 2.17",  # versions
-}
-"""Page -> what looks like a measured figure there and is none."""
-
-
-def figures(text: str) -> list[str]:
-    """Decimals, percentages and multiples of prose and tables, but those in code, in links and of papers."""
-    text = re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", "", text, flags=re.DOTALL)
-    text = re.sub(r"^    .*|`[^`]*`|\]\([^)]*\)|arXiv [\d.]+", " ", text, flags=re.M)
-    return FIGURE.findall(text)
-
-
-def defaults() -> set[str]:
-    """Return those of all options of the stages, as numbers and as percentages."""
-    values = {str(field.default) for stage in LANGUAGE_MODEL for field in option_fields(stage.config)}
-    numbers = {float(value) for value in values if re.fullmatch(r"\d+\.\d+", value)}
-    preset = {"0.999"}  # --adam-beta2 of `tiny`: test_reference.py compares the sizes
-    return (
-        {f"{n:g}" for n in numbers} | {str(n) for n in numbers} | {f"{100 * n:g} %" for n in numbers} | preset
-    )
-
-
-def test_no_measured_figure_stands_on_another_page() -> None:
-    """What is no default, version or bound was measured: it belongs into a result file or the notes."""
-    known = defaults()
-    pages = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
-    pages = {name: text for name, text in pages.items() if name.startswith("docs/") or "/" not in name}
-    for name in ("measurements", "metrics"):
-        del pages[f"docs/reference/{name}.md"]
-    stray = {name: {*figures(text)} - known for name, text in pages.items()}
-    assert len(pages) > 25
-    assert {name: found for name, found in stray.items() if found} == {
-        name: set(of_page.split()) for name, of_page in NOT_MEASURED.items()
-    }
-
-
-def test_a_measured_figure_would_be_found() -> None:
-    text = (
-        "It took 1.18 times, 0.04 % less, 12 times as fast (`0.99`, arXiv 2305.16264).\n\n    7.11 in code\n"
-    )
-    assert figures(text) == ["1.18", "0.04 %", "12"]
 
 
 def test_the_output_that_readme_shows_has_the_figures_of_the_result(of_command: dict[str, Any]) -> None:

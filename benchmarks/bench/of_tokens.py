@@ -40,7 +40,6 @@ def opened(place: Place) -> Iterator[list[Group]]:
     vocabulary = _vocabulary(column, pa.array([d["genre"] for d in docs]))
     segmenter = Segmenter.of(vocabulary.pieces, vocabulary.scores, 3)
     few, fewer, jieba = texts[::_SLOW], texts[::_SLOWER], jieba_tokenizer()
-    pieces = _sentencepiece(few)
     yield [
         Group(
             ("Words or pieces of Chinese text", "把中文切成词或词元"),
@@ -50,9 +49,6 @@ def opened(place: Place) -> Iterator[list[Group]]:
                 "rjieba (words, HMM off)": _speed(texts, lambda: [rjieba.cut(t, False) for t in texts]),
                 f"Hugging Face Unigram, the same {_PIECES:,}": _speed(
                     few, lambda: segmenter.reference.encode_batch_fast(few)
-                ),
-                f"SentencePiece Unigram, {pieces.get_piece_size():,}": _speed(
-                    few, lambda: pieces.encode(few, num_threads=1)
                 ),
             },
         )
@@ -87,26 +83,6 @@ def _vocabulary(texts: Any, genres: Any) -> Vocabulary:
     return choose(counts, lexicon, words, size=_PIECES, **how)
 
 
-def _sentencepiece(texts: list[str]) -> Any:
-    """SentencePiece's pieces, trained on the texts (its speed does not depend on how good they are)."""
-    import sentencepiece
-
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(line for text in texts for line in text.split("\n")),
-        model_writer=model,
-        model_type="unigram",
-        vocab_size=_PIECES,
-        character_coverage=0.9995,
-        byte_fallback=True,
-        normalization_rule_name="identity",
-        num_threads=1,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-
-
 def _speed(texts: list[str], encode: Callable[[], object]) -> Callable[[], float]:
     size = sum(len(text.encode()) for text in texts) / 1e6
     return lambda: size * times_a_cpu_second(encode)
@@ -128,8 +104,6 @@ BENCHMARK = Benchmark(
         "jieba (words, HMM off)": "jieba（词，不用 HMM）",
         "rjieba (words, HMM off)": "rjieba（词，不用 HMM）",
         f"Hugging Face Unigram, the same {_PIECES:,}": f"Hugging Face Unigram，同样的 {_PIECES:,} 个",
-        f"SentencePiece Unigram, {_PIECES:,}": f"SentencePiece Unigram，{_PIECES:,} 个",
     },
-    packages=("sentencepiece==0.2.1",),
     minutes=1,
 )

@@ -1,4 +1,4 @@
-"""A step of training, beside a bare torch loop, nanoGPT-like code and transformers' Trainer."""
+"""A step of training, beside a bare torch loop and transformers' Trainer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ _NAMES = {
     "deepspeed": "yanmo, DeepSpeed ZeRO-1",
     "torch": "yanmo, --backend torch",
     "bare": "bare torch loop, our decoder and loss",
-    "nanogpt": "nanoGPT-like code",
     "hf-deepspeed": "transformers' Trainer, DeepSpeed ZeRO-1",
 }
 
@@ -69,7 +68,6 @@ BENCHMARK = Benchmark(
         "yanmo, DeepSpeed ZeRO-1": "yanmo，DeepSpeed ZeRO-1",
         "yanmo, --backend torch": "yanmo，--backend torch",
         "bare torch loop, our decoder and loss": "裸 torch 循环，我们的解码器与损失",
-        "nanoGPT-like code": "nanoGPT 式的代码",
         "transformers' Trainer, DeepSpeed ZeRO-1": "transformers 的 Trainer，DeepSpeed ZeRO-1",
     },
     packages=("accelerate==1.15.0",),

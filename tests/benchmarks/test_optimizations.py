@@ -22,10 +22,6 @@ def test_both_sides_of_a_row_are_options_of_train_and_differ(row: Row) -> None:
     assert on != off
 
 
-def test_names_are_named_once() -> None:
-    assert len({row.name for row in ROWS}) == len(ROWS)
-
-
 def step(number: int, tokens: int, seconds: float, cpu: float, memory: int) -> dict[str, float]:
     return {
         **{"step": number, "loss": 1.0, "tokens": tokens, "seconds": seconds, "cpu_seconds": cpu},

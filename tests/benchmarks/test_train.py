@@ -47,15 +47,11 @@ class Sizes(TorchDispatchMode):
 
 
 def test_the_bare_loop_waits_for_no_positions(bench):
-    step = bench.bare(False)
+    step = bench.bare()
     step(0)
     with Sizes() as sizes:
         step(1)
     assert sizes.number == 0
-
-
-def test_any_option_of_the_trainer_can_be_given(bench):
-    assert bench.options.attention == "masked" and bench.shape.hidden_size == 32
 
 
 def test_a_row_alone_is_what_a_row_of_a_step_is(bench):
