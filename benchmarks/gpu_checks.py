@@ -15,22 +15,18 @@ import dataclasses
 import importlib
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 from gpu_report import FAIL, LATE, Measure, exit_code, read_line, table
 
 ROOT = Path(__file__).resolve().parent.parent
 PREPARED = ROOT / ".gpu"
-_ERROR = re.compile(r"(\[rank\d+\]: )?[\w.]+(Error|Exception|Interrupt|Fault): ")
-"""The last line of a traceback, as Python writes it."""
 _TAIL = 30
 """Lines of a check's output that are shown where it fails."""
 
@@ -49,34 +45,26 @@ class Setting:
 Check = Callable[[Setting], Iterator[Measure]]
 
 
-class Planned(NamedTuple):
-    """A check of a part."""
-
-    name: str
-    module: str
-    seconds: float
-    """After which it is ended."""
-
-
-PARTS: dict[str, list[Planned]] = {
-    "1": [
-        Planned("machine", "gpu_machine", 60),
-        Planned("attention", "gpu_attention", 120),
-        Planned("steps", "gpu_steps", 120),
-        Planned("compiled", "gpu_steps", 150),
-        Planned("memory", "gpu_steps", 150),
-        Planned("evaluation", "gpu_stages", 150),
-    ],
-    "2": [
-        Planned("machine", "gpu_machine", 60),
-        Planned("zero", "gpu_engines", 150),
-        Planned("checkpoints", "gpu_engines", 60),
-        Planned("out_of_memory", "gpu_stages", 150),
-        Planned("resume", "gpu_stages", 240),
-    ],
+PARTS = {
+    "1": {
+        "machine": "gpu_machine",
+        "attention": "gpu_attention",
+        "steps": "gpu_steps",
+        "compiled": "gpu_steps",
+        "memory": "gpu_steps",
+        "evaluation": "gpu_stages",
+    },
+    "2": {
+        "machine": "gpu_machine",
+        "zero": "gpu_engines",
+        "checkpoints": "gpu_engines",
+        "out_of_memory": "gpu_stages",
+        "resume": "gpu_stages",
+    },
 }
-SECONDS = 530.0
-"""Of a part, by its own clock."""
+"""Part -> its checks, functions of a module."""
+SECONDS, OF_ONE, LEAST = 530.0, 240.0, 20.0
+"""Of a part, by its own clock; of one of its checks, at most and at least."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prepare(asked.prepared)
         return 0
     setting = Setting(asked.device, asked.quick, asked.prepared)
-    planned = [p for p in PARTS[asked.part] if not asked.only or p.name in asked.only.split(",")]
+    planned = {n: m for n, m in PARTS[asked.part].items() if not asked.only or n in asked.only.split(",")}
     if asked.inside:
         return inside(asked.inside, setting)
     measures, log = run(planned, asked.part, setting, asked.seconds)
@@ -117,42 +105,37 @@ def inside(name: str, setting: Setting) -> int:
 
 
 def run(
-    planned: Sequence[Planned], part: str, setting: Setting, seconds: float
+    planned: Mapping[str, str], part: str, setting: Setting, seconds: float, of_one: float = OF_ONE
 ) -> tuple[list[Measure], list[str]]:
     """All measures, and what the checks said; a check that has no time left is named.
 
     Args:
         seconds: of all; more than `SECONDS` lengthens each check's limit too, for a slow machine.
     """
-    longer = max(1.0, seconds / SECONDS)
+    of_one *= max(1.0, seconds / SECONDS)
     end, measures, log = time.monotonic() + seconds, list[Measure](), list[str]()
-    for each in planned:
+    for name, module in planned.items():
         left = end - time.monotonic()
-        if left < min(20.0, each.seconds / 4):
-            found, said = [Measure("all of it", LATE, reason=f"{left:.0f} s were left", check=each.name)], []
-        else:
-            began = time.monotonic()
-            found, said = _one(each, part, setting, min(left, longer * each.seconds))
-            print(f"{each.name}: {time.monotonic() - began:.0f} s", flush=True)
+        found, said = [Measure("all of it", LATE, reason=f"{left:.0f} s were left", check=name)], list[str]()
+        if left >= LEAST:
+            found, said = _one(name, module, part, setting, min(left, of_one))
+            print(f"{name}: {end - time.monotonic():.0f} s are left", flush=True)
         measures += found
-        log += [f"== {each.name}", *said]
+        log += [f"== {name}", *said]
     return measures, log
 
 
-def _one(each: Planned, part: str, setting: Setting, seconds: float) -> tuple[list[Measure], list[str]]:
+def _one(
+    name: str, module: str, part: str, setting: Setting, seconds: float
+) -> tuple[list[Measure], list[str]]:
     """The measures and the output of one check, which gets so many seconds."""
-    command = [sys.executable, __file__, part, "--inside", f"{each.module}.{each.name}"]
-    command += ["--device", setting.device]
+    command = [sys.executable, __file__, part, "--inside", f"{module}.{name}", "--device", setting.device]
     command += ["--prepared", str(setting.prepared), *(["--quick"] if setting.quick else [])]
     # A session of its own, so that what it started ends with it.
     process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         start_new_session=True,
-    )
+    )  # fmt: skip
     is_late = threading.Event()
 
     def stop() -> None:
@@ -173,21 +156,12 @@ def _one(each: Planned, part: str, setting: Setting, seconds: float) -> tuple[li
     code = process.wait()
     timer.cancel()
     if is_late.is_set():
-        found.append(Measure("the rest of it", LATE, reason=f"ended after {seconds:.0f} s", check=each.name))
+        found.append(Measure("the rest of it", LATE, reason=f"ended after {seconds:.0f} s", check=name))
     elif code or not found:
-        found.append(
-            Measure("its process", FAIL, reason=f"ended with {code}: {_last(said)}", check=each.name)
-        )
+        found.append(Measure("its process", FAIL, reason=f"ended with {code}: see its output", check=name))
     if any(m.status == FAIL for m in found):
         print("\n".join(said[-_TAIL:]), flush=True)
     return found, said
-
-
-def _last(said: Sequence[str]) -> str:
-    """The error of a traceback, if there was one: libraries say more after it. Else the last line."""
-    lines = [line.strip() for line in said if line.strip()] or ["no output"]
-    errors = [line for line in lines if _ERROR.match(line)]
-    return (errors or lines)[-1][:200]
 
 
 def _end(process: subprocess.Popen[str]) -> None:

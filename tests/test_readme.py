@@ -13,13 +13,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import zstandard
-from manifests.rendered import kubectl, named
+from manifests.rendered import named
 from pipelines.cluster.schedules import recurring_kfp
-from servers.replayed import kubeconfig, one, serving
 from user_pages import ROOT
 
 COMMAND = re.compile(r"(make|yanmo|\S*/yanmo|kubectl|export|echo|\.) ")
@@ -108,56 +106,8 @@ def test_the_schedule_is_made_from_the_file(tmp_path: Path) -> None:
     assert "train.night=21:00-08:00" in run["runtime_config"]["parameters"]["options"]
 
 
-def test_a_stage_runs_again_by_kubectl_alone(tmp_path: Path) -> None:
-    """Its template is that of the overlay; the server says at once that the Job's pod has ended."""
-    of_batch, of_core = "/apis/batch/v1", "/api/v1"
-    jobs, pods = f"{of_batch}/namespaces/kubeflow/jobs", f"{of_core}/namespaces/kubeflow/pods"
-    template = named("small", "CronJob")["stage-train"]
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "rerun-1", "namespace": "kubeflow"},
-        "spec": {"selector": {"matchLabels": {"job-name": "rerun-1"}}},
-    }
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "rerun-1-x", "namespace": "kubeflow"},
-        "spec": {"containers": [{"name": "stage"}]},
-        "status": {"phase": "Succeeded"},
-    }
-    pods_of_job = {"apiVersion": "v1", "kind": "PodList"}
-    version = {"groupVersion": "batch/v1", "version": "v1"}
-    group = {"name": "batch", "versions": [version], "preferredVersion": version}
-    discovered = {
-        "/api": {"kind": "APIVersions", "versions": ["v1"]},
-        "/apis": {"kind": "APIGroupList", "groups": [group]},
-        of_batch: resources("batch/v1", jobs="Job", cronjobs="CronJob"),
-        of_core: resources("v1", pods="Pod"),
-    }
-    answers = [
-        *(one(f"GET {path}?timeout=32s", 200, found) for path, found in discovered.items()),
-        one(f"GET {of_batch}/namespaces/kubeflow/cronjobs/stage-train", 200, template),
-        one(f"POST {jobs}?fieldManager=kubectl-create&fieldValidation=Strict", 201, job),
-        one(f"GET {jobs}/rerun-1", 200, job),
-        one(f"GET {pods}?labelSelector=job-name%3Drerun-1", 200, {**pods_of_job, "items": [pod]}),
-        one(f"GET {pods}/rerun-1-x", 200, pod),
-        one(f"GET {pods}/rerun-1-x/log?container=stage&follow=true", 200, "step 1 of 20\n", "text/plain"),
-    ]  # fmt: skip
-    (tmp_path / "kubectl").symlink_to(kubectl())
-    with serving(answers) as (address, server):
-        where = {"KUBECONFIG": kubeconfig(tmp_path, address), "HOME": str(tmp_path)}
-        printed = shell(commands(CLUSTER)[2], tmp_path, where)
-    assert printed.splitlines() == ["job.batch/rerun-1 created", "step 1 of 20"]
-    sent = next(
-        body for asked, body in zip(server.asked, server.bodies, strict=True) if asked.startswith("POST")
-    )
-    assert all(
-        word in sent for word in ("rerun-1", "yanmo-train", "YANMO_OPTIONS")
-    )  # of protobuf, which kubectl sends
-
-
-def resources(version: str, **kinds: str) -> dict[str, Any]:
-    """What an API of Kubernetes says that it has."""
-    each = [{"name": n, "kind": kind, "namespaced": True, "verbs": ["get"]} for n, kind in kinds.items()]
-    return {"kind": "APIResourceList", "groupVersion": version, "resources": each}
+def test_the_stage_that_runs_again_has_its_template() -> None:
+    """What kubectl does with it: tests/cluster."""
+    create, follow = commands(CLUSTER)[2].splitlines()
+    job, template = re.findall(r"job ([\w-]+) --from=cronjob/([\w-]+)", create)[0]
+    assert template in named("small", "CronJob") and f"job/{job} " in follow
