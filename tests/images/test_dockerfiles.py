@@ -75,20 +75,6 @@ def test_an_image_is_multi_stage_pinned_and_not_root(image: str) -> None:
     assert "COPY images/entrypoint.sh /usr/local/bin/yanmo-entrypoint" in last
 
 
-@pytest.mark.parametrize("image", IMAGES)
-def test_an_image_writes_its_table_of_licences_when_all_is_in_it(image: str) -> None:
-    lines = instructions(image)
-    [written] = [
-        number
-        for number, line in enumerate(lines)
-        if line.endswith("> /usr/share/licenses/yanmo/packages.tsv")
-    ]
-    folders = lines[written].split(" > ")[0].split()[3:]
-    copied = {line.split()[-1] for line in lines[:written] if line.startswith("COPY --from")}
-    assert {folder.partition("/lib/")[0] for folder in folders} == copied
-    assert not [line for line in lines[written:] if line.startswith(("COPY", "RUN"))][1:]
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
