@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 import selection
 from servers import s3
-from skips import summary
 
 # A machine may be busy: no limits of time. CI draws the same examples every time, as hypothesis does there by
 # itself: its verdict is about the commit. `make test` draws new ones; what it finds becomes an example.
@@ -123,8 +123,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for line in selection.summary(terminalreporter.config, ran):
         terminalreporter.write_line(line)
     skipped = [r.longrepr for r in terminalreporter.stats.get("skipped", [])]
-    for line in summary(r[2] if isinstance(r, tuple) else str(r) for r in skipped):
-        terminalreporter.write_line(line)
+    reasons = Counter((r[2] if isinstance(r, tuple) else str(r)).removeprefix("Skipped: ") for r in skipped)
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"skipped {count}: {reason}")
 
 
 @pytest.fixture(autouse=True)

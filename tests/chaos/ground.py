@@ -40,18 +40,13 @@ class Ground:
         """How often something drawn is tried."""
         return self.count or (brief if self.brief else whole)
 
-    def new_place(self, endpoint: str = "") -> Place:
-        """An empty store; `endpoint` is another way to the S3 server."""
-        if self.server is None:
-            return FilePlace.new(self.folder)
-        place = S3Place.new(self.server, self.bucket, self.folder)
-        place.endpoint = endpoint
-        return place
-
     @contextmanager
     def place(self, endpoint: str = "") -> Iterator[Place]:
-        """An empty store that is removed afterwards."""
-        place = self.new_place(endpoint)
+        """An empty store that is removed afterwards; `endpoint` is another way to the S3 server."""
+        place: Place = FilePlace.new(self.folder)
+        if self.server is not None:
+            place = S3Place.new(self.server, self.bucket, self.folder)
+            place.endpoint = endpoint
         try:
             yield place
         finally:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import random
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 
 from servers import ceph
 from servers.fault_proxy import FaultProxy, Faults
@@ -24,7 +20,6 @@ _RETRY_SECONDS = "20"
 _WRONG = ("Traceback", "a bug in Yanmo", "taken over by another run", "ignores conditional writes", "damaged")
 """What nobody may be told over a passing fault, whatever the exit code."""
 _HANDSHAKE = ("hello", "flight", "plain")
-TRUSTS = ("another authority", "the usual ones", "no such file", "no certificate in it", "another host's")
 
 
 def cases(ground: Ground) -> Iterator[Case]:
@@ -34,7 +29,8 @@ def cases(ground: Ground) -> Iterator[Case]:
     for rate in (0.2, 0.05)[: ground.times(2, 1)]:
         yield _through(ground, f"{rate:.0%} of requests", Faults.evenly(rate))
     yield _through(ground, "30%: answers cut in their headers", Faults(rates={"cut_head": 0.3}))
-    yield Case("network", "no server", lambda: _without(ground))
+    nobody = f"http://127.0.0.1:{ceph.free_ports(1)[0]}"
+    yield Case("network", "no server", lambda: _refused(ground, nobody, {}, (75,), ""))
 
 
 def _through(ground: Ground, name: str, faults: Faults) -> Case:
@@ -77,81 +73,50 @@ def _wrong_words(stage: str, run: Run) -> Iterator[str]:
             yield f"{stage} said: {line[:600]}"
 
 
-def _without(ground: Ground) -> tuple[str, list[str]]:
-    """Nobody listens at the endpoint."""
-    place = ground.new_place(f"http://127.0.0.1:{ceph.free_ports(1)[0]}")
-    run = start_stage("curate", place, ground.folder, environment={"YANMO_S3_RETRY_SECONDS": "5"})
-    code = run.wait()
-    return f"exit code {code}", [] if code == 75 else [f"ended with {code}: {run.text[-900:]}"]
-
-
 def tls_cases(ground: Ground) -> Iterator[Case]:
-    """The pipeline over TLS, whole and cut; then one stage with each wrong trust and the wrong scheme."""
+    """The pipeline over TLS, whole and cut; then one stage at another host's certificate, and at the wrong
+    scheme. Wrong authorities: tests/components/store/s3/."""
     if ground.kind != "s3" or not ground.on_s3().tls_endpoint:  # a given server may have one endpoint only
         return
     server = ground.on_s3()
     trust = {"AWS_CA_BUNDLE": server.ca_path}
     yield Case("tls", "an authority of our own", lambda: pipeline(ground, server.tls_endpoint, trust))
-    handshake = dict.fromkeys(_HANDSHAKE, 0.1)
-    yield Case("tls", "30%: cut in the handshake", lambda: _cut(ground, handshake))
-    yield Case("tls", "30%: cut later", lambda: _cut(ground, {"later": 0.3}))
-    for name in TRUSTS:
-        yield Case("tls", f"trust: {name}", lambda name=name: _mistrust(ground, name))
+    for name, rates in (("in the handshake", dict.fromkeys(_HANDSHAKE, 0.1)), ("later", {"later": 0.3})):
+        yield Case("tls", f"30%: cut {name}", lambda rates=rates: _cut(ground, rates, trust))
+    yield Case("tls", "another host's", lambda: _another_host(ground, trust))
     for endpoint in (server.endpoint, server.tls_endpoint):
-        yield Case("tls", f"not {endpoint.partition(':')[0]}", lambda at=endpoint: _other_scheme(ground, at))
+        scheme, _, rest = endpoint.partition("://")
+        wrong = f"{'https' if scheme == 'http' else 'http'}://{rest}"
+        said = "is its address http://" if scheme == "http" else ""
+        yield Case(
+            "tls", f"not {scheme}", lambda at=wrong, said=said: _refused(ground, at, trust, (75, 78), said)
+        )
 
 
-def _cut(ground: Ground, rates: dict[str, float]) -> tuple[str, list[str]]:
-    server = ground.on_s3()
+def _cut(ground: Ground, rates: dict[str, float], trust: dict[str, str]) -> tuple[str, list[str]]:
     seed = random.Random(f"{ground.seed}/{sorted(rates)}").randrange(10**6)
-    with TlsProxy(server.tls_endpoint, rates, seed) as proxy:
-        outcome, findings = pipeline(ground, proxy.endpoint, {"AWS_CA_BUNDLE": server.ca_path})
+    with TlsProxy(ground.on_s3().tls_endpoint, rates, seed) as proxy:
+        outcome, findings = pipeline(ground, proxy.endpoint, trust)
         met = proxy.met.total()
     if met == proxy.met["none"] and met > 20:
         findings.append(f"no connection of {met} was cut")
     return f"{met - proxy.met['none']} of {met} connections cut; {outcome}", findings
 
 
-def _mistrust(ground: Ground, name: str) -> tuple[str, list[str]]:
-    """One stage that must end with 78 at once, say what to do, and end well once the trust is right."""
-    server = ground.on_s3()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=ground.folder)))
-        endpoint, wanted, bundle = server.tls_endpoint, ["AWS_CA_BUNDLE"], ""
-        if name == "another authority":
-            bundle = str(ceph.make_certificates(folder)[0])
-        elif name == "no such file":
-            bundle = str(folder / "absent.pem")
-        elif name == "no certificate in it":
-            bundle = str(shutil.copyfile(ceph.make_certificates(folder)[2], folder / "key-only.pem"))
-        elif name == "another host's":
-            bundle, wanted = server.ca_path, ["127.0.0.2"]
-            endpoint = stack.enter_context(TlsProxy(endpoint, {}, host="127.0.0.2")).endpoint
-        if name.startswith("no "):
-            wanted.append(Path(bundle).name)
-        place = stack.enter_context(ground.place(endpoint))
-        trust = {"AWS_CA_BUNDLE": bundle} if bundle else {}
-        run = start_stage("curate", place, ground.folder, "--run-id", "trust", environment=trust)
-        code = run.wait()
-        findings = [] if code == 78 else [f"ended with {code}: {run.text[-900:]}"]
-        findings += [f"does not say {word}: {run.text[-900:]}" for word in wanted if word not in run.text]
-        place.endpoint = server.tls_endpoint  # type: ignore[union-attr]
-        trust = {"AWS_CA_BUNDLE": server.ca_path}
-        again = start_stage("curate", place, ground.folder, "--run-id", "trust", environment=trust)
-        if after := again.wait():
-            findings.append(f"with the right authority it ended with {after}: {again.text[-900:]}")
-    return f"exit code {code}, {after} once it is right", findings
+def _another_host(ground: Ground, trust: dict[str, str]) -> tuple[str, list[str]]:
+    with TlsProxy(ground.on_s3().tls_endpoint, {}, host="127.0.0.2") as proxy:
+        return _refused(ground, proxy.endpoint, trust, (78,), "127.0.0.2")
 
 
-def _other_scheme(ground: Ground, endpoint: str) -> tuple[str, list[str]]:
-    """TLS spoken to who speaks none, or none to who wants it: no success, no bug."""
-    scheme, _, rest = endpoint.partition("://")
-    wrong = f"{'https' if scheme == 'http' else 'http'}://{rest}"
-    with ground.place(wrong) as place:
-        variables = {"YANMO_S3_RETRY_SECONDS": "5", "AWS_CA_BUNDLE": ground.on_s3().ca_path}
-        run = start_stage("curate", place, ground.folder, "--run-id", "scheme", environment=variables)
+def _refused(
+    ground: Ground, endpoint: str, trust: dict[str, str], codes: tuple[int, ...], says: str
+) -> tuple[str, list[str]]:
+    """One stage at an endpoint that it cannot use: no success, no bug, and it says why."""
+    with ground.place(endpoint) as place:
+        variables = {"YANMO_S3_RETRY_SECONDS": "5", **trust}
+        run = start_stage("curate", place, ground.folder, "--run-id", "refused", environment=variables)
         code = run.wait()
-        findings = [] if code in (75, 78) else [f"ended with {code}: {run.text[-900:]}"]
-    if wrong.startswith("https") and "is its address http://" not in run.text:
-        findings.append(f"does not say that the scheme is wrong: {run.text[-900:]}")
+    findings = [] if code in codes else [f"ended with {code}: {run.text[-900:]}"]
+    if says not in run.text:
+        findings.append(f"does not say {says}: {run.text[-900:]}")
     return f"exit code {code}", findings

@@ -74,9 +74,6 @@ class FilePlace:
                 os.utime(path, (status.st_atime, min(status.st_mtime, time.time() - seconds)))
         return True
 
-    def forget_scratch(self) -> None:
-        """There is none: files are read where they lie."""
-
     def environment(self) -> dict[str, str]:
         """What a stage's process needs to reach the store."""
         return {"YANMO_SCRATCH": str(self.scratch)}
@@ -134,9 +131,6 @@ class S3Place:
 
     def backdate(self, seconds: float) -> bool:
         return False
-
-    def forget_scratch(self) -> None:
-        shutil.rmtree(self.scratch / "objects", ignore_errors=True)
 
     def environment(self) -> dict[str, str]:
         return {**self.server.environment(self.endpoint), "YANMO_SCRATCH": str(self.scratch)}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from chaos.start import ROOT
+from yanmo.common.made_by import made_by
 
 
 class Skip(Exception):
@@ -42,33 +39,20 @@ class Tried:
 
 
 class Record:
-    """The results file: a JSON line for what is tried, then one a case. A run that was stopped goes on."""
+    """The results file: a JSON line for what is tried, then one a case."""
 
     def __init__(self, path: Path, store: str, seed: int) -> None:
-        """Args:
-        store: kind of store; with another seed, kind or commit what is in the file is forgotten.
-        """
-        self.path = path
-        self.head = {"store": store, "seed": seed, "commit": commit(), "machine": machine()}
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        goes_on = bool(lines) and json.loads(lines[0]) == self.head
-        self.tried = [Tried(**json.loads(line)) for line in lines[1:]] if goes_on else []
-        self._done = {(each.part, each.name) for each in self.tried}
-        if not goes_on:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(self.head) + "\n", encoding="utf-8")
+        self.path, self.tried = path, list[Tried]()
+        self.head = {"store": store, "seed": seed, **made_by()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.head) + "\n", encoding="utf-8")
 
     def try_all(self, cases: Iterable[Case]) -> None:
-        """Try each case that was not tried before; an exception is a finding."""
+        """Try each case; an exception is a finding."""
         for case in cases:
-            if (case.part, case.name) not in self._done:
-                self._add(tried(case))
-
-    def _add(self, new: Tried) -> None:
-        self.tried.append(new)
-        self._done.add((new.part, new.name))
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(new), ensure_ascii=False) + "\n")
+            self.tried.append(tried(case))
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(self.tried[-1]), ensure_ascii=False) + "\n")
 
     @property
     def findings(self) -> list[str]:
@@ -103,21 +87,6 @@ def tried(case: Case) -> Tried:
     for finding in result.findings:
         say(f"    {finding[:1500]}")
     return result
-
-
-def commit() -> str:
-    """The commit of the code that is broken, `+` where it was changed."""
-    git = ["git", "-C", str(ROOT)]
-    found = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout
-    dirty = subprocess.run([*git, "status", "--porcelain", "components"], capture_output=True).stdout
-    return found.strip() + ("+" if dirty else "")
-
-
-def machine() -> str:
-    """CPU and number of cores."""
-    names = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")]
-    name = names[0].partition(": ")[2] if names else platform.processor()
-    return f"{os.cpu_count()} cores, {name}, Python {platform.python_version()}"
 
 
 def say(text: str) -> None:

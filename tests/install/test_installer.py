@@ -175,12 +175,6 @@ def test_a_file_with_another_hash_is_refused_and_a_failed_update_is_mended(
     assert without_setuptools(project.installed()) == CPU
 
 
-def test_no_network_says_so_and_what_to_do(project: Project, index: Index) -> None:
-    done = project.make(PIP_INDEX_URL="http://127.0.0.1:9/simple")
-    assert done.returncode == 2 and "Error 75" in done.stderr
-    assert "Mend that (the network" in done.stderr
-
-
 def test_an_environment_of_ones_own_keeps_what_it_has(project: Project, index: Index) -> None:
     subprocess.run([sys.executable, "-m", "venv", str(project.venv)], check=True)
     site = next(project.venv.glob("lib/python*/site-packages"))

@@ -123,7 +123,7 @@ COMMANDS = {
         _tool("store verify", f"{_TOOLS}.store.verify:VerifyOptions"),
         _tool("store diff", f"{_TOOLS}.store.diff:DiffOptions", f"{CHANNEL}/curate", f"{CHANNEL}/balance"),
         _tool("store gc", f"{_TOOLS}.store.gc:GcOptions", "--older-than=0s", "--delete"),
-        _tool("store cp", f"{_TOOLS}.store.cp:CpOptions", f"{CHANNEL}/tokenize", "--to=@case/copy"),
+        _tool("store cp", f"{_TOOLS}.store.cp:CpOptions", f"{CHANNEL}/tokenize", "--to=@case/out/copy"),
         _tool("store lineage", f"{_TOOLS}.store.lineage:LineageOptions", f"{CHANNEL}/train"),
         _tool("cache show", f"{_TOOLS}.cache.show:CacheShowOptions", f"{CHANNEL}/tokenize", "--document=0"),
         _tool("cache plan", f"{_TOOLS}.cache.plan:PlanOptions", f"{CHANNEL}/tokenize"),
@@ -151,7 +151,7 @@ COMMANDS = {
         _cluster("rerun", "rerun:RerunOptions", "train"),
         _cluster("status", "status.command:StatusOptions", "--store=@store", says_on_stdout=True),
         _cluster("doctor", "doctor:DoctorOptions", "--only=kfp", codes=(FORBIDDEN,), says_on_stdout=True),
-        Command(("compile",), "yanmo_pipelines.compile:CompileOptions", ("--out=@case/compiled",)),
+        Command(("compile",), "yanmo_pipelines.compile:CompileOptions", ("--out=@case/out",)),
     )
 }
 """`promote rollback` has no earlier champion here, to which it could go back."""

@@ -34,20 +34,9 @@ class State:
     mounts: bool = False
 
 
-def _for_all(path: Path, owner: int) -> None:
-    """Give a folder and all in it to a user."""
-    os.chown(path, owner, owner, follow_symlinks=False)
-    for folder, folders, files in os.walk(path):
-        for name in (*folders, *files):
-            os.chown(Path(folder, name), owner, owner, follow_symlinks=False)
-
-
-def _closed(path: Path) -> None:
-    path.chmod(0)
-
-
 def _not_ours(path: Path) -> None:
-    _for_all(path, _NOBODY)
+    for each in (path, *path.rglob("*")):
+        os.chown(each, _NOBODY, _NOBODY, follow_symlinks=False)
 
 
 def _only_read(path: Path) -> None:
@@ -90,7 +79,7 @@ def _instead(place: Callable[[Path], object]) -> Callable[[Path], None]:
 _NOT_USABLE = (0, USAGE, ENVIRONMENT)
 _NOT_THERE = (0, USAGE, DATA, ENVIRONMENT)
 STATES = {
-    "closed": State(_closed, _NOT_USABLE, powerless=True),
+    "closed": State(lambda path: path.chmod(0), _NOT_USABLE, powerless=True),
     "only to be read": State(_only_read, _NOT_USABLE, powerless=True),
     "another's": State(_not_ours, _NOT_USABLE, powerless=True),
     "read-only": State(_read_only, _NOT_USABLE, mounts=True),
@@ -102,34 +91,17 @@ STATES = {
     "a broken link": State(_instead(lambda path: path.symlink_to("nowhere")), _NOT_THERE),
     "a loop": State(_instead(lambda path: path.symlink_to(path.name)), _NOT_THERE),
 }
-PLACES = (
-    "store",
-    "store/cas",
-    "store/pointers",
-    "store/pointers/chaos",
-    "store/runs",
-    "scratch",
-    "cwd",
-    "in",
-    "out",
-)
+PLACES = ("store", "store/cas", "store/pointers", "store/pointers/chaos", "store/runs")
+PLACES += ("scratch", "cwd", "in", "out")
 
 
 def situations(seed: int, store: Store) -> Iterator[Situation]:
     """Every command in every place in every state."""
     cannot = may_mount()
     for command in COMMANDS.values():
-        if command.name in (
-            "run",
-            "tokenizer-compare",
-            "promote-rollback",
-        ):  # the last has nothing to go back to
+        if command.name in ("run", "tokenizer-compare", "promote-rollback"):  # nothing to roll back to
             continue
         argv = command.line(*([OTHER_KEY[command.name]] if command.is_stage else []))
-        argv = tuple(
-            word.replace("@case/copy", "@case/out/copy").replace("@case/compiled", "@case/out")
-            for word in argv
-        )
         for place in PLACES:
             for label, state in STATES.items():
                 if not (state.mounts and cannot) and _matters(argv, place, label):

@@ -1,1 +1,0 @@
-"""Nights of one channel, with faults and bad data."""
