@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,6 @@ class TokenCount:
         if tokenizer is not None:
             self._tokenizer = open_tokenizer(tokenizer)
 
-    @property
-    def is_estimate(self) -> bool:
-        """Return whether there is no tokenizer."""
-        return self._tokenizer is None
-
     def of(self, texts: pa.ChunkedArray | Sequence[str]) -> npt.NDArray[np.int32]:
         """Predicted tokens of each text."""
         if self._tokenizer is None:
@@ -46,3 +42,7 @@ class TokenCount:
                 len(e.ids) + 1 for e in self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
             ]
         return np.array(found, np.int32)
+
+
+token_count = functools.lru_cache(maxsize=1)(TokenCount)
+"""The `TokenCount` of this process: a tokenizer is read once, for all of its tasks."""
