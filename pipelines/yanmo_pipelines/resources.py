@@ -61,7 +61,7 @@ RAY_VARIABLES = {
     "RAY_AUTH_TOKEN_PATH": f"{RAY_FOLDER}/auth_token",
 }
 """By what a stage finds that cluster, in its own namespace; read with `--engine ray` alone."""
-ON_RAY = ("curate", "tokenize")
+ON_RAY = DATA_STAGES
 """Stages that have an `--engine`."""
 OF_ONE_STAGE = {"launch": {"YANMO_WAIT_SECONDS": "1209600"}, **dict.fromkeys(ON_RAY, RAY_VARIABLES)}
 """Stage -> more variables of its pods: a launcher waits two weeks, as it holds no GPU."""

@@ -8,13 +8,13 @@ from yanmo.balance.augmentation.rules import parse_rules
 from yanmo.balance.metrics import METRICS
 from yanmo.balance.quotas.targets import parse_plan
 from yanmo.options.fields import input_ref, opt
-from yanmo.options.shared import StageOptions
+from yanmo.options.shared import EngineOptions, StageOptions
 from yanmo.options.values import MOST_EXACT, brief
 from yanmo.stage.declaration import Stage
 
 
 @dataclass(frozen=True, kw_only=True)
-class BalanceOptions(StageOptions, group="balance"):
+class BalanceOptions(EngineOptions, StageOptions, group="balance"):
     """Set how much of each class of documents the train split holds; valid stays as it is."""
 
     documents: str = input_ref("documents to balance", stages=("curate",), also=("balance",))
@@ -67,6 +67,13 @@ class BalanceOptions(StageOptions, group="balance"):
         often=True,
     )
     shard_characters: int = opt(20_000_000, "approximate size of an output file, characters", least=1)
+    workers: int = opt(
+        0,
+        "processes; 0: one for each CPU that this one may use, where there is enough text for it",
+        kind="execution",
+        most=10_000,
+        often=True,
+    )
 
     def contradictions(self) -> list[str]:
         """Options that contradict each other."""

@@ -8,6 +8,7 @@ anything else                     an entry of the document's labels (dynasty); `
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yanmo.common.errors import DataError
+from yanmo.engine.maps import ordered_map
 from yanmo.engine.sql import Tables
 from yanmo.formats.documents import count_characters, document_batches
 from yanmo.formats.round_trip import open_tokenizer
 
 COLUMNS = ("genre", "author", "source", "license")
 NONE = "-"
+Ints = npt.NDArray[np.signedinteger[Any]]
 _BATCH = 4096
 """Documents whose texts are held as Python objects at a time."""
 _ENCODED = 256
@@ -101,11 +104,6 @@ class TokenCount:
         if tokenizer is not None:
             self._tokenizer = open_tokenizer(tokenizer)
 
-    @property
-    def is_estimate(self) -> bool:
-        """Return whether there is no tokenizer."""
-        return self._tokenizer is None
-
     def of(self, texts: pa.ChunkedArray | Sequence[str]) -> npt.NDArray[np.int32]:
         """Predicted tokens of each text."""
         if self._tokenizer is None:
@@ -121,75 +119,79 @@ class TokenCount:
         return np.array(found, np.int32)
 
 
-@dataclass(frozen=True)
-class TrainFiles:
-    """The training documents of an output, read in pieces."""
+token_count = functools.lru_cache(maxsize=1)(TokenCount)
+"""The `TokenCount` of this process: a tokenizer is read once, for all of its tasks."""
 
-    paths: Sequence[Path]
 
-    def batches(self, columns: Sequence[str]) -> Iterator[tuple[int, int, pa.Table]]:
-        """Index of the file, number of the first row, and rows of each batch of documents."""
-        for index, path in enumerate(self.paths):
-            start = 0
-            for batch in document_batches(path, columns, _BATCH):
-                table = pa.Table.from_batches([batch])
-                yield index, start, table
-                start += table.num_rows
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """One file to read."""
 
-    def chosen(
-        self, tables: Tables, query: str, columns: Sequence[str]
-    ) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """Yield the rows of a query, file by file, and the documents that they name.
+    path: Path
+    by: str
+    tokenizer: Path | None
 
-        Args:
-            query: gives the columns `file` and `row`, and is ordered by them.
-        """
-        for number, named in tables.by_file(query):
-            start, row = 0, named["row"].to_numpy()
-            for batch in document_batches(self.paths[number], columns, _BATCH):
-                table = pa.Table.from_batches([batch])
-                low, high = np.searchsorted(row, (start, start + table.num_rows)).tolist()
-                if low < high:
-                    yield named.slice(low, high - low), table.take(pa.array(row[low:high] - start))
-                start += table.num_rows
 
-    def labels(self) -> list[str]:
-        """Names of the labels that the documents of the first batch have, sorted."""
-        table = next(self.batches(("labels",)))[2]
-        return sorted({name for row in table["labels"].to_pylist() for name, _ in row})
+def read_rows(paths: Sequence[Path], by: str, tokenizer: Path | None, workers: int) -> Rows:
+    """Return the table of all documents.
 
-    def read(self, by: str, counting: TokenCount) -> Rows:
-        """Return the table of all documents.
+    Args:
+        paths: files of the train split, for tasks.
+        tokenizer: a tokenizer.json, for tasks, or None to estimate tokens.
 
-        Raises:
-            DataError: there are no documents, or an id is not a sha256.
-        """
-        columns = sorted({"id", "genre", "text", *columns_of(by)})
-        tables, known, unlabelled = Tables(), 0, parts_of(by)
-        tables.run(_ROWS)
-        for index, start, table in self.batches(columns):
-            values = values_by_part(table, by)
-            unlabelled = [name for name in unlabelled if not {*values[name]} - {NONE}]
-            if not pc.all(pc.match_substring_regex(table["id"], "^[0-9a-f]{64}$")).as_py():
-                raise DataError(
-                    f"{self.paths[index]}: ids are no sha256 of 64 hexadecimal digits; run the curate stage "
-                    "again"
-                )
-            numbers = np.arange(table.num_rows)
+    Raises:
+        DataError: there are no documents, or an id is not a sha256.
+    """
+    tables, known, unlabelled = Tables(), 0, parts_of(by)
+    tables.run(_ROWS)
+    files = (_File(path=path, by=by, tokenizer=tokenizer) for path in paths)
+    with ordered_map(read_file, files, workers) as results:
+        for number, (rows, without) in enumerate(results):
+            unlabelled = [name for name in unlabelled if name in without]
             tables.append(
                 "rows",
-                position=known + numbers,
-                file=np.full(table.num_rows, index),
-                row=start + numbers,
-                id=table["id"],
-                genre=table["genre"],
-                **{"class": joined(values)},
-                characters=count_characters(table["text"]),
-                tokens=counting.of(table["text"]),
+                position=known + np.arange(len(rows)),
+                file=np.full(len(rows), number),
+                row=np.arange(len(rows)),
+                **{name: rows[name] for name in rows.column_names},
             )
-            known += table.num_rows
-        if not known:
-            raise DataError("the documents have no train split; look at curate's report")
-        tables.run("create type class as enum (select distinct class from rows order by class)")
-        tables.run("alter table rows alter class type class")  # numbers are grouped faster than names
-        return Rows(tables=tables, unlabelled=unlabelled)
+            known += len(rows)
+    if not known:
+        raise DataError("the documents have no train split; look at curate's report")
+    tables.run("create type class as enum (select distinct class from rows order by class)")
+    tables.run("alter table rows alter class type class")  # numbers are grouped faster than names
+    return Rows(tables=tables, unlabelled=unlabelled)
+
+
+def read_file(task: _File) -> tuple[pa.Table, list[str]]:
+    """Return the id, genre, class, characters and tokens of each document of a file, and the names of --by
+    under which none has a value."""
+    unlabelled, counting, found = parts_of(task.by), token_count(task.tokenizer), []
+    for batch in document_batches(task.path, sorted({"id", "genre", "text", *columns_of(task.by)}), _BATCH):
+        table = pa.Table.from_batches([batch])
+        values = values_by_part(table, task.by)
+        unlabelled = [name for name in unlabelled if not {*values[name]} - {NONE}]
+        if not pc.all(pc.match_substring_regex(table["id"], "^[0-9a-f]{64}$")).as_py():
+            raise DataError(
+                f"{task.path}: ids are no sha256 of 64 hexadecimal digits; run the curate stage again"
+            )
+        columns = {"id": table["id"], "genre": table["genre"], "class": joined(values)}
+        columns["characters"] = count_characters(table["text"])
+        found.append(pa.table({**columns, "tokens": counting.of(table["text"])}))
+    return pa.concat_tables(found) if found else pa.table({}), unlabelled
+
+
+def chosen_rows(path: Path, row: Ints, columns: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
+    """Yield some documents of a file, and which of `row`, rising numbers of rows, is the first of them."""
+    start = 0
+    for batch in document_batches(path, columns, _BATCH):
+        low, high = np.searchsorted(row, (start, start + len(batch))).tolist()
+        if low < high:
+            yield low, pa.Table.from_batches([batch.take(pa.array(row[low:high] - start))])
+        start += len(batch)
+
+
+def labels_of(path: Path) -> list[str]:
+    """Return the names of the labels that the first documents of a file have, sorted."""
+    table = next(document_batches(path, ("labels",), _BATCH))
+    return sorted({name for row in table["labels"].to_pylist() for name, _ in row})

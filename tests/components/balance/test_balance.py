@@ -14,16 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yanmo.balance.augmentation.augment import Augmenter, HeldOut, copy_digest
-from yanmo.balance.augmentation.rules import parse_rules
-from yanmo.balance.augmentation.synonyms import CLASSICAL_WORDS, Synonyms
+from yanmo.balance.augmentation.augment import Augmentation, copy_digest
+from yanmo.balance.augmentation.synonyms import CLASSICAL_WORDS
 from yanmo.balance.config import STAGE
-from yanmo.balance.document_table import Rows, TokenCount, TrainFiles
+from yanmo.balance.document_table import Rows, read_rows
 from yanmo.balance.quotas.choice import Picker
 from yanmo.balance.quotas.targets import Target, parse_plan, targets
 from yanmo.common.errors import DataError
 from yanmo.engine.sql import Tables
-from yanmo.formats.records import check_schema
+from yanmo.formats.records import TEXT_FORM, check_schema
 
 Run = Callable[..., Any]
 
@@ -189,12 +188,16 @@ def test_the_choice_does_not_depend_on_the_order_of_input_files(balance: Run, un
     assert len(paths) > 1
     chosen = []
     for order in (paths, paths[::-1]):
-        files, counting = TrainFiles(order), TokenCount()
-        rows = files.read("genre", counting)
-        augmenter = Augmenter(
-            parse_rules("*:synonym=0.5,*:reorder=0.5"), Synonyms.read(CLASSICAL_WORDS), HeldOut([]), 0
+        rows = read_rows(order, "genre", None, workers=1)
+        augmentation = Augmentation(
+            rules="*:synonym=0.5,*:reorder=0.5",
+            words=CLASSICAL_WORDS,
+            words_sha256="",
+            held_out=(),
+            form=TEXT_FORM,
+            seed=0,
         )
-        picker = Picker(files, rows, unit, 0, 4, counting, augmenter)
+        picker = Picker(order, rows, unit, seed=0, max_repeats=4, augmentation=augmentation)
         picker.pick(targets(parse_plan("size^0.3"), picker.available(), max_repeats=3))
         chosen.append(rows.tables.rows("select id, copy, characters, tokens from picked order by id, copy"))
     assert chosen[0] == chosen[1]
@@ -213,7 +216,7 @@ def test_quotas_with_repeats_lack_less_than_a_document(
 ) -> None:
     if not any(sizes):
         sizes = [1]
-    picker = Picker(None, _rows(sizes), unit, 0, max_repeats, TokenCount())  # type: ignore[arg-type]
+    picker = Picker([], _rows(sizes), unit, 0, max_repeats)
     units = {"documents": [1] * len(sizes), "characters": sizes, "tokens": [n + 1 for n in sizes]}[unit]
     target = min(quota, max_repeats * sum(units))
     try:
@@ -250,7 +253,7 @@ def _rows(sizes: list[int]) -> Rows:
 @pytest.mark.parametrize(("number", "quota", "max_repeats"), [(60_000, 50_000, 1), (48_212, 50_000, 4)])
 def test_quotas_in_documents_are_met_to_the_document(number: int, quota: int, max_repeats: int) -> None:
     rows = _rows([9] * number)
-    picker = Picker(None, rows, "documents", 0, max_repeats, TokenCount())  # type: ignore[arg-type]
+    picker = Picker([], rows, "documents", 0, max_repeats)
     picker.pick({"class": Target("", quota, quota)})
     assert rows.tables.value("select count(*) from picked") == quota
 
@@ -259,7 +262,7 @@ def test_the_choice_belongs_to_ids_and_seed() -> None:
     drawn = {}
     for seed in (0, 1):
         rows = _rows([1] * 200)
-        Picker(None, rows, "documents", seed, 1, TokenCount()).pick({"class": Target("", 50, 50)})  # type: ignore[arg-type]
+        Picker([], rows, "documents", seed, 1).pick({"class": Target("", 50, 50)})
         drawn[seed] = [id for (id,) in rows.tables.rows("select id from picked order by id")]
     ids = sorted(
         (f"{i:064x}" for i in range(200)), key=lambda id: hashlib.sha256(f"0\0{id}".encode()).digest()

@@ -62,8 +62,14 @@ def made(store: ObjectStore) -> dict[str, str]:
     return {n.rpartition("/")[0]: json.loads(store.read(n)[0])["content_digest"] for n in names}
 
 
-def both_stages(store: object, sources: object, environment: dict[str, str], *flags: str) -> dict[str, str]:
+def of_curate(found: dict[str, str]) -> dict[str, str]:
+    return {name: digest for name, digest in found.items() if "curate" in name}
+
+
+def stages(store: object, sources: object, environment: dict[str, str], *flags: str) -> dict[str, str]:
     run(asked("curate", store, f"--sources={sources}", *FLAGS, *flags), environment)
+    again = ("--quotas=*=250%", "--augment=*:synonym=0.3,*:reorder=0.3", "--shard-characters=3000")
+    run(asked("balance", store, *again, *flags), environment)
     few = ("--vocab-size=2048", "--min-character-count=1", "--agreement-sentences=100")
     run(asked("tokenize", store, *few, *flags), environment)
     return made(open_store(str(store)))
@@ -72,16 +78,16 @@ def both_stages(store: object, sources: object, environment: dict[str, str], *fl
 @pytest.fixture(scope="module")
 def made_here(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What one process makes."""
-    return both_stages(tmp_path_factory.mktemp("one") / "store", sources, here(), "--workers=1")
+    return stages(tmp_path_factory.mktemp("one") / "store", sources, here(), "--workers=1")
 
 
-def test_curate_and_tokenize_make_the_same_on_two_nodes_as_here(nodes, sources, made_here, tmp_path) -> None:
+def test_the_data_stages_make_the_same_on_two_nodes_as_here(nodes, sources, made_here, tmp_path) -> None:
     store = tmp_path / "store"
-    assert both_stages(store, sources, nodes.environment, "--engine=ray") == made_here
-    assert both_stages(tmp_path / "two", sources, here(), "--workers=2") == made_here
+    assert stages(store, sources, nodes.environment, "--engine=ray") == made_here
+    assert stages(tmp_path / "two", sources, here(), "--workers=2") == made_here
     assert not list((store / "probes").glob("*"))
     attached = {**nodes.environment, "RAY_ADDRESS": nodes.attached}
-    assert both_stages(tmp_path / "attached", sources, attached, "--engine=ray") == made_here
+    assert stages(tmp_path / "attached", sources, attached, "--engine=ray") == made_here
 
 
 @pytest.mark.parametrize("what", ["worker", "node"])
@@ -105,7 +111,7 @@ def test_they_make_the_same_while_workers_or_a_node_are_killed(
         nodes.kill_node(spare)
     assert process.returncode == 0, stderr
     assert kills
-    assert made(open_store(str(store))) == {k: v for k, v in made_here.items() if "token" not in k}
+    assert made(open_store(str(store))) == of_curate(made_here)
 
 
 def test_nothing_but_a_bucket_is_shared(s3_server, s3_place, sources, made_here, tmp_path) -> None:
@@ -121,7 +127,7 @@ def test_nothing_but_a_bucket_is_shared(s3_server, s3_place, sources, made_here,
         os.environ.update(own)
         try:
             raw = f"s3://{s3_place}/raw"
-            found = both_stages(f"s3://{s3_place}/store", raw, environment, "--engine=ray")
+            found = stages(f"s3://{s3_place}/store", raw, environment, "--engine=ray")
             left = [info.name for info in open_store(f"s3://{s3_place}/store").list("cas")]
         finally:
             for name, value in before.items():
@@ -167,6 +173,15 @@ def test_a_store_or_a_file_that_only_this_process_sees_is_named(nodes, sources, 
         assert "/proc/self/cwd" in done.stderr and unseen in done.stderr
 
 
+def test_of_two_runs_at_once_one_waits_for_the_other(nodes, sources, made_here, tmp_path) -> None:
+    store = tmp_path / "store"
+    command = asked("curate", store, f"--sources={sources}", *FLAGS, "--engine=ray")
+    both = [subprocess.Popen(command, env=nodes.environment, stderr=subprocess.PIPE, text=True) for _ in "12"]
+    said = [process.communicate(timeout=300)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert made(open_store(str(store))) == of_curate(made_here)
+
+
 def test_ctrl_c_leaves_nothing_half_written(nodes: RayCluster, sources: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     command = asked("curate", store, f"--sources={sources}", *FLAGS, "--engine=ray")
@@ -210,6 +225,4 @@ def test_of_another_yanmo_is_refused_before_the_first_task_and_a_lost_head_is_75
     assert before
     run(asked("curate", store, f"--sources={sources}", *FLAGS, "--workers=1"), here())
     after = made(open_store(str(store)))
-    assert (
-        after == {k: v for k, v in made_here.items() if "token" not in k} and before.items() <= after.items()
-    )
+    assert after == of_curate(made_here) and before.items() <= after.items()

@@ -11,30 +11,30 @@ held-out one has 于斯 is one synonym away.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from yanmo.balance.augmentation.rewriting import Rewrite, rewrites
-from yanmo.balance.augmentation.rules import AugmentRules
+from yanmo.balance.augmentation.rules import AugmentRules, parse_rules
 from yanmo.balance.augmentation.synonyms import Synonyms
-from yanmo.balance.document_table import TokenCount, TrainFiles
 from yanmo.chinese.text_runs import Runs, compared, run_hashes
 from yanmo.common.hash_set import distinct
-from yanmo.engine.sql import Tables
 from yanmo.formats.documents import read_documents
 from yanmo.formats.records import TEXT_FORM
 
 REPEAT = "repeat"
 """The rule of a copy that is its parent's text unchanged."""
-_COLUMNS = ("id", "text", "genre", "loss_spans")
+COLUMNS = ("id", "text", "genre", "loss_spans")
+"""Columns of documents of which copies are made."""
 
 
 RUN = 13
@@ -71,9 +71,11 @@ class Augmented:
     text: str
     rule: str
     """Rules that changed the text, joined by `+`, or `repeat`."""
+    shared: bool = False
+    """It stayed a plain repeat as it would have shared a run with held-out text."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Augmenter:
     """Makes copies by the rules; equal seeds give equal copies."""
 
@@ -83,8 +85,6 @@ class Augmenter:
     seed: int
     classical: bool = True
     """Whether the texts are in the form classical-1."""
-    shared: int = 0
-    """Copies that stayed plain repeats as they shared a run with held-out text, since this was set to 0."""
     _by_genre: dict[str, dict[str, Rewrite]] = field(default_factory=dict)
 
     def copies(self, documents: Iterable[tuple[str, str, str, int, bool]]) -> list[Augmented]:
@@ -100,8 +100,7 @@ class Augmenter:
         ]
         changed = [i for i, copy in enumerate(found) if copy.rule != REPEAT]
         for i in np.flatnonzero(self.held_out.shared([found[i].text for i in changed])).tolist():
-            found[changed[i]] = Augmented(given[changed[i]][2], REPEAT)
-            self.shared += 1
+            found[changed[i]] = Augmented(given[changed[i]][2], REPEAT, shared=True)
         return found
 
     def _rewrite(self, id: str, genre: str, text: str, copy: int) -> Augmented:
@@ -116,35 +115,35 @@ class Augmenter:
                 applied += [rule] if result != before else []
         return Augmented(result, "+".join(applied) if result != text else REPEAT)
 
-    def measure(
-        self, files: TrainFiles, tables: Tables, query: str, copy: int, counting: TokenCount
-    ) -> Iterator[dict[str, Any]]:
-        """Yield copies of number `copy` without their texts: position, class, id, characters and tokens.
-
-        Args:
-            query: gives rows of the table `rows`, ordered by file and row.
-        """
-        for rows, table in files.chosen(tables, query, _COLUMNS):
-            made = self.of_table(table, [copy] * len(table))
-            characters, tokens = (rows[name].to_numpy().copy() for name in ("characters", "tokens"))
-            changed = [i for i, one in enumerate(made) if one.rule != REPEAT]
-            texts = [made[i].text for i in changed]
-            characters[changed] = [len(text) - text.count("\n") for text in texts]
-            tokens[changed] = counting.of(texts)
-            named = zip(table["id"].to_pylist(), made, strict=True)
-            yield {
-                "position": rows["position"],
-                "class": rows["class"],
-                "id": [copy_digest(id, copy, one).hex() for id, one in named],
-                "characters": characters,
-                "tokens": tokens,
-            }
-
-    def of_table(self, table: object, copies: Sequence[int]) -> list[Augmented]:
-        """Return the copies of the rows of a table that has the columns id, text, genre and loss_spans."""
-        columns = [table[name].to_pylist() for name in ("id", "genre", "text")]  # type: ignore[index]
-        free = table["loss_spans"].is_null().to_pylist()  # type: ignore[index]  # spans are character positions
+    def of_table(self, table: pa.Table, copies: Sequence[int]) -> list[Augmented]:
+        """Return the copies of the rows of a table that has COLUMNS."""
+        columns = [table[name].to_pylist() for name in ("id", "genre", "text")]
+        free = table["loss_spans"].is_null().to_pylist()  # spans are character positions
         return self.copies(zip(*columns, copies, free, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augmentation:
+    """What a worker makes its augmenter of."""
+
+    rules: str
+    """As in --augment."""
+    words: Path
+    """The file of synonyms."""
+    words_sha256: str
+    held_out: tuple[Path, ...]
+    """Files of documents from which no run may come into train."""
+    form: str
+    """Text form of all documents."""
+    seed: int
+
+
+@functools.lru_cache(maxsize=1)
+def augmenter(of: Augmentation) -> Augmenter:
+    """Return the augmenter of this process: the held-out text is read once, for all of its tasks."""
+    held_out = HeldOut.of_files(of.held_out, of.form)
+    classical = of.form.startswith("classical")
+    return Augmenter(parse_rules(of.rules), Synonyms.read(of.words), held_out, of.seed, classical)
 
 
 def copy_digest(parent: str, copy: int, made: Augmented | None = None) -> bytes:

@@ -7,17 +7,21 @@ bundled one is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from yanmo.balance.augmentation.augment import Augmenter
-from yanmo.balance.document_table import DRAWN, Rows, TokenCount, TrainFiles, parts_of
+from yanmo.balance.augmentation.augment import COLUMNS, REPEAT, Augmentation, augmenter, copy_digest
+from yanmo.balance.document_table import DRAWN, Rows, chosen_rows, parts_of, token_count
 from yanmo.balance.quotas.filling import choose
 from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.words import some_of
+from yanmo.engine.maps import ordered_map
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.options.nearest import did_you_mean
 
@@ -109,14 +113,16 @@ def _spelled(written: str, names: list[str], by: str) -> str:
 class Picker:
     """Fills targets: every document of a class once, again ..., then some of them, to what is missing."""
 
-    files: TrainFiles
+    files: Sequence[Path]
+    """Of the train split, for tasks."""
     rows: Rows
     unit: str
     """characters, documents or tokens."""
     seed: int
     max_repeats: int
-    counting: TokenCount
-    augmenter: Augmenter | None = None
+    workers: int = 1
+    tokenizer: Path | None = None
+    augmentation: Augmentation | None = None
 
     @property
     def units(self) -> str:
@@ -158,10 +164,44 @@ class Picker:
     def _make_copies(self, copy: int) -> None:
         tables = self.rows.tables
         tables.run(_COPIES, copy=copy)
-        if not copy or not self.augmenter:
+        if not copy or not self.augmentation:
             return
         tables.run("create or replace table repeated as from rows semi join copies using (position)")
         tables.run("delete from copies")
-        query = "from repeated order by file, row"
-        for measured in self.augmenter.measure(self.files, tables, query, copy, self.counting):
-            tables.append("copies", **measured)
+        by_file = tables.by_file(
+            "select position, file, row, class, characters, tokens from repeated order by file, row"
+        )
+        tasks = (
+            _Measure(self.files[number], rows, copy, self.augmentation, self.tokenizer)
+            for number, rows in by_file
+        )
+        with ordered_map(measure_copies, tasks, self.workers) as results:
+            for measured in results:
+                tables.append("copies", **{name: measured[name] for name in measured.column_names})
+
+
+class _Measure(NamedTuple):
+    """Copies of number `copy` of one file's documents, of which the sizes are asked."""
+
+    path: Path
+    rows: pa.Table
+    copy: int
+    augmentation: Augmentation
+    tokenizer: Path | None
+
+
+def measure_copies(task: _Measure) -> pa.Table:
+    """Return the position, class, id, characters and tokens of each copy."""
+    ids: list[str] = []
+    characters, tokens = (task.rows[name].to_numpy().copy() for name in ("characters", "tokens"))
+    for first, table in chosen_rows(task.path, task.rows["row"].to_numpy(), COLUMNS):
+        made = augmenter(task.augmentation).of_table(table, [task.copy] * len(table))
+        named = zip(table["id"].to_pylist(), made, strict=True)
+        ids += [copy_digest(id, task.copy, one).hex() for id, one in named]
+        changed = [i for i, one in enumerate(made) if one.rule != REPEAT]
+        texts = [made[i].text for i in changed]
+        places = np.array(changed, np.int64) + first
+        characters[places] = [len(text) - text.count("\n") for text in texts]
+        tokens[places] = token_count(task.tokenizer).of(texts)
+    columns = {"position": task.rows["position"], "class": task.rows["class"], "id": ids}
+    return pa.table({**columns, "characters": characters, "tokens": tokens})
