@@ -19,6 +19,7 @@ COMMANDS = {
     "runs": ("yanmo.tools.runs", "compare runs: what differs in their options, bits by genre, cost"),
     "store": ("yanmo.tools.store", "list, check, compare, copy and remove outputs in a store"),
     "tokenizer": ("yanmo.tools.tokenizer.command", "compare tokenizers on your text, import an existing one"),
+    "documents": ("yanmo.tools.documents.command", "show what curate dropped and changed, and why"),
     "cache": ("yanmo.tools.cache.command", "show a token cache, and plan a training's rows from it"),
     "model": ("yanmo.tools.model.command", "import a model in Hugging Face's format into a store"),
     "run": ("yanmo_pipelines.run", "run a compiled pipeline on this machine, each task as a process"),
@@ -84,7 +85,7 @@ def main() -> None:
             raise
         print(
             f"yanmo {name}: the Python package {error.name!r} is not installed; `pip install` Yanmo with its "
-            "extra: data for curate, balance, tokenize, tokenizer and cache; train for train, "
+            "extra: data for curate, balance, tokenize, tokenizer, documents and cache; train for train, "
             "evaluate, promote, generate, export and model; pipeline for run and compile; "
             "cluster for submit, launch, schedule, rerun, status and doctor",
             file=sys.stderr,

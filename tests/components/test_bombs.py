@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import DataError, UsageError
@@ -19,6 +21,7 @@ from yanmo.common.foreign import foreign
 from yanmo.curate.sources.batches import open_parquet
 from yanmo.curate.sources.listing import Source
 from yanmo.formats.round_trip import check_round_trip, open_tokenizer
+from yanmo.model.hf_export import read_tensors
 from yanmo.model.weights_check import read_headers
 from yanmo.options.yaml_file import read_yaml
 
@@ -55,6 +58,13 @@ def test_yaml_whose_aliases_stand_for_a_billion_words(tmp_path: Path, cheaply: C
     with pytest.raises(UsageError, match="line 2, column 10: expected the value itself, found an alias"):
         read_yaml(path)
     cheaply()
+
+
+def test_a_yaml_that_names_itself(tmp_path: Path) -> None:
+    path = tmp_path / "loop.yaml"
+    path.write_text("a: &a [*a]\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="found an alias"):
+        read_yaml(path)
 
 
 def tokenizer_with(pattern: str) -> dict[str, object]:
@@ -119,6 +129,14 @@ def test_a_safetensors_header_that_makes_no_sense(header: str, why: str, tmp_pat
     path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + bytes(4))
     with pytest.raises(DataError, match=f"{path}: not a readable safetensors file: .*{why}"):
         read_headers(tmp_path)
+
+
+def test_a_damaged_safetensors_file_is_wrong_data(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"a": torch.zeros(4)}, path)
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(DataError, match=f"{path}: not a readable safetensors file: "):
+        read_tensors(path)
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import re
-from collections.abc import Iterator
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -21,6 +26,7 @@ from yanmo.options.values import WrongValue
 from yanmo.options.yaml_file import dump_yaml
 from yanmo.stage import failing
 from yanmo.stage.run import main
+from yanmo.store.file_store import FileStore
 from yanmo_pipelines.cluster.submit import SubmitOptions
 
 ROOT = Path(__file__).parents[2]
@@ -106,6 +112,19 @@ def test_nor_does_a_line_of_options_a_file_a_wrong_option_or_word(cls: type[Opti
             assert MARK not in refusal(cls, argv), argv
 
 
+@pytest.mark.parametrize("cls", [toy_stage.ToyOptions])
+def test_nor_can_a_program_make_such_options(cls: type[Options]) -> None:
+    for text in SHAPES:
+        with pytest.raises(UsageError) as caught:
+            cls(text=text)
+        assert MARK not in str(caught.value)
+
+
+def test_free_are_only_a_prompt_and_what_kfp_itself_gives() -> None:
+    free = {name for cls in commands() for name in values_of(cls) if values_of(cls)[name].is_free}
+    assert free == {"prompt", "executor_input"}
+
+
 def test_a_command_that_is_shown_knows_which_options_are_addresses() -> None:
     declared = {
         flag(f.name) for cls in commands() for f in option_fields(cls) if f.metadata["metavar"] == "URL"
@@ -169,3 +188,92 @@ def left_nowhere(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         if path.is_file() and path.parent.name != "mounted":
             assert MARK.encode() not in path.read_bytes(), path
     assert failing.TERMINATION_LOG.exists()
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("marked")
+def test_no_process_of_a_run_has_it_among_its_arguments(tmp_path: Path) -> None:
+    command = [
+        *(sys.executable, "-m", "yanmo.curate", "--sources=bundled"),
+        *(f"--store={tmp_path / 'store'}", "--workers=2", "--metrics-port=-1"),
+    ]
+    seen = set[bytes]()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        while process.poll() is None:
+            seen |= set(_arguments())
+        said = process.stdout.read() if process.stdout else b""
+    assert process.returncode == 0, said
+    assert any(b"yanmo" in each for each in seen)
+    assert not [each for each in seen if MARK.encode() in each]
+    assert MARK.encode() not in said, said
+    for path in (tmp_path / "store").rglob("*"):
+        assert not path.is_file() or MARK.encode() not in path.read_bytes()
+
+
+def _arguments() -> Iterator[bytes]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                yield (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+
+
+class _Server(HTTPServer):
+    asked: list[tuple[str, str]]
+    leads_to: str
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.asked.append((self.command, self.headers.get("Authorization", "")))
+        self.send_response(302 if self.server.leads_to else 200)
+        if self.server.leads_to:
+            self.send_header("Location", self.server.leads_to + self.path)
+        self.end_headers()
+
+    do_GET = do_POST = do_DELETE = do_PUT
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing to tell."""
+
+
+@pytest.fixture
+def server() -> Iterator[Callable[[str], _Server]]:
+    started: list[_Server] = []
+
+    def start(leads_to: str = "") -> _Server:
+        one = _Server(("127.0.0.1", 0), _Handler)
+        one.asked, one.leads_to = [], leads_to
+        threading.Thread(target=one.serve_forever, args=(0.02,), daemon=True).start()
+        started.append(one)
+        return one
+
+    yield start
+    for one in started:
+        one.shutdown()
+        one.server_close()
+
+
+def test_a_pushgateway_that_leads_elsewhere_takes_no_password_there(
+    tmp_path: Path,
+    server: Callable[..., _Server],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("YANMO_PUSHGATEWAY_USERNAME", "me")
+    monkeypatch.setenv("YANMO_PUSHGATEWAY_PASSWORD", MARK)
+    other = server()
+    first = server(f"http://127.0.0.1:{other.server_port}")
+    store = FileStore(tmp_path / "store")
+    for end, code in (("done", 0), ("data", 65)):  # a PUT, a POST
+        argv = [f"--store={store.root}", "--metrics-port=-1", f"--end={end}", "--force"]
+        argv += [f"--pushgateway=http://127.0.0.1:{first.server_port}"]
+        assert main(toy_stage.STAGE, toy_stage.STEPS, argv) == code
+    assert first.asked and all(login.startswith("Basic ") for _, login in first.asked)
+    assert other.asked == []
+    assert "it answered 302" in capfd.readouterr().err

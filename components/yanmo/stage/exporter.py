@@ -1,8 +1,7 @@
 """What a stage's process measures, held until it is scraped: `Telemetry`.
 
-Served by the supervisor of a stage, so that a stalled or dead worker stays visible: by prometheus_client's
-own server, from the first second of a process to one scrape after its end. Only what is declared (metric.py)
-can be set, with its own labels and no more values of them than are allowed.
+Served by the supervisor of a stage (endpoint.py), so that a stalled or dead worker stays visible. Only what
+is declared (metric.py) can be set, with its own labels and no more values of them than are allowed.
 
 A measurement that can grow old by itself (an age, a process's memory) is made when it is asked for: a
 `source` is called before each answer. Where a source fails the rest is served without it.
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,12 +19,13 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.core import Metric as Family
-from prometheus_client.exposition import generate_latest, start_http_server
+from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from yanmo.common import waiting
 from yanmo.common.errors import exit_code
 from yanmo.common.logs import forget_progress, progress
+from yanmo.stage.endpoint import Endpoint
 from yanmo.stage.metric import OTHER, Label, Metric
 from yanmo.stage.shared_metrics import STATES, declared
 from yanmo.store import traffic
@@ -36,8 +35,6 @@ Figure = tuple[str, float, Mapping[str, str]]
 """Metric, value, labels."""
 _MOST_CHARACTERS = 120
 """Longest value of a label that the data say."""
-_WRITTEN_SECONDS = 0.3
-"""How long the last answer may take, once its figures are collected."""
 
 
 class Telemetry:
@@ -69,9 +66,9 @@ class Telemetry:
         self._lock = threading.RLock()
         self._sources: list[tuple[Callable[[], None], bool]] = []
         self._told: set[str] = set()
-        self._asked_port, self._everywhere = port, everywhere
-        self._server: Any = None
-        self._scrapes, self._scraped = 0, threading.Condition()
+        self.registry = CollectorRegistry()
+        self.registry.register(_Collected(self))
+        self.endpoint = Endpoint(self.registry, port, everywhere) if port >= 0 else None
         self.recorded: Callable[[], str] | None = None
         """Reads the record of the run that made the output, where that was not this one."""
         self.stage, self.wait_seconds = stage, wait_seconds
@@ -242,46 +239,21 @@ class Telemetry:
 
     def text(self) -> str:
         """Return all metrics in Prometheus' text format."""
-        return generate_latest(_Collected(self)).decode()
+        return generate_latest(self.registry).decode()
 
     @property
     def is_served(self) -> bool:
         """Whether it is served while it is a context."""
-        return self._asked_port >= 0
+        return self.endpoint is not None
 
     @property
     def port(self) -> int:
-        """Where it is served; -1 while it is not."""
-        return int(self._server.server_address[1]) if self._server else -1
-
-    def _serve(self) -> None:
-        """Begin to serve; on a free port where the one that was asked for is taken."""
-        address = "127.0.0.1" if not self._everywhere else "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
-        registry = CollectorRegistry()
-        registry.register(_Collected(self, self._count_scrape))
-        try:
-            self._server, _ = start_http_server(self._asked_port, address, registry)
-        except OSError as error:
-            log.warning("no /metrics on port %d (%s); taking a free one", self._asked_port, error)
-            self._server, _ = start_http_server(0, address, registry)
-
-    def _count_scrape(self) -> None:
-        with self._scraped:
-            self._scrapes += 1
-            self._scraped.notify_all()
-
-    def wait_for_scrape(self, most: float) -> bool:
-        """Return whether a scrape came within so many seconds; do not wait where there was none before."""
-        with self._scraped:
-            before = self._scrapes
-            came = bool(before) and self._scraped.wait_for(lambda: self._scrapes > before, most)
-        if came:
-            time.sleep(_WRITTEN_SECONDS)
-        return came
+        """Where it is served; -1 for nowhere."""
+        return self.endpoint.port if self.endpoint else -1
 
     def __enter__(self) -> Telemetry:
-        if self.is_served:
-            self._serve()
+        if self.endpoint:
+            self.endpoint.start()
         return self
 
     def __exit__(
@@ -292,26 +264,18 @@ class Telemetry:
     ) -> None:
         if error is not None:
             self.ended_by(error)
-        if self._server:
-            if isinstance(error, Exception | None) and not waiting.is_ending() and self.wait_seconds > 0:
-                self.wait_for_scrape(self.wait_seconds)
-            threading.Thread(target=_close, args=(self._server,), daemon=True).start()
-            self._server = None
-
-
-def _close(server: Any) -> None:
-    """Serve no more; the server sees it within half a second, for which no stage's end waits."""
-    server.shutdown()
-    server.server_close()
+        if self.endpoint:
+            if isinstance(error, Exception | None) and not waiting.is_ending():
+                self.endpoint.wait_for_scrape(self.wait_seconds)
+            self.endpoint.close()
 
 
 class _Collected(Collector):
-    def __init__(self, telemetry: Telemetry, asked: Callable[[], None] = lambda: None) -> None:
-        self._telemetry, self._asked = telemetry, asked
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
 
     def collect(self) -> Iterator[Family]:
         self._telemetry.ask()
-        self._asked()
         return self._telemetry.families()
 
     def describe(self) -> list[Family]:

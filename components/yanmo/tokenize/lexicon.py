@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from yanmo.common.errors import DataError, EnvironmentFault
+from yanmo.common.words import plural
 from yanmo.options.values import brief
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ dictionary."""
 _REACHABLE = re.compile(r"[\u4E00-\u9FD5a-zA-Z0-9+#&\._%\-]+")
 """jieba's re_han_default: other characters end a block, and no word contains them."""
 _USER_LINE = re.compile(r"([^\s\x00-\x1f\x7f-\x9f]+)(?: ([0-9]{1,15}))?(?: ([a-z]+))?")
+_JIEBAS_LINE = re.compile(r"((?!.*(?:  |[\x00-\x1f\x7f-\x9f])).+?)( [0-9]+)?( [a-z]+)?")
+"""As jieba reads a line, so that blanks may stand in a word; here no two in a row, nor control characters."""
 _MAX_WORD, _MAX_REST = 100, 40
 """Characters of a word (jieba's longest has 16), and of its frequency and tag."""
 
@@ -173,19 +176,24 @@ def _empty_jieba() -> Any:
 def user_lines(data: bytes, name: str) -> bytes:
     """Return the lines of a user dictionary, checked: UTF-8, without comments and byte order marks.
 
+    Left out, and named in the log, are words with blanks in them (`Edu Trust`): jieba reads them, and finds
+    none in a text, as a blank ends a word there.
+
     Raises:
         DataError: a line is not `word`, `word frequency`, `word tag` or `word frequency tag`. One with
-            control characters comes from a file that is none of text; a word with a blank in it (`Edu
-            Trust`), which jieba reads, is found in no text, as a blank ends a word there.
+            control characters comes from a file that is none of text.
     """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: a user dictionary must be UTF-8: {error}") from error
-    kept = list[str]()
+    kept, with_blanks = list[str](), list[str]()
     for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()
         if not line or _is_comment(line):
+            continue
+        if len(line) <= _MAX_WORD + _MAX_REST and (read := _JIEBAS_LINE.fullmatch(line)) and " " in read[1]:
+            with_blanks.append(f"line {number}: {brief(line)}")
             continue
         word, _, rest = line.partition(" ")
         if len(word) > _MAX_WORD:  # jieba keeps every beginning of a word
@@ -200,6 +208,13 @@ def user_lines(data: bytes, name: str) -> bytes:
                 f"{brief(line)}"
             )
         kept.append(line)
+    if with_blanks:
+        log.warning(
+            "%s: %s with blanks left out, as neither jieba nor this tokenizer finds them in a text (%s)",
+            name,
+            plural(len(with_blanks), "word"),
+            "; ".join(with_blanks[:5]),
+        )
     return "".join(line + "\n" for line in kept).encode()
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from yanmo.common.control_group import free_memory, usable_cpus
 
+V1 = Path("/sys/fs/cgroup/cpu")
 HERE = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -38,6 +43,28 @@ def test_the_limit_of_the_container_counts(tmp_path: Path, files: dict[str, str]
         (tmp_path / name).write_text(text)
     (tmp_path / "own").write_text("1:cpu:/\n0::/\n")
     assert usable_cpus(tmp_path, tmp_path / "own") == expected
+
+
+@pytest.fixture
+def one_cpu() -> Iterator[Path]:
+    """A real group of one CPU."""
+    group = V1 / f"yanmo-{uuid.uuid4().hex[:8]}"
+    try:
+        group.mkdir()
+        (group / "cpu.cfs_quota_us").write_text("100000")
+    except OSError as error:
+        pytest.skip(f"needs a control group of version 1 that it may make: {error}")
+    yield group
+    group.rmdir()
+
+
+def test_a_real_group_of_one_cpu(one_cpu: Path) -> None:
+    code = (
+        f"open('{one_cpu}/cgroup.procs', 'w').write('0'); "
+        "from yanmo.common.control_group import usable_cpus; print(usable_cpus())"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stdout == "1\n", ended.stderr
 
 
 V1_MEMORY = {"memory/memory.stat": "cache 5\ntotal_rss 300\n"}

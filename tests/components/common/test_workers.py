@@ -7,15 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from asked_of_workers import ENDS, ERRORS, end, fail, one_thread, touch_later
+from asked_of_workers import ENDS, ERRORS, TwoWords, end, fail, one_thread, touch_later
+from hypothesis import given
+from hypothesis import strategies as st
 from processes import is_alive, needs_proc, survivors
 
+from yanmo.common import fork_server as module
 from yanmo.common.errors import ExitCode, WorkerLost, exit_code
-from yanmo.common.workers import Workers
+from yanmo.common.fork_server import preload
+from yanmo.common.workers import Workers, portable
 from yanmo.engine.maps import ordered_map
 
 COMPONENTS = Path(__file__).parents[3] / "components"
@@ -27,6 +31,19 @@ def test_results_come_in_the_order_of_tasks() -> None:
     assert list(ordered_map(len, lengths, workers=2)) == [len(x) for x in lengths]
     assert list(ordered_map(len, lengths, workers=1)) == [len(x) for x in lengths]
     assert list(ordered_map(len, lengths[:2], workers=2)) == [len(x) for x in lengths[:2]]
+
+
+def test_only_a_few_tasks_are_drawn_ahead_of_the_results() -> None:
+    drawn = []
+
+    def tasks() -> Iterator[str]:
+        for n in range(40):
+            drawn.append(n)
+            yield "x"
+
+    with ordered_map(len, tasks(), workers=2) as results:
+        next(results)
+        assert len(drawn) <= 10
 
 
 def test_as_many_processes_work_as_were_asked_for_and_stay_for_the_next_call() -> None:
@@ -61,6 +78,22 @@ def test_an_error_in_a_worker_ends_the_stage_as_it_would_have_here(how: str) -> 
     assert "in fail" in "".join(found.value.__notes__), "where it was raised"
 
 
+@given(
+    st.sampled_from(["usage", "missing", "storage", "bug"]),
+    st.text(),
+)
+def test_an_error_that_survives_pickling_stays_as_it_is(how: str, text: str) -> None:
+    error = type(ERRORS[how]())(text)
+    again = portable(error)
+    assert (type(again), again.args) == (type(error), (text,))
+
+
+def test_the_standard_pool_takes_an_error_that_does_not_unpickle_for_a_killed_process() -> None:
+    with pytest.raises(TypeError):
+        pickle.loads(pickle.dumps(TwoWords("a", "b")))
+    assert type(portable(TwoWords("a", "b"))).__name__ == "DataError"
+
+
 def test_a_task_that_cannot_be_pickled_is_the_callers_error_and_the_worker_stays() -> None:
     with Workers(1) as workers:
         pid = workers.call(one_thread, 0)[1]
@@ -93,6 +126,11 @@ def test_what_was_begun_is_finished_where_nothing_went_wrong(tmp_path: Path) -> 
         workers.submit(touch_later, str(late), 0.2)
         pid = begun(late)
     assert late.exists() and not is_alive(pid)
+
+
+def test_a_name_to_preload_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ModuleNotFoundError):
+        preload("yanmo.common.workers", "yanmo.common.no_such")
 
 
 SCRIPT = """
@@ -140,6 +178,27 @@ def test_no_process_outlives_the_one_that_started_it(how: str, tmp_path: Path) -
     assert not (tmp_path / "one").exists() and not (tmp_path / "two").exists()
     if how == "Ctrl-C":
         assert stderr.count("KeyboardInterrupt") == 1, "the workers say nothing"
+
+
+@needs_proc
+def test_a_worker_that_is_killed_from_outside_ends_the_others(tmp_path: Path) -> None:
+    process, workers = start(tmp_path)
+    os.kill(workers[1], signal.SIGKILL)
+    os.kill(workers[0], signal.SIGKILL)
+    _, stderr = process.communicate()
+    assert process.returncode == 1
+    assert "WorkerLost: a worker process was killed (SIGKILL) in touch_later" in stderr
+    assert not survivors(process.pid)
+
+
+def test_the_pool_is_in_one_place() -> None:
+    elsewhere = [
+        path.name
+        for path in COMPONENTS.rglob("*.py")
+        for text in [path.read_text(encoding="utf-8")]
+        if "ProcessPoolExecutor" in text or "get_context(" in text
+    ]
+    assert elsewhere == [Path(module.__file__).name]
 
 
 SPENDING = """

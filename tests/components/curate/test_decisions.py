@@ -16,6 +16,8 @@ from yanmo.curate.config import STAGE
 from yanmo.curate.phases import STEPS
 from yanmo.curate.sources.raw_files import below
 from yanmo.stage.run import main
+from yanmo.tools import command_group
+from yanmo.tools.documents.command import TOOL
 
 Record = dict[str, Any]
 Run = Callable[..., Any]
@@ -115,6 +117,31 @@ def test_kfp_is_shown_the_page(folder: Path, tmp_path: Path) -> None:
         assert main(STAGE, STEPS, [*argv, "--executor-input", json.dumps(asked)]) == 0
         assert (outputs / "report").read_text(encoding="utf-8").startswith("# What is kept for training")
         (outputs / "report").unlink()
+
+
+def test_a_person_looks_at_decisions_and_at_what_cleaning_did(
+    curate: Run, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "marked.txt").write_text("床前<b>明月</b>光，疑是地上霜。举头望明月。", encoding="utf-8")
+    curated = curate(folder, *ALLOW)
+    store = ("--store", str(curated.root))
+    capsys.readouterr()
+    assert command_group.main(TOOL, ["show", "latest", "--reason", "not_han", *store]) == 0
+    said = capsys.readouterr().out
+    assert "_origin.md:1\n  not_han 0; text " in said and "  overlap" not in said
+    assert (
+        command_group.main(
+            TOOL, ["show", "latest", "--change", "markup", "--path", "marked", "--json", *store]
+        )
+        == 0
+    )
+    (row,) = json.loads(capsys.readouterr().out)
+    place = f"{row['path']}:{row['line']}"
+    assert command_group.main(TOOL, ["diff", "latest", place, "--sources", str(folder), *store]) == 0
+    assert "床前[-<b>-]明月[-</b>-]光，疑是地上霜。" in capsys.readouterr().out
+    (folder / "marked.txt").write_text("床前明月光，疑是地上霜。举头望明月。", encoding="utf-8")
+    assert command_group.main(TOOL, ["diff", "latest", place, "--sources", str(folder), *store]) == 65
+    assert command_group.main(TOOL, ["diff", "latest", "marked", "--sources", str(folder), *store]) == 64
 
 
 def test_a_file_is_named_by_its_path_below_its_place(tmp_path: Path) -> None:

@@ -12,6 +12,17 @@ import numpy as np
 from yanmo.common.errors import DataError
 
 
+def which(number: int) -> tuple[int, int]:
+    """The number, and the process that was asked."""
+    time.sleep(0.05)
+    return number, os.getpid()
+
+
+def slow(number: int) -> int:
+    time.sleep(0.3)
+    return number
+
+
 def begun(task: tuple[str, float]) -> float:
     """Leave a note, then work for so many seconds."""
     note, seconds = task
@@ -34,6 +45,10 @@ def write_or_die(task: tuple[int, Path, str, int]) -> Path:
                     os.kill(os.getpid(), signal.SIGKILL)
         file.write(f", second half {number}".encode())
     return out
+
+
+def size_of(path: Path) -> int:
+    return len(path.read_bytes())
 
 
 def total(path: Path) -> int:

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from asked_of_nodes import begun, fail, too_large, total, write_or_die
+from asked_of_nodes import begun, fail, size_of, slow, too_large, total, which, write_or_die
 from servers.ray import RayCluster
 
 from yanmo.common.errors import DataError, ExitCode, StorageError, WorkerLost, exit_code
 from yanmo.engine import maps
-from yanmo.engine.maps import add_made, ordered_map
+from yanmo.engine.maps import add_made, brought_here, each, ordered_map, paths_for_tasks, remove_folder
 from yanmo.engine.ray_cluster import TRIES, Cluster
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
@@ -57,6 +57,19 @@ def write_all(numbers: range, notes: Path, kills: int):
     return build
 
 
+def test_results_come_in_the_order_of_tasks_from_both_nodes(store: FileStore) -> None:
+    found = list(ordered_map(which, range(60), 2))
+    assert [number for number, _ in found] == list(range(60))
+    assert len({pid for _, pid in found} - {os.getpid()}) == 2
+
+
+def test_only_a_few_tasks_are_drawn_ahead_of_the_results(store: FileStore) -> None:
+    drawn = []
+    with ordered_map(slow, (drawn.append(n) or n for n in range(40)), 2) as results:
+        assert [next(results) for _ in range(3)] == [0, 1, 2]
+        assert len(drawn) <= 2 * 2 + 1 + 3
+
+
 def test_workers_that_are_killed_in_the_middle_of_a_file_leave_it_whole(store: FileStore, tmp_path) -> None:
     """Each third task twice."""
     paths = commit(store, write_all(range(9), tmp_path / "notes", kills=2))
@@ -76,10 +89,33 @@ def test_a_task_whose_workers_are_always_killed_ends_with_75_and_nothing_half_wr
     assert not list(store.root.rglob("*.bin"))
 
 
+def test_a_node_that_is_killed_is_done_without(nodes: RayCluster, store: FileStore, tmp_path) -> None:
+    number = nodes.add_node()
+    note = tmp_path / "note"
+    with ordered_map(begun, ((str(note), 1.0) for _ in range(12)), 3) as results:
+        deadline = time.monotonic() + 60
+        on_it = lambda: {*nodes.workers(number)} & {*map(int, note.read_text().split())}  # noqa: E731
+        while not (note.exists() and on_it()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert on_it(), "a task has begun there"
+        nodes.kill_node(number)
+        assert list(results) == [1.0] * 12
+    assert maps._cluster is not None and maps._cluster.lost >= 1
+
+
 def test_an_error_of_a_task_ends_the_work_as_it_would_have_here(store: FileStore) -> None:
     with pytest.raises(DataError, match="document 7 is not one"), ordered_map(fail, range(20), 2) as results:
         list(results)
     assert list(ordered_map(fail, range(3), 2)) == [0, 1, 2], "the cluster is as before"
+
+
+def test_an_error_in_one_of_several_threads_is_that_error(store: FileStore) -> None:
+    def ask(start: int) -> list[int]:
+        with ordered_map(fail, range(start, start + 3), 2) as results:
+            return list(results)
+
+    with pytest.raises(DataError, match="document 7"):
+        each(ask, range(0, 30, 3), 2)
 
 
 def test_a_task_without_memory_says_what_to_lower(store: FileStore) -> None:
@@ -92,6 +128,40 @@ def test_a_task_without_memory_says_what_to_lower(store: FileStore) -> None:
 def test_a_file_of_this_process_goes_along(store: FileStore, tmp_path: Path) -> None:
     np.save(tmp_path / "numbers.npy", np.arange(1000))
     assert list(ordered_map(total, [tmp_path / "numbers.npy"] * 5, 2)) == [499500] * 5
+
+
+def test_what_one_task_makes_another_reads(store: FileStore, tmp_path: Path) -> None:
+    def build(attempt: Attempt) -> Result:
+        folder = attempt.path("scratch/x").parent
+        tasks = [(n, folder / f"{n}", str(tmp_path), 0) for n in range(4)]
+        made = list(ordered_map(write_or_die, tasks, 2))
+        assert list(ordered_map(size_of, made, 2)) == [25] * 4
+        assert brought_here(made[0]).read_bytes() == b"first half, second half 0"
+        remove_folder(folder)
+        attempt.write("a.bin", b"")
+        return Result(counts={})
+
+    assert len(commit(store, build)) == 1
+
+
+def test_a_file_of_an_output_that_has_changed_or_is_gone_is_refused_where_it_is_read(
+    store: FileStore,
+) -> None:
+    output = commit_once(
+        store,
+        Recipe(stage="curate", revision=1, semantic={}, inputs={}),
+        lambda attempt: Result(counts={"n": attempt.write("a.bin", b"whole").bytes}),
+    )
+    assert output is not None
+    (path,) = paths_for_tasks(output, "a.bin")
+    assert list(ordered_map(size_of, [path], 2)) == [5]
+    path.chmod(0o644)
+    path.write_bytes(b"other")
+    with pytest.raises(DataError, match="changed since it was committed"):
+        list(ordered_map(size_of, [path], 2))
+    path.unlink()
+    with pytest.raises(DataError, match=r"a\.bin"):
+        list(ordered_map(size_of, [path], 2))
 
 
 def test_a_cluster_without_room_says_so(nodes: RayCluster, tmp_path: Path, caplog) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import subprocess
 import sys
@@ -40,6 +41,17 @@ def test_a_full_disk_ends_with_78_and_names_the_folder_and_what_it_needs(tempora
     assert exit_code(caught.value) == ExitCode.ENVIRONMENT
     shown = advice(caught.value)
     assert "(TMPDIR)" in shown and "up to 3,000 MB are needed there" in shown and str(temporary) in shown
+
+
+@pytest.mark.long
+def test_the_folder_goes_with_the_tables(temporary: Path) -> None:
+    tables = Tables()
+    tables.run(LARGE)
+    tables.run("create table ordered as select * from numbers order by h, i")
+    assert [*temporary.rglob("*.tmp")], "nothing was spilled"
+    del tables
+    gc.collect()
+    assert not [*temporary.iterdir()]
 
 
 def test_what_a_killed_process_left_is_removed_and_what_another_one_holds_is_not(temporary: Path) -> None:

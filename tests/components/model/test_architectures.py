@@ -62,6 +62,14 @@ def test_logits_are_those_of_transformers(kind, tied, dtype, tmp_path):
     torch.testing.assert_close(ours, expected, rtol=0, atol=2e-4)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("changes", [{"num_key_value_heads": 4}, {"num_key_value_heads": 1}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_may_be_shared_by_any_number(kind, changes, tmp_path):
+    expected = theirs(kind, tmp_path, **changes)(some_ids(), use_cache=False).logits
+    torch.testing.assert_close(load(tmp_path).model(some_ids()), expected, rtol=0, atol=2e-4)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_written_again_is_the_same_model_to_transformers(kind, tmp_path):
     expected = theirs(kind, tmp_path / "theirs")
@@ -122,6 +130,20 @@ def test_a_config_that_lies_is_refused_with_what(kind, change, message, tmp_path
     with pytest.raises(DataError) as refused:
         load(tmp_path)
     assert message in str(refused.value) and "config.json" in str(refused.value)
+
+
+def test_what_a_config_leaves_out_is_what_transformers_takes(tmp_path):
+    """As the files of Qwen2.5 and of the first Llamas are: no head width, no key/value heads."""
+    expected = theirs("llama", tmp_path, num_key_value_heads=4)
+    path = tmp_path / "config.json"
+    value = json.loads(path.read_text(encoding="utf-8"))
+    for name in ("head_dim", "num_key_value_heads", "tie_word_embeddings", "rope_scaling"):
+        value.pop(name, None)
+    value["rope_theta"] = value.pop("rope_parameters")["rope_theta"]
+    path.write_text(json.dumps(value), encoding="utf-8")
+    with torch.no_grad():
+        ours, wanted = load(tmp_path).model(some_ids()), expected(some_ids()).logits
+    torch.testing.assert_close(ours, wanted, rtol=0, atol=2e-4)
 
 
 LEFT_OUT = [

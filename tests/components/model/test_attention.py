@@ -1,5 +1,8 @@
 """The plain path against float64 arithmetic, and documents kept apart."""
 
+import logging
+import re
+
 import pytest
 import torch
 import torch.nn.attention.varlen
@@ -118,6 +121,21 @@ def test_varlen_is_taken_exactly_where_card_width_and_dtype_fit(card, width, dty
         instead = "flash" if one else "masked"
         with pytest.raises(EnvironmentFault, match=rf"--attention varlen: .* give --attention {instead}"):
             choose_path("varlen", "cuda", dtype, one, width, card)
+
+
+@pytest.mark.parametrize(
+    ("card", "width", "dtype", "reason"),
+    [
+        ((7, 5), 64, torch.bfloat16, "8.0 or more .* has 7.5"),
+        ((9, 0), 36, torch.bfloat16, "--head-width. is 36"),
+        ((8, 9), 256, torch.bfloat16, "on compute capability 8.9 it needs a head width of at most 192"),
+        ((9, 0), 64, torch.float32, "the precision is fp32"),
+    ],
+)
+def test_the_log_says_why_a_card_does_not_get_varlen(card, width, dtype, reason, caplog):
+    with caplog.at_level(logging.INFO):
+        choose_path("auto", "cuda", dtype, False, width, card)
+    assert re.search(f"attention=sdpa-block-causal, not varlen: .*{reason}", caplog.text)
 
 
 def test_keys_that_query_heads_share_are_not_copied_for_varlen():

@@ -4,6 +4,8 @@ import dataclasses
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 
 from yanmo.model.decoder import Decoder, DecoderConfig, Lora
 from yanmo.model.lora import adapt
@@ -39,6 +41,24 @@ def test_a_packed_row_gives_what_its_documents_give_apart():
     assert (packed - apart).abs().max() < 1e-5
 
 
+def test_a_later_token_changes_nothing_before_it():
+    model = tiny()
+    ids = torch.randint(0, 50, (1, 9))
+    other = ids.clone()
+    other[0, 6] = (other[0, 6] + 1) % 50
+    difference = (model(ids) - model(other)).abs().amax(-1)[0]
+    assert difference[:6].max() == 0
+    assert difference[6:].min() > 0
+
+
+def test_an_initialized_model_predicts_by_its_head_alone():
+    model = Decoder(SHAPE)
+    model.initialize(torch.Generator().manual_seed(0), embedding_std=1.0)
+    ids = torch.randint(0, 50, (1, 4))
+    x = model.model.embed_tokens(ids)
+    assert torch.equal(model(ids), model.lm_head(model.model.norm(x)))
+
+
 def test_a_tied_head_is_the_embedding():
     model = tiny(tie_word_embeddings=True)
     assert model.lm_head.weight is model.model.embed_tokens.weight
@@ -51,6 +71,35 @@ def test_a_tied_head_is_the_embedding():
 def test_an_impossible_shape_is_refused(change, word):
     with pytest.raises(ValueError, match=word):
         dataclasses.replace(SHAPE, **change)
+
+
+class Masks(TorchFunctionMode):
+    """Notes the shapes of the masks that attention gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes = set()
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            mask = kwargs["attn_mask"]
+            assert kwargs["is_causal"] == (mask is None)
+            self.shapes.add(None if mask is None else tuple(mask.shape))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("attention", ["auto", "masked"])
+def test_on_cuda_rows_of_one_document_need_no_mask(attention):
+    # Nothing is computed: torch follows shapes and devices, and no GPU is needed.
+    with FakeTensorMode(), torch.device("cuda"):
+        model, ids = Decoder(SHAPE), torch.zeros(2, 24, dtype=torch.long)
+        model.attention = attention
+        found = []
+        for segments in (None, torch.zeros_like(ids)):
+            with Masks() as masks:
+                assert model.hidden(ids, segments).shape == (2, 24, 32)
+            found.append(masks.shapes)
+    assert found == [{None}, {(2, 1, 24, 24)}], "that rows hold one document each has to be said"
 
 
 @pytest.mark.parametrize("attention", ["auto", "masked", "flash"])

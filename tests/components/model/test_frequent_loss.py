@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from yanmo.model.frequent_loss import Apart, frequent_cross_entropy
+from yanmo.model.loss import linear_cross_entropy
 
 N, D, V, COUNT, SHARE = 900, 16, 90, 20, 0.1
 
@@ -50,6 +51,35 @@ def test_its_expected_value_and_gradient_are_those_of_the_whole_loss(rows):
     expected = value_and_gradients(hidden, weight, lambda h, w: F.cross_entropy(h @ w.T, targets))
     for drawn, left, whole in zip(of_all, of_none, expected, strict=True):
         torch.testing.assert_close(SHARE * drawn + (1 - SHARE) * left, whole, atol=2e-6, rtol=2e-4)
+
+
+def test_with_all_positions_drawn_it_is_the_whole_loss():
+    hidden, weight, targets, order = drawn_case()
+    apart = apart_by(order, targets, torch.ones(N, dtype=torch.bool), 1.0)
+    ours = value_and_gradients(hidden, weight, lambda h, w: frequent_cross_entropy(h, w, targets, 0.5, apart))
+    theirs = value_and_gradients(hidden, weight, lambda h, w: linear_cross_entropy(h, w, targets, 0.5))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+def test_positions_near_see_no_other_token():
+    hidden, weight, targets, order = drawn_case()
+    apart = apart_by(order, targets, torch.zeros(N, dtype=torch.bool), SHARE)
+    near = Apart(order, apart.near, apart.near[:0], apart.drawn[:0], COUNT, SHARE)
+    _, of_hidden, of_weight = value_and_gradients(
+        hidden, weight, lambda h, w: frequent_cross_entropy(h, w, targets, 1.0, near)
+    )
+    assert not of_weight[order[COUNT:]].any() and of_weight[order[:COUNT]].any()
+    expected = value_and_gradients(
+        hidden,
+        weight,
+        lambda h, w: F.cross_entropy(
+            h[apart.near] @ w[order[:COUNT]].T,
+            torch.argsort(order)[targets[apart.near]],
+            reduction="sum",
+        ),
+    )
+    torch.testing.assert_close(of_hidden[apart.near], expected[1][apart.near], atol=1e-4, rtol=1e-4)
 
 
 def test_bf16_and_a_frozen_head():

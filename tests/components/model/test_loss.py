@@ -3,7 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from yanmo.model.flash_limits import rows_at_once
+from yanmo.model.frequent_loss import Apart, frequent_cross_entropy
 from yanmo.model.loss import linear_cross_entropy, to_compile
 
 
@@ -60,3 +64,38 @@ def test_a_target_with_no_probability_left_in_fp32_costs_its_whole_price():
     hidden, weight = torch.ones(3, 1), torch.tensor([[0.0], [200.0], [100.0]])
     loss = linear_cross_entropy(hidden, weight, torch.tensor([0, 1, 2]), 1.0)
     assert abs(loss.item() - 300.0) < 1e-3
+
+
+class Products(TorchDispatchMode):
+    """Counts matrix products."""
+
+    number = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.number += func.overloadpacket.__name__ in ("mm", "addmm", "addmm_")
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("frequent", "chunks"), [(0, 4), (2048, 1 + 1)])
+def test_on_cuda_a_product_has_thousands_of_rows(frequent, chunks):
+    # Nothing is computed: torch follows shapes and devices, and no GPU is needed. What had to wait for one
+    # would raise.
+    N, V = 16_384, 8192
+    with FakeTensorMode(), torch.device("cuda"), Products() as products:
+        hidden, weight = (torch.randn(n, 64, dtype=torch.bfloat16).requires_grad_() for n in (N, V))
+        targets = torch.zeros(N, dtype=torch.long)
+        if frequent:
+            whole = torch.arange(1024)
+            near, drawn = torch.arange(N - 1024), torch.ones(1024, dtype=torch.bool)
+            apart = Apart(torch.arange(V), near, whole, drawn, frequent, 0.1)
+            loss = frequent_cross_entropy(hidden, weight, targets, 1.0, apart)
+        else:
+            loss = linear_cross_entropy(hidden, weight, targets, 1.0)
+    assert loss.device.type == "cuda"
+    assert products.number == 3 * chunks, "logits and two gradients of each"
+
+
+def test_elsewhere_they_stay_in_a_cache_and_a_large_vocabulary_in_memory():
+    assert {rows_at_once(8192, device) for device in ("cpu", "mps")} == {256}
+    assert rows_at_once(8192, "cuda") == 4096 and rows_at_once(2048, "cpu", 1 << 22) == 2048
+    assert rows_at_once(151_936, "cuda") == 256, "156 MB in fp32"

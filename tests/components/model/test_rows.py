@@ -13,6 +13,8 @@ from yanmo.model.rows import Rows
 from yanmo.model.scoring import token_bits
 from yanmo.model.windows import plan_with_heads
 
+SHAPES = [(2, 1), (4, 2), (3, 3)]
+
 
 def drawn(heads=(4, 2), vocabulary=600):
     torch.manual_seed(3)
@@ -37,6 +39,18 @@ def masked(model):
     found = copy.copy(model)
     found.attention = "masked"
     return found
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("heads", SHAPES)
+def test_hidden_states_are_the_decoders_whatever_heads_share(heads):
+    model = drawn(heads)
+    ids = torch.randint(0, 600, (5, 12))
+    wanted = torch.rand(5, 12) < 0.5
+    expected = model.hidden(ids, torch.zeros_like(ids))
+    for chosen in (wanted, torch.ones_like(wanted)):
+        found = model.read(ids.flatten(), Rows([12] * 5), chosen.flatten())
+        torch.testing.assert_close(found, expected[chosen], atol=2e-5, rtol=1e-4)
 
 
 @torch.no_grad()
@@ -88,6 +102,14 @@ def test_bits_are_the_decoders_and_what_does_not_count_has_none():
         some = token_bits(each, texts(), counted=counted)
         for found, expected, wanted in zip(some, plain, counted, strict=True):
             np.testing.assert_allclose(found, np.where(wanted, expected, 0.0), atol=2e-5)
+
+
+def test_windows_in_which_nothing_counts_are_not_read():
+    model, read = drawn(), []
+    model.model.embed_tokens.register_forward_pre_hook(lambda _, given: read.append(given[0].numel()))
+    counted = [np.arange(len(t) - 1) >= len(t) - 4 for t in texts()]
+    token_bits(model, texts()[5:], counted=counted[5:])
+    assert sum(read) == 2 * 9  # the last window of each, of five
 
 
 def questions():

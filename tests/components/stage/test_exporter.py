@@ -1,14 +1,18 @@
 """What a stage measures, and how it is served: as a scrape sees it."""
 
+import contextlib
 import gzip
+import json
 import logging
 import re
 import shutil
+import socket
 import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import quote
 from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
@@ -20,7 +24,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from yanmo.common import waiting
 from yanmo.common.logs import Progress
-from yanmo.stage.exporter import Telemetry, _Collected
+from yanmo.stage import endpoint
+from yanmo.stage.exporter import Telemetry
 from yanmo.stage.metric import OTHER, Label, Metric
 from yanmo.stage.shared_metrics import REASONS, REQUESTS, declared
 from yanmo.store import traffic
@@ -50,12 +55,16 @@ def scrape(telemetry: Telemetry, **headers: str) -> bytes:
         return answer.read()
 
 
-def test_metrics_are_served_from_memory_to_several_at_once(capfd):
+def test_metrics_are_served_without_a_look_up_of_the_machines_name(monkeypatch, capfd):
+    def asked(*args):
+        raise AssertionError(f"asks a name server for {args}")
+
+    for name in ("getfqdn", "gethostbyaddr", "gethostbyname", "gethostbyname_ex"):
+        monkeypatch.setattr(socket, name, asked)
     with Telemetry("train", OWN, run_id="night-7", port=0) as telemetry:
         telemetry.set("loss", 3.5)
         with ThreadPoolExecutor(4) as pool:
             bodies = [r.read().decode() for r in pool.map(open_directly, [address(telemetry)] * 8)]
-        assert gzip.decompress(scrape(telemetry, Accept_Encoding="gzip")).decode().count("yanmo_run_info{")
     assert all("yanmo_train_loss 3.5" in body for body in bodies)
     assert 'run_id="night-7"' in bodies[0]
     assert capfd.readouterr() == ("", ""), "a scrape is nothing to tell"
@@ -83,7 +92,7 @@ def test_a_counter_is_there_before_its_first_event():
 def test_it_is_served_where_it_was_asked_for(everywhere):
     with Telemetry("train", port=0, everywhere=everywhere) as telemetry:
         assert scrape(telemetry)
-        bound = telemetry._server.server_address[0]
+        bound = telemetry.endpoint._server.server_address[0]
         assert bound in (("::", "0.0.0.0") if everywhere else ("127.0.0.1",))
 
 
@@ -104,7 +113,7 @@ def test_any_label_is_read_back_by_both_formats(run_id, genre):
     telemetry.set("bits", 1.5, genre=genre)
     for read, encode in (
         (text_string_to_metric_families, lambda: telemetry.text()),
-        (read_openmetrics, lambda: read_as_openmetrics(telemetry)),
+        (read_openmetrics, lambda: choose_encoder(OPEN)[0](telemetry.registry).decode()),
     ):
         samples = {s.name: s for f in read(encode()) for s in f.samples}
         assert samples["yanmo_train_bits"].value == 1.5
@@ -116,8 +125,7 @@ def test_any_label_is_read_back_by_both_formats(run_id, genre):
         assert all(a == b for a, b in kept), "quotes, backslashes and line ends stay"
 
 
-def read_as_openmetrics(telemetry: Telemetry) -> str:
-    return choose_encoder("application/openmetrics-text;version=1.0.0")[0](_Collected(telemetry)).decode()
+OPEN = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
 
 
 @given(st.text(max_size=60))
@@ -174,6 +182,14 @@ def test_work_that_is_over_does_not_age():
     assert age() is None and telemetry.value("work", room="stage", work=name) is None
 
 
+def test_a_run_has_one_info_whatever_becomes_known_later():
+    telemetry = Telemetry("train", run_id="r")
+    telemetry.info(key="0123")
+    telemetry.info(model="4567", key="89")
+    (line,) = [line for line in telemetry.text().splitlines() if line.startswith("yanmo_run_info{")]
+    assert 'key="89"' in line and 'model="4567"' in line and 'run_id="r"' in line and line.endswith(" 1.0")
+
+
 def test_a_source_that_fails_costs_only_its_own_metrics(caplog):
     telemetry = Telemetry("train", OWN)
 
@@ -186,27 +202,104 @@ def test_a_source_that_fails_costs_only_its_own_metrics(caplog):
     assert caplog.text.count("no driver") == 1
 
 
+def test_an_answer_is_packed_where_the_scraper_unpacks():
+    with Telemetry("train", OWN, port=0) as telemetry:
+        packed = scrape(telemetry, Accept_Encoding="gzip")
+        assert b"yanmo_run_info" in gzip.decompress(packed)
+        assert scrape(telemetry, Accept=OPEN).endswith(b"# EOF\n")
+
+
+class TestBadScrapers:
+    @pytest.mark.parametrize("begins", [b"", b"GET /metrics HT"])
+    def test_scrapers_that_send_a_byte_now_and_then_keep_nobody_out(self, begins):
+        """From more of them than there are places: a scrape is answered at once."""
+        before, seconds = threading.active_count(), []
+        with Telemetry("train", OWN, port=0) as telemetry:
+            slow = [socket.create_connection(("127.0.0.1", telemetry.port)) for _ in range(60)]
+            for _ in range(5):
+                for one in slow:
+                    with contextlib.suppress(OSError):  # it was cut
+                        one.sendall(begins or b"a")
+                began = time.monotonic()
+                assert b"yanmo_run_info" in scrape(telemetry)
+                seconds.append(time.monotonic() - began)
+            assert threading.active_count() < before + 40
+            for one in slow:
+                one.close()
+        assert min(seconds) < 5
+
+    def test_a_connection_ends_however_busy_it_looks(self, monkeypatch):
+        monkeypatch.setattr(endpoint, "_LONGEST_SECONDS", 0.5)
+        with (
+            Telemetry("train", OWN, port=0) as telemetry,
+            socket.create_connection(("127.0.0.1", telemetry.port)) as one,
+            pytest.raises(OSError),
+        ):
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                one.sendall(b"a")
+                time.sleep(0.05)
+
+    def test_a_scraper_that_leaves_in_the_middle_is_no_news(self, capfd):
+        with Telemetry("train", OWN, port=0) as telemetry:
+            for _ in range(20):
+                with socket.create_connection(("127.0.0.1", telemetry.port)) as one:
+                    one.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            assert scrape(telemetry)
+        assert capfd.readouterr().err == ""
+
+
 class TestTheLastScrape:
     def test_it_is_waited_for_where_somebody_scrapes(self):
         bodies = []
         with Telemetry("toy", port=0, wait_seconds=60) as telemetry:
             bodies.append(scrape(telemetry).decode())
             telemetry.ended(0)
-            later = threading.Timer(0.4, lambda: bodies.append(scrape(telemetry).decode()))
-            later.start()
+
+            def later():
+                time.sleep(0.4)
+                bodies.append(scrape(telemetry).decode())
+
+            thread = threading.Thread(target=later)
+            thread.start()
             began = time.monotonic()
         assert time.monotonic() - began < 50
-        later.join()
+        thread.join()
         assert "yanmo_stage_exit_code" not in bodies[0]
         assert "yanmo_stage_exit_code 0.0" in bodies[1] and 'state="done"} 1.0' in bodies[1]
 
-    @pytest.mark.parametrize(("scrapes", "most"), [(0, 60), (1, 0.2)])
-    def test_nobody_is_waited_for_where_nobody_came_and_else_the_wait_is_bounded(self, scrapes, most):
+    def test_nobody_is_waited_for_where_nobody_came(self):
         began = time.monotonic()
-        with Telemetry("toy", port=0, wait_seconds=most) as telemetry:
-            for _ in range(scrapes):
-                scrape(telemetry)
+        with Telemetry("toy", port=0, wait_seconds=60):
+            pass
         assert time.monotonic() - began < 30
+
+    def test_a_scraper_that_has_stopped_coming_is_not_waited_for(self, monkeypatch):
+        scrapes = endpoint._Scrapes()
+        scrapes.asked()
+        now = time.monotonic()
+        scrapes.answered(now - 100)
+        scrapes.answered(now - 90)
+        assert scrapes.wait_for_another(60) is False
+        assert time.monotonic() - now < 30
+
+    def test_one_that_could_not_be_answered_for_some_seconds_is_waited_for(self):
+        scrapes = endpoint._Scrapes()
+        scrapes.asked()
+        now = time.monotonic()
+        scrapes.answered(now - 3.5)
+        scrapes.answered(now - 3.0)
+        later = threading.Timer(0.3, lambda: scrapes.answered(time.monotonic()))
+        later.start()
+        assert scrapes.wait_for_another(60) is True
+        later.join()
+
+    def test_the_wait_is_bounded(self):
+        scrapes = endpoint._Scrapes()
+        scrapes.asked()
+        scrapes.answered(time.monotonic())
+        assert scrapes.wait_for_another(0.2) is False
 
     def test_a_failed_stage_says_so(self):
         with pytest.raises(OSError), Telemetry("toy", port=0) as telemetry:
@@ -243,3 +336,62 @@ def test_labels_that_other_rooms_fill_have_their_values():
         word for path in sources for word in re.findall(r'\.(?:retry|ask)\(\s*f?"(\w+) ', path.read_text())
     }
     assert first == set(ASKED), "the first word of each request says what it is counted as"
+
+
+PROMETHEUS = """
+global: {scrape_interval: 200ms, scrape_timeout: 200ms}
+scrape_configs:
+  - job_name: yanmo
+    static_configs: [{targets: ["127.0.0.1:%d"]}]
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.mark.skipif(not shutil.which("prometheus"), reason="needs prometheus")
+def test_a_real_prometheus_sees_the_run_and_its_end(tmp_path):
+    port, name = free_port(), 'a "night"\nand \\more 夜'
+
+    def ask(query: str) -> list[dict]:
+        url = f"http://127.0.0.1:{port}/api/v1/query?query={quote(query)}"
+        try:
+            with open_directly(url, timeout=5) as answer:
+                return json.load(answer)["data"]["result"]
+        except OSError:
+            return []
+
+    def wait_for(query: str) -> list[dict]:
+        end = time.monotonic() + 120
+        while not (found := ask(query)):
+            assert time.monotonic() < end, query
+            time.sleep(0.1)
+        return found
+
+    with Telemetry("train", OWN, run_id=name, port=0, wait_seconds=60) as telemetry:
+        telemetry.set("loss", 2.5)
+        (tmp_path / "prometheus.yml").write_text(PROMETHEUS % telemetry.port)
+        server = subprocess.Popen(
+            [
+                *("prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data"),
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            assert wait_for("up == 1")
+            join = "yanmo_train_loss * on (instance) group_left (run_id) yanmo_run_info"
+            (found,) = wait_for(join)
+            assert found["metric"]["run_id"] == name and float(found["value"][1]) == 2.5
+            telemetry.ended(75)
+            telemetry.endpoint.wait_for_scrape(60)
+            (found,) = wait_for("yanmo_stage_exit_code")
+            assert found["value"][1] == "75"
+        finally:
+            server.terminate()
+            server.wait()

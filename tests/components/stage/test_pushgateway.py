@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +14,10 @@ from pathlib import Path
 from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
+import toy_stage
 from servers.pushgateway import PASSWORD, USER, Pushgateway, absent, pushgateway
+
+from yanmo.store.file_store import FileStore
 
 TESTS = Path(__file__).parents[2]
 Run = Callable[..., int]
@@ -51,6 +58,16 @@ def test_final_figures_stay_under_stage_and_channel(toy: Run, gateway: Pushgatew
     assert gateway.value("yanmo_stage_outputs_total", part="toy", result="made") == 1
     assert before < (gateway.value("yanmo_stage_last_success_timestamp_seconds") or 0) < time.time()
     assert "run-7" not in gateway.text(), "a series for each run would be without end"
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="needs promtool")
+def test_promtool_finds_nothing_wrong_with_what_is_pushed(toy: Run, gateway: Pushgateway) -> None:
+    toy(f"--pushgateway={gateway.address}")
+    shown = gateway.text()
+    own = "".join(line for line in shown.splitlines(keepends=True) if "yanmo_" in line)
+    done = subprocess.run(["promtool", "check", "metrics"], input=own, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert "yanmo_toy_documents_total" in own
 
 
 def test_the_next_run_replaces_the_figures(toy: Run, gateway: Pushgateway) -> None:
@@ -97,6 +114,22 @@ def test_the_other_ranks_of_a_training_push_nothing(
     monkeypatch.setenv("RANK", "1")
     assert toy(f"--pushgateway={gateway.address}") == 0
     assert gateway.held() == {}
+
+
+def test_runs_that_end_together_leave_one_set(gateway: Pushgateway, store: FileStore) -> None:
+    runs = [_started(store, f"--pushgateway={gateway.address}", f"--text=poem {n}") for n in range(4)]
+    assert [run.wait() for run in runs] == [0] * 4
+    assert names(gateway) == OF_A_SUCCESS
+    assert gateway.value("yanmo_toy_documents_total") == 1
+
+
+def _started(store: FileStore, *flags: str) -> subprocess.Popen[str]:
+    paths = [str(TESTS.parent / "components"), str(TESTS / "components"), str(TESTS)]
+    return subprocess.Popen(
+        [sys.executable, toy_stage.__file__, f"--store={store.root}", *flags],
+        env={**os.environ, "PYTHONPATH": ":".join(paths)},
+        text=True,
+    )
 
 
 # Secrets.
@@ -148,10 +181,14 @@ def test_a_wrong_secret_is_warned_of_and_not_said(
     ("address", "says"),
     [
         ("http://me:hush@gateway:9091", "without user, password and query"),
+        ("http://hush@gateway:9091", "without user, password and query"),
         ("gateway:9091", "expected http(s)://host[:port]"),
         ("ftp://gateway", "expected http(s)://host[:port]"),
+        ("http://", "expected http(s)://host[:port]"),
         ("http://gateway:port", "expected http(s)://host[:port]"),
+        ("http://gateway:0", "expected http(s)://host[:port]"),
         ("http://gateway/?token=hush", "without user, password and query"),
+        ("http://gate way", "expected http(s)://host[:port]"),
         ("http://[::1", "expected http(s)://host[:port]"),
     ],
 )
@@ -199,6 +236,11 @@ def says(text: bytes) -> Callable[[], Iterator[bytes]]:
     return lambda: iter([text])
 
 
+def hangs() -> Iterator[bytes]:
+    while True:
+        yield b""
+
+
 def trickles() -> Iterator[bytes]:
     """Some of a header again and again: no wait for one part of the answer is ever over."""
     yield b"HTTP/1.1 200 OK\r\n"
@@ -215,17 +257,18 @@ def never_ends() -> Iterator[bytes]:
 ILL = {
     "an error": (
         says(b"HTTP/1.1 500 Sorry\r\nContent-Length: 10\r\n\r\nno\x1b[2J way"),
-        "it answered 500 no",
+        "it answered 500 no[2J way",
     ),
     "garbage": (says(b"\x00\xff\xfe what?\r\n\r\n"), "what?"),
     "nothing": (says(b""), "onnection"),
     "another place": (says(b"HTTP/1.1 302 Go\r\nLocation: http://127.0.0.1:1/\r\n\r\n"), "it answered 302"),
+    "no answer": (hangs, "time"),
     "a slow answer": (trickles, "no answer in time"),
     "an endless answer": (never_ends, "it answered 500 no no"),
 }
 
 
-@pytest.mark.parametrize(("end", "code"), [("done", 0), ("bug", 70)], ids=["done", "failed"])
+@pytest.mark.parametrize(("end", "code"), [("done", 0), ("data", 65)], ids=["done", "failed"])
 @pytest.mark.parametrize(("sick", "why"), ILL.values(), ids=ILL, indirect=["sick"])
 def test_what_is_wrong_with_it_is_one_warning(
     toy: Run, caplog: pytest.LogCaptureFixture, sick: str, why: str, end: str, code: int
@@ -236,6 +279,21 @@ def test_what_is_wrong_with_it_is_one_warning(
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warned) == 1 and warned[0].startswith("Pushgateway: "), warned
     assert why in warned[0], warned
+    assert "\x1b" not in warned[0]
+
+
+def test_one_that_is_down_is_one_warning(toy: Run, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    assert toy(f"--pushgateway=http://127.0.0.1:{port}") == 0
+    assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
+        "Pushgateway: the final figures of this run are not there: Connection refused"
+    ]
+
+
+@pytest.mark.parametrize("sick", [hangs], indirect=True)
+def test_a_stage_that_fails_keeps_its_exit_code(toy: Run, sick: str) -> None:
+    assert toy(f"--pushgateway={sick}", "--end=bug") == 70
 
 
 def test_what_the_gateway_finds_wrong_is_said(

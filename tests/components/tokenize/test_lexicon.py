@@ -1,5 +1,7 @@
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError
 from yanmo.tokenize.jieba_agreement import jieba_ends, token_ends
@@ -111,25 +113,90 @@ def test_word_that_jieba_can_never_find_is_named(lexicon, user, caplog):
     assert "1 of 9 words of the user dictionary" in caplog.text and "《红楼梦》" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "line",
-    ["云计算  5", "云计算\t5", "云 计算 5", "云计算 " + "9" * 100_000, "\0", "\x1b[31m云 5", "长" * 101],
+def test_no_user_dictionary_changes_nothing(lexicon):
+    assert with_user_words(lexicon, b"") is lexicon
+
+
+JIEBAS_OWN = """# 自定义词典
+
+云计算 5
+李小福 2 nr
+##########
+# names of places
+#1 3
+Edu Trust认证 2000
+创新办 3 i
+iPhone 15 800 nz
+云 计算 5
+C# 40
+"""
+
+
+def test_words_with_blanks_and_remarks_are_left_out_as_jieba_finds_none_of_them(caplog):
+    """Such as stand in the dictionary that jieba's own tests use."""
+    caplog.set_level("WARNING")
+    kept = user_lines(JIEBAS_OWN.encode(), "mine.txt")
+    assert kept.decode().splitlines() == ["云计算 5", "李小福 2 nr", "#1 3", "创新办 3 i", "C# 40"]
+    assert "mine.txt: 3 words with blanks left out" in caplog.text
+    assert "line 8: Edu Trust认证 2000; line 10:" in caplog.text
+
+
+@given(
+    st.lists(
+        st.builds(
+            "{}{}{}".format,
+            st.lists(
+                st.sampled_from(["云计算", "Edu", "认证", "15", "#", "C#", "n"]), min_size=1, max_size=4
+            ).map(" ".join),
+            st.sampled_from(["", " 5", " 2000"]),
+            st.sampled_from(["", " n", " nz"]),
+        ),
+        min_size=1,
+        max_size=8,
+    )
 )
+@settings(max_examples=50, deadline=None)
+def test_whatever_jieba_loads_is_taken_and_segments_a_text_as_jieba_alone_does(lines):
+    ours = jieba_tokenizer.__wrapped__(user_lines("\n".join(lines).encode(), "mine.txt") or b"\n")
+    theirs = jieba_tokenizer.__wrapped__("\n".join(lines).encode())
+    text = "用云计算做Edu Trust认证，C#与iPhone 15及云 计算"
+    assert ours.lcut(text, HMM=False) == theirs.lcut(text, HMM=False)
+
+
+@pytest.mark.parametrize("line", ["云计算  5", "云计算\t5", "云  计算 5", "云计算 " + "9" * 16])
 def test_line_that_is_not_in_jiebas_format_is_refused_by_its_number(line):
-    with pytest.raises(
-        DataError, match=r"mine\.txt:2: (expected `word \[frequency\] \[tag\]`|a word of)"
-    ) as said:
+    with pytest.raises(DataError, match=r"mine\.txt:2: expected `word \[frequency\] \[tag\]`"):
         user_lines(f"好词\n{line}\n".encode(), "mine.txt")
-    assert str(said.value).isprintable() and len(str(said.value)) < 300
 
 
-def test_remarks_are_left_out_and_words_with_a_hash_are_not():
-    lines = "# 自定义词典\n##########\n# names of places\n#1 3\n创新办 3 i\nC# 40\n"
-    assert user_lines(lines.encode(), "mine.txt").decode().splitlines() == ["#1 3", "创新办 3 i", "C# 40"]
+@pytest.mark.parametrize("word", ["\0", "\0" * 16, "云\0计算", "云计算\x7f", "\x1b[31m云"])
+def test_a_word_with_control_characters_is_refused_as_the_file_is_none_of_text(word):
+    with pytest.raises(
+        DataError, match=r"mine\.txt:2: expected `word .* no control characters; found '"
+    ) as said:
+        user_lines(f"好词\n{word} 5\n".encode(), "mine.txt")
+    assert str(said.value).isprintable()
 
 
 def test_a_byte_order_mark_and_line_ends_of_another_system_are_no_control_characters():
     assert user_lines("\ufeff好词 5\r\n云计算\r\n".encode(), "mine.txt").decode() == "好词 5\n云计算\n"
+
+
+@pytest.mark.parametrize("length", [101, 100_000])
+def test_a_line_that_is_no_word_is_refused_before_jieba_keeps_all_its_beginnings(length):
+    with pytest.raises(
+        DataError, match=rf"mine\.txt:2: a word of {length} characters, .*at most 100"
+    ) as said:
+        user_lines(f"好词\n{'长' * length}\n".encode(), "mine.txt")
+    assert len(str(said.value)) < 200
+    assert user_lines(f"{'长' * 100} {'9' * 15} nr\n".encode(), "mine.txt")
+
+
+@pytest.mark.parametrize("rest", ["9" * 16, "9" * 100_000, "n" * 100_000])
+def test_a_frequency_that_no_text_has_is_refused(rest):
+    with pytest.raises(DataError, match=r"mine\.txt:1: expected .*at most 15 digits") as said:
+        user_lines(f"好词 {rest}\n".encode(), "mine.txt")
+    assert len(str(said.value)) < 300
 
 
 def test_user_dictionary_in_another_encoding_is_refused():

@@ -83,6 +83,8 @@ class Fields:
     labels: tuple[str, ...]
     default_genre: str
     """Genre of documents that name none, chats too; "" where there is none."""
+    max_characters: int = 1_000_000
+    """Of a document; a longer file of Markdown is cut at headings."""
     chat_fields: Pair | None = None
     """Names of the fields that hold a question and its answer, beside the usual ones."""
     given: Mapping[str, str] = field(default_factory=dict)

@@ -17,7 +17,8 @@ from yanmo.curate.sources.batches import AS_JSON_LINES, MAX_RECORD_BYTES, Batch
 from yanmo.curate.sources.chat_layouts import GENRE as CHAT
 from yanmo.curate.sources.chat_layouts import PARAGRAPHS, TEXTS, Turn, layout_of_chat, turns_of
 from yanmo.curate.sources.entries import Fields
-from yanmo.curate.sources.text_layouts import cut_at_chapters, first_heading, front_matter
+from yanmo.curate.sources.markdown import cut_at_headings, first_heading, front_matter
+from yanmo.curate.sources.text_layouts import cut_at_chapters
 from yanmo.formats.genre_names import genre_problem
 from yanmo.formats.records import GENRE_ALIASES
 from yanmo.options.values import brief
@@ -301,9 +302,10 @@ def _text_records(batch: Batch, fields: Fields) -> Records:
 
 def _page_records(name: str, first: int, text: str, fields: Fields) -> Records:
     given, page, before = front_matter(text.replace("\r\n", "\n").lstrip("\n"))
-    if page and not page.isspace():
-        title = given.get(fields.title) or first_heading(page) or _stem(name)
-        yield first + before, {**given, fields.title: title, fields.text: page}
+    own = {fields.title: given.get(fields.title) or first_heading(page) or _stem(name)}
+    for line, part in cut_at_headings(page, fields.max_characters):
+        if part and not part.isspace():
+            yield first + before + line, {**given, **own, fields.text: part}
 
 
 def _stem(name: str) -> str:

@@ -96,6 +96,7 @@ def _fields(options: CurateOptions) -> Fields:
         labels=tuple(name.strip() for name in options.label_fields.split(",") if name.strip()),
         default_genre=options.default_genre,
         chat_fields=chat_pair(options.chat_fields),
+        max_characters=options.max_characters,
     )
 
 

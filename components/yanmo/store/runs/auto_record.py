@@ -10,6 +10,7 @@ says. gc removes it with the output and the work of its key.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from yanmo.store.output import KEY
 from yanmo.store.record import Record
@@ -20,12 +21,14 @@ Scalar = str | int | float | bool
 
 @dataclass(frozen=True, kw_only=True)
 class AutoRecord:
-    """Which values the machine that came first gave to options, of which one enters the key."""
+    """What the machine that came first was, and which values it gave to options that enter the key."""
 
     stage: str
     key: str
     """The output's, which they make with the options that were given."""
     options: dict[str, Scalar]
+    machine: dict[str, Any] = field(default_factory=dict)
+    """What was seen of the machine that decided: all else is made from it at each start."""
     run_id: str = ""
     created_at: str = field(default_factory=utc_now)
 

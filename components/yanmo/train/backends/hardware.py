@@ -16,9 +16,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from yanmo.common.control_group import ControlGroup, memory_group, memory_limit, usable_cpus
 from yanmo.common.errors import EnvironmentFault
@@ -52,6 +54,28 @@ class Machine:
     memory: int = 0
     """Bytes of the smallest GPU; 0 where nobody can say."""
 
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Machine:
+        """Return the machine that `dataclasses.asdict` was called on; the values may have gone through JSON.
+
+        Raises:
+            ValueError: the values are not those of a machine.
+        """
+        capability = facts.get("capability")
+        of_gpus = capability if isinstance(capability, (list, tuple)) else ()
+        numbers = [facts.get("cpus"), facts.get("gpus"), facts.get("memory"), *of_gpus]
+        is_whole = (
+            facts.keys() == cls.__dataclass_fields__.keys()
+            and all(type(number) is int and number >= 0 for number in numbers)
+            and facts["cpus"] > 0
+            and (len(of_gpus) == 2 or (capability is None and not facts["gpus"]))
+            and isinstance(facts["name"], str)
+            and isinstance(facts["compiles"], bool)
+        )
+        if not is_whole:
+            raise ValueError(f"expected what is known of a machine's CPUs and GPUs; found {dict(facts)}")
+        return cls(**{**facts, "capability": tuple(capability) if capability else None})
+
     def __str__(self) -> str:
         if not self.gpus:
             return f"no GPU, {plural(self.cpus, 'CPU')}"
@@ -80,9 +104,8 @@ def this_machine() -> Machine:
     command = [sys.executable, "-m", "yanmo.train.backends.hardware"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
-        facts = json.loads(done.stdout.splitlines()[-1])
-        found = Machine(**facts | {"capability": facts["capability"] and tuple(facts["capability"])})
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError, KeyError, TypeError) as error:
+        found = Machine.from_facts(json.loads(done.stdout.splitlines()[-1]))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError, AttributeError) as error:
         last_line = (getattr(error, "stderr", "") or "").strip().splitlines()[-1:]
         raise EnvironmentFault(
             f"{files[0]} exists, but torch could not be asked about it ({error}{': ' if last_line else ''}"

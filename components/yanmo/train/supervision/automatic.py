@@ -6,9 +6,10 @@ loss scaling, one rank per GPU, under DeepSpeed where they are several, variable
 it runs, and compiled layers where there is a compiler.
 
 The precision is part of the key, so the choice of the first machine is recorded under the given options and
-inputs (store/runs/auto_record.py), with its device; later runs with the same ones, on any machine, use the
-record. All else follows from the machine at each start. One that cannot do what it was asked for records
-nothing.
+inputs (store/runs/auto_record.py); later runs with the same ones, on any machine, use the record. It holds
+only facts: the precision in the key, the machine's CPUs and GPUs. All else follows from these and the other
+options at each start, so an option outside of the key (`--micro-batch`, `--zero-stage`) changes nothing
+for a run without it. A machine that cannot do what it was asked for records nothing.
 
 Options of the length are in no key: what they make of the others is. So are the steps of a small text where
 nobody gives any. Two readings were the best of those measured: trainings of 1, 2, 4 and 8.15 readings of 183
@@ -69,7 +70,7 @@ def settle(run: TrainRun, look: Look = this_machine) -> TrainConfig:
     """Return the options, with values for those left to the machine.
 
     Args:
-        look: returns what this machine has.
+        look: returns what this machine has; called only where no record is found.
 
     Raises:
         DataError: the record is damaged.
@@ -111,45 +112,47 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
     if options.benchmark:  # it tries compiling itself, and another precision needs another attention
         tried = [name for name in left if name not in ("compile", "attention")]
         return _with(run, tried, decide(run, look()))
-    if "precision" not in left:
-        values = decide(run, look())
-        log.info("auto: %s, on this machine", _shown(values, left))
+    name = record_name(run.stage.name, _digest(run, left))
+    found = AUTO_RECORD.read(run.store, name)
+    if found is not None:
+        values = _as_recorded(run, left, found, name)
+        log.info("auto: %s, as recorded in %s/%s", _shown(values, left), run.store.uri, name)
+        if "device" in left and values["device"] == "cpu" and gpu_files():
+            log.info("a GPU may be here: --device cuda makes a training of its own")
         return _with(run, left, values)
-    name = record_name(run.stage.name, _key(run, AUTO))
-    record, machine = AUTO_RECORD.read(run.store, name), look()
-    where = f"as recorded in {run.store.uri}/{name}"
-    if record is None:
-        values = decide(run, machine)
-        if problem := problem_of(run, _with(run, left, values), machine):
-            raise EnvironmentFault(problem)
-        mine = AutoRecord(
-            stage=run.stage.name,
-            key=_key(run, values["precision"]),
-            options={name: values[name] for name in ("precision", "device")},
-            run_id=options.run_id,
-        )
-        record = AUTO_RECORD.create(run.store, name, mine)
-        who = f"decided here ({machine})" if record == mine else "decided by another machine just now"
-        where = f"{who}, kept in {run.store.uri}/{name}"
-    _check(run, record, name)
-    values = decide(run, machine, *(str(record.options[name]) for name in ("precision", "device")))
-    log.info("auto: %s, %s", _shown(values, left), where)
-    if "device" in left and values["device"] == "cpu" and gpu_files():
-        log.info("a GPU may be here: --device cuda makes a training of its own")
+    machine = look()
+    values = decide(run, machine)
+    settled = _with(run, left, values)
+    problem = problem_of(run, settled, machine)
+    if problem and "precision" in left:
+        raise EnvironmentFault(problem)
+    if problem:  # the key follows from what was given; if there is no output, the work reports the problem
+        return settled
+    record = AutoRecord(
+        stage=run.stage.name,
+        key=_recipe(run, {"precision": values["precision"]}).key,
+        options={"precision": values["precision"]},
+        machine=dataclasses.asdict(machine),
+        run_id=options.run_id,
+    )
+    first = AUTO_RECORD.create(run.store, name, record)
+    who = f"decided here ({machine})" if first == record else "decided by another machine just now"
+    values = values if first == record else _as_recorded(run, left, first, name)
+    log.info("auto: %s, %s, kept in %s/%s", _shown(values, left), who, run.store.uri, name)
     return _with(run, left, values)
 
 
-def decide(run: TrainRun, machine: Machine, precision: str = "", device: str = "") -> dict[str, Any]:
+def decide(run: TrainRun, machine: Machine, precision: str = "") -> dict[str, Any]:
     """Return what the options become on a machine, in addition to those that were given.
 
     Of the given options only those that these depend on are read: a wrong `--ranks` is not found here.
 
     Args:
-        precision, device: the recorded ones; "" decides them too.
+        machine: the one on which the training was first started.
+        precision: the recorded one; "" decides it too.
     """
     options: TrainConfig = run.options
-    device = options.device if "device" in run.given else device
-    on_gpu = device == "cuda" if device else machine.gpus > 0
+    on_gpu = options.device == "cuda" if "device" in run.given else machine.gpus > 0
     most = max(machine.gpus, 1)
     if "precision" in run.given:
         precision = options.precision
@@ -198,23 +201,41 @@ def _with(run: TrainRun, left: list[str], values: Mapping[str, Any]) -> TrainCon
         raise EnvironmentFault(f"{error} (chosen automatically: {_shown(values, left)}){advice}") from error
 
 
-def _check(run: TrainRun, record: AutoRecord, name: str) -> None:
-    """Raise DataError where a record is damaged."""
-    precision = record.options.get("precision")
-    if precision not in PRECISIONS or record.options.keys() != {"precision", "device"}:
-        raise DataError(
-            f"{run.store.uri}/{name}: damaged: expected a precision, one of {', '.join(PRECISIONS)}, and a "
-            f"device; found {record.options}; {AUTO_RECORD.mend}"
-        )
+def _as_recorded(run: TrainRun, left: list[str], record: AutoRecord, name: str) -> dict[str, Any]:
+    """Return what the options become on the machine that a record describes.
+
+    Raises:
+        DataError: the record is damaged, or belongs to other options.
+    """
+    precision = str(record.options.get("precision"))
+    try:
+        if precision not in PRECISIONS or ("precision" not in left and precision != run.options.precision):
+            raise ValueError(f"expected a precision, one of {', '.join(PRECISIONS)}; found {record.options}")
+        made = _recipe(run, {"precision": precision}).key
+        if (record.stage, record.key) != (run.stage.name, made):
+            raise ValueError(f"it is of {record.stage}/{record.key[:12]}, and what it says makes {made[:12]}")
+        machine = Machine.from_facts(record.machine)
+    except ValueError as error:
+        raise DataError(f"{run.store.uri}/{name}: damaged: {error}; {AUTO_RECORD.mend}") from error
+    return decide(run, machine, precision)
 
 
-def _key(run: TrainRun, precision: str) -> str:
-    """Key of the output with this precision; with `auto` a digest of the given options and the inputs."""
-    semantic: dict[str, Any] = by_kind(run.options, "semantic") | {"precision": precision}
-    if precision == AUTO and "device" in run.given:
-        semantic["device"] = run.options.device
-    inputs = dict(run.inputs)
-    return Recipe(stage=run.stage.name, revision=run.stage.revision, semantic=semantic, inputs=inputs).key
+def _digest(run: TrainRun, left: list[str]) -> str:
+    """Digest of the given options and the inputs: the key with `auto` in place of what was left open."""
+    device = {"device": run.options.device} if "device" in run.given else {}
+    return _recipe(run, dict.fromkeys(left, AUTO), device).key
+
+
+def _recipe(run: TrainRun, changes: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> Recipe:
+    """Return what makes the output; of the options left to `auto`, only the precision is part of it."""
+    semantic = by_kind(run.options, "semantic")
+    semantic |= {name: value for name, value in changes.items() if name in semantic}
+    return Recipe(
+        stage=run.stage.name,
+        revision=run.stage.revision,
+        semantic=semantic | dict(more or {}),
+        inputs=dict(run.inputs),
+    )
 
 
 def _shown(values: Mapping[str, Any], left: list[str]) -> str:

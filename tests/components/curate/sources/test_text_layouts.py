@@ -1,10 +1,10 @@
-"""What a document is in a .txt file, by its look; and front matter of Markdown."""
+"""What a document is in a .txt file, by its look."""
 
 from __future__ import annotations
 
 import pytest
 
-from yanmo.curate.sources.text_layouts import cut_at_chapters, first_heading, front_matter, likely_layout
+from yanmo.curate.sources.text_layouts import cut_at_chapters, likely_layout
 
 NOVEL = (
     "书名\n\n目录\n第一章 起\n第二章 落\n\n第一卷 风\n第一章 起\n甲。\n\n"
@@ -44,45 +44,3 @@ def test_the_layout_is_what_a_file_looks_like(text: str, layout: str) -> None:
 def test_a_text_of_nothing_but_headings_takes_no_longer_than_its_length() -> None:
     found = cut_at_chapters("第一章\n" * 200_000)
     assert len(found) == 1 and len(found[0][2]) == 800_000
-
-
-PAGE = "\n# 山水\n\n正文。\n"
-
-
-@pytest.mark.parametrize(
-    ("lines", "fields"),
-    [
-        ("title: 山水\ndate: 2024-01-02 10:00", {"title": "山水", "date": "2024-01-02 10:00"}),
-        ("title: '山: 水'\nauthor: [王五, \"李四\"]", {"title": "山: 水", "author": "王五, 李四"}),
-        ("author:\n  - 王五\n  - 李四\n# 注\nhead: {a: 1}", {"author": "王五, 李四", "head": ""}),
-        ("hero:\n  name: x\n  text: |\n    y\ntitle: 山", {"hero": "", "title": "山"}),
-        ('url: https://a.b/c?d=e\n', {"url": "https://a.b/c?d=e"}),
-    ],
-)  # fmt: skip
-def test_front_matter_is_fields_and_no_text(lines: str, fields: dict[str, str]) -> None:
-    found, page, before = front_matter(f"---\n{lines}\n---\n{PAGE}")
-    assert (found, page, before) == (fields, PAGE, lines.count("\n") + 3)
-
-
-def test_front_matter_in_toml() -> None:
-    found, page, _ = front_matter(f'+++\ntitle = "山水"\nauthor="王五"\n+++\n{PAGE}')
-    assert (found, page) == ({"title": "山水", "author": "王五"}, PAGE)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        PAGE,
-        "---\n\n正文。\n\n---\n",
-        "---\n---\nx",
-        "---\ntitle: x\n",
-        "---\n他说：好。\n---\n",
-        "--- x\na: b\n---\n",
-    ],
-)
-def test_text_between_two_rules_is_text(text: str) -> None:
-    assert front_matter(text) == ({}, text, 0)
-
-
-def test_the_heading_that_a_page_begins_with() -> None:
-    assert first_heading(PAGE) == "山水" and first_heading("## 山\n") == first_heading("山\n# 水") == ""

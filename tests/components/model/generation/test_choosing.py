@@ -69,6 +69,14 @@ def _is_on_an_edge(mass, choice, differ):
     return True
 
 
+def test_no_edge_is_needed_for_ordinary_settings():
+    """As the property lets tokens on an edge differ: here none does."""
+    logits, texts = torch.randn(64, 500, generator=torch.Generator().manual_seed(0)) * 3, torch.zeros(64, 1)
+    choice = Choice(temperature=0.8, top_k=50, top_p=0.9, min_p=0.02)
+    wanted = theirs(logits, choice, texts.long()).double()
+    torch.testing.assert_close(probabilities(logits.clone(), choice), wanted, rtol=1e-5, atol=1e-8)
+
+
 def test_tokens_are_drawn_as_often_as_their_probability_says():
     logits = torch.randn(1, 12, generator=torch.Generator().manual_seed(2)) * 2
     choice = Choice(temperature=0.7, top_p=0.9)

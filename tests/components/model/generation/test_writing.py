@@ -87,6 +87,18 @@ def test_whoever_reads_along_may_end_a_text(writer):
     assert [len(each.new) for each in texts] == [4, 20] and texts[0].finish == STOP
 
 
+def test_the_next_text_is_asked_for_when_a_row_is_free(writer):
+    asked = []
+
+    def source():
+        for i in range(6):
+            asked.append(i)
+            yield text([4 + i], most=2 + i, ends=())
+
+    counts = [len(asked) for _ in write(writer, source(), GREEDY, at_once=2)]
+    assert counts[0] == 2 and counts == sorted(counts) and counts[-1] == 6
+
+
 def read_anew(model, prompt, steps):
     """The likeliest tokens, every step reading the whole window: the rule that kept keys must obey."""
     ids, begin, context = list(prompt), 0, model.config.max_position_embeddings

@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import json
 import logging
+import re
 import signal
 import subprocess
 import sys
@@ -18,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from processes import needs_affinity, one_cpu
 
-from yanmo.common.errors import EnvironmentFault
+from yanmo.common.errors import EnvironmentFault, UsageError
 from yanmo.options.command_line import load_given
-from yanmo.options.fields import by_kind
+from yanmo.options.fields import by_kind, flag
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.run import main
 from yanmo.stage.stage_run import StageRun, Steps
@@ -28,6 +29,7 @@ from yanmo.store.commit import Recipe, Result
 from yanmo.store.opening import open_store
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
+from yanmo.tools.store.command import main as store_tool
 from yanmo.train.backends import hardware as machine_module
 from yanmo.train.backends.hardware import Machine, this_machine
 from yanmo.train.config import STAGE, TrainConfig
@@ -118,6 +120,23 @@ def run_of(place: str, *flags: str) -> StageRun:
     )
 
 
+@pytest.fixture(params=["folder", "s3"])
+def place(request, store, tmp_path, monkeypatch) -> str:
+    """A store with a token cache: a folder, and a bucket where a server can be had."""
+    if request.param == "folder":
+        return str(store)
+    server, bucket = request.getfixturevalue("s3_server"), request.getfixturevalue("s3_place")
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("YANMO_SCRATCH", str(tmp_path / "scratch"))
+    uri = f"s3://{bucket}/{tmp_path.name}"
+    target = open_store(uri)
+    for path in sorted(store.rglob("*")):
+        if path.is_file():
+            target.create(str(path.relative_to(store)), path.read_bytes())
+    return uri
+
+
 CAPABILITY = st.sampled_from([(6, 0), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)])
 
 
@@ -177,6 +196,37 @@ def test_a_cpu_trains_with_one_rank_of_a_thread_for_each_that_it_may_use(
     assert decide(run, Machine(cpus=cpus)) == ON_A_CPU | {"threads": cpus}
 
 
+@UNHURRIED
+@given(
+    cpus=st.lists(st.integers(1, 256), min_size=2, max_size=4),
+    flags=st.fixed_dictionaries(
+        {},
+        optional={
+            "device": st.sampled_from(["cpu", "auto"]),
+            "precision": st.sampled_from(["fp32", "bf16"]),
+            "backend": st.sampled_from(["torch", "deepspeed"]),
+            "zero_stage": st.just("2"),
+        },
+    ),
+)
+def test_the_threads_of_the_first_start_are_kept_on_any_pod_and_are_in_no_key(
+    store_template, tmp_path_factory, cpus, flags
+) -> None:
+    """Other numbers of threads give other last digits, so a training that goes on has those that it had."""
+    if flags.get("backend") == "torch":
+        flags.pop("zero_stage", None)
+    here, found = str(tmp_path_factory.mktemp("shared")), []
+    for count in cpus:
+        run, refused = tried(str(store_template), here, Machine(cpus=count), flags)
+        assert not refused
+        found.append((run.options.threads, made_of(run)))
+    alone = str(tmp_path_factory.mktemp("alone"))
+    other, _ = tried(str(store_template), alone, Machine(cpus=257), flags)
+    assert found == [(cpus[0], made_of(other))] * len(cpus) and other.options.threads == 257
+    mine, _ = tried(str(store_template), here, Machine(cpus=cpus[-1]), flags | {"threads": "7"})
+    assert mine.options.threads == 7 and made_of(mine) == made_of(other)
+
+
 @pytest.mark.parametrize(
     ("flags", "threads", "backend"),
     [
@@ -214,30 +264,17 @@ def test_the_demos_options_on_a_cpu_are_the_defaults_of_the_class_and_of_size_ti
 
 
 @pytest.mark.parametrize("first", MACHINES, ids=str)
-def test_every_other_machine_finds_the_key_of_the_first(store, first) -> None:
-    """What is in no key, such as the ranks, follows from the machine at hand."""
-    place = str(store)
+def test_every_other_machine_finds_the_key_of_the_first(place, first) -> None:
     assert train(place, first) == 0
     key, settled = made(place)
     (record,) = records(place).values()
-    assert record["key"] == key
-    assert record["options"] == {name: settled[name] for name in ("precision", "device")}
+    assert record["key"] == key and record["options"] == {"precision": settled["precision"]}
+    assert Machine.from_facts(record["machine"]) == first
     for other in MACHINES:
-        found = settle(run_of(place), Asked(other))
-        assert (found.precision, found.device) == (settled["precision"], settled["device"]), other
-        assert found.ranks == (max(other.gpus, 1) if found.device == "cuda" else 1)
-        assert train(place, other) == 0 and made(place) == (key, settled), "there is nothing to make"
+        look = Asked(other)
+        assert train(place, look) == 0
+        assert made(place) == (key, settled) and look.times == 0, other
     assert len(records(place)) == 1
-
-
-def test_a_training_that_began_on_a_gpu_is_not_trained_without_one_by_itself(store, capsys) -> None:
-    settle(run_of(str(store)), Asked(EIGHT))
-    assert train(str(store), NONE) == 78
-    stderr = capsys.readouterr().err
-    assert "this training is for 1 GPU, and this machine shows none" in stderr
-    assert "go on here with --device cpu --precision bf16" in stderr
-    assert train(str(store), Machine(gpus=3, name="T4", capability=(7, 5), compiles=True)) == 0
-    assert (made(str(store))[1]["precision"], made(str(store))[1]["attention"]) == ("bf16", "masked")
 
 
 def test_what_a_person_gives_counts_and_a_wrong_number_of_ranks_is_not_remembered(store, capsys) -> None:
@@ -251,8 +288,30 @@ def test_what_a_person_gives_counts_and_a_wrong_number_of_ranks_is_not_remembere
     assert made(place)[1]["precision"] == "fp32" and made(place)[1]["ranks"] == 1
 
 
-def test_a_gpu_that_is_asked_for_and_not_there_is_not_recorded_for_those_that_have_one(store, capsys) -> None:
-    place = str(store)
+def test_a_machine_with_fewer_gpus_says_which_flags_go_on_there(place, capsys) -> None:
+    run = run_of(place)
+    settled = settle(run, Asked(EIGHT))
+    assert (settled.ranks, settled.precision) == (8, "bf16")
+    two = Machine(gpus=2, **H200)
+    assert train(place, two) == 78
+    stderr = capsys.readouterr().err
+    assert "8 GPUs (device, ranks, threads, backend, attention, compile, precision as recorded" in stderr
+    assert "shows 2; run the command where there are more; or go on here with --ranks 2" in stderr
+    assert train(place, NONE) == 78
+    stderr = capsys.readouterr().err
+    assert "go on here with --device cpu --precision bf16" in stderr
+    assert train(place, Machine(gpus=8, name="T4", capability=(7, 5), compiles=True)) == 78
+    stderr = capsys.readouterr().err
+    assert "--attention varlen: it needs a GPU of compute capability 8.0" in stderr
+    assert "go on here with --attention masked" in stderr
+    assert "--attention masked --compile false" not in stderr, "this one compiles"
+    (record,) = records(place).values()
+    assert train(place, two, "--ranks=2") == 0
+    assert made(place)[0] == record["key"]
+    assert made(place)[1] == {n: getattr(settled, n) for n in LEFT} | {"ranks": 2}
+
+
+def test_a_gpu_that_is_asked_for_and_not_there_is_not_recorded_for_those_that_have_one(place, capsys) -> None:
     assert train(place, NONE, "--device=cuda") == 78
     stderr = capsys.readouterr().err
     assert "this training is for 1 GPU, and this machine shows none" in stderr
@@ -281,28 +340,131 @@ def test_a_committed_model_is_found_where_the_gpu_that_made_it_is_not(store) -> 
 
 
 def test_idle_gpus_are_reported(store, capsys) -> None:
-    assert train(str(store), EIGHT, "--ranks=1") == 0
+    settle(run_of(str(store)), Asked(ONE))
+    assert train(str(store), EIGHT) == 0
     assert "7 of 8 GPUs stay idle; --ranks 8 trains on more" in capsys.readouterr().err
 
 
-def test_of_two_machines_that_look_at_once_one_record_counts_for_both(store) -> None:
-    def look() -> Machine:
-        """Meanwhile another machine, which has found no record either, is faster."""
-        settle(run_of(str(store)), Asked(V100))
-        return NONE
-
-    found = settle(run_of(str(store)), look)
-    assert (found.device, found.precision) == ("cuda", "fp16") and len(records(str(store))) == 1
+def copy(place: str, target: str, pointer: str) -> None:
+    assert store_tool(["cp", "--store", place, pointer, "--to", target, "--pointer", pointer]) == 0
 
 
-def test_a_damaged_record_says_how_to_replace_it(store, capsys) -> None:
-    settle(run_of(str(store)), Asked(ONE))
-    opened = open_store(str(store))
-    ((name, record),) = records(str(store)).items()
-    broken = json.dumps(record | {"options": {"precision": "fp8", "device": "cuda"}}).encode()
-    opened.replace(name, broken, opened.read(name)[1])
-    assert train(str(store), ONE) == 65
-    assert "delete this record" in capsys.readouterr().err
+def test_where_a_channel_was_copied_to_the_machine_there_decides(place, tmp_path) -> None:
+    assert train(place, ONE) == 0
+    target = str(tmp_path / "target")
+    for pointer in ("dev/tokenize", "dev/train"):
+        copy(place, target, pointer)
+    assert not records(target), "records stay where they were made"
+    look = Asked(ONE)
+    assert train(target, look) == 0
+    assert made(target) == made(place) and look.times == 1
+
+
+TWO, NO_COMPILER = Machine(gpus=2, **H200), Machine(gpus=1, **H200 | {"compiles": False})
+T4 = Machine(gpus=3, name="T4", capability=(7, 5), compiles=True)
+RUNS = st.lists(
+    st.tuples(
+        st.sampled_from([*MACHINES, TWO, T4, NO_COMPILER]),
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "ranks": st.sampled_from(["1", "2", "4"]),
+                "micro_batch": st.sampled_from(["0", "1", "2", "6", "auto"]),
+                "zero_stage": st.sampled_from(["1", "3"]),
+                "offload": st.just("optimizer"),
+                "gradient_checkpointing": st.just("true"),
+                "attention": st.sampled_from(["varlen", "masked"]),
+                "compile": st.sampled_from(["true", "false"]),
+                "night": st.just("21:00-08:00"),
+            },
+        ),
+    ),
+    min_size=1,
+    max_size=5,
+)
+ADVISED = re.compile(r"go on here with ((?:--[a-z-]+ \S+ ?)+)")
+
+
+def tried(store: str, records_in: str, machine: Machine, flags: dict[str, str]) -> tuple[StageRun, str]:
+    """A run up to where its training would begin: settled, and what it was refused for."""
+    run = run_of(store, *(f"{flag(name)}={value}" for name, value in flags.items()))
+    run.store = open_store(records_in)
+    try:
+        run.options = settle(run, lambda: machine)
+        check_machine(run, lambda: machine)
+    except EnvironmentFault as error:
+        return run, str(error)
+    return run, ""
+
+
+@UNHURRIED
+@given(
+    runs=RUNS,
+    asked=st.fixed_dictionaries(
+        {"batch_rows": st.sampled_from(["8", "12"]), "packing": st.sampled_from(["one", "best-fit"])},
+        optional={"device": st.just("cuda"), "precision": st.sampled_from(["fp32", "bf16", "fp16"])},
+    ),
+)
+def test_whatever_ran_before_a_run_is_what_the_first_machine_would_have_made_of_it(
+    store_template, tmp_path_factory, runs, asked
+) -> None:
+    """Options that enter the key are equal in all runs; machines and the other options are not."""
+    here, store = str(tmp_path_factory.mktemp("shared")), str(store_template)
+    first, keys, aside = None, set(), set()
+
+    def of_these() -> dict[str, bytes]:
+        return {name: data for name, data in records_of(here).items() if name not in aside}
+
+    for machine, others in runs:
+        flags = asked | others
+        try:
+            before = of_these()
+            run, refused = tried(store, here, machine, flags)
+        except UsageError:
+            continue  # no machine can do this
+        after = of_these()
+        assert before in ({}, after), "a record never changes"
+        if refused:
+            assert before == after, "what cannot be is not recorded"
+            advised = ADVISED.search(refused)
+            assert advised, refused
+            words = advised[1].split()
+            more = {n[2:].replace("-", "_"): v for n, v in zip(words[::2], words[1::2], strict=True)}
+            run, again = tried(store, here, machine, flags | more)
+            assert not again, f"the advice of {refused!r} gives {again!r}"
+            aside |= of_these().keys() - after.keys()  # `--device cpu` is a choice of its own
+        if after and not before:
+            first = machine
+        if first is None:
+            continue  # refused, and gone on as advised
+        keys.add(made_of(run))
+        if not refused:
+            alone = str(tmp_path_factory.mktemp("alone"))
+            expected, problem = tried(store, alone, first, flags)
+            assert problem or run.options == expected.options
+        if run.options.device == "cuda" and "compile" not in flags:
+            plain = not {"zero_stage", "offload", "gradient_checkpointing"} & flags.keys()
+            assert not run.options.compile or plain or flags.get("zero_stage") == "1"
+    assert len(keys) <= 1
+    assert len(of_these()) <= 1
+
+
+def records_of(place: str) -> dict[str, bytes]:
+    store = open_store(place)
+    return {info.name: store.read(info.name)[0] for info in store.list("runs/train/auto")}
+
+
+def test_a_record_in_the_place_of_another_is_refused(place, capsys) -> None:
+    assert train(place, ONE) == 0
+    assert train(place, ONE, "--seed=1") == 0
+    store = open_store(place)
+    one, two = records(place)
+    data, version = store.read(one)
+    store.replace(two, data, store.read(two)[1])
+    store.replace(one, json.dumps(records(place)[one] | {"key": "1" * 64}).encode(), version)
+    assert train(place, NONE) == 65 and train(place, NONE, "--seed=1") == 65
+    stderr = capsys.readouterr().err
+    assert "what it says makes" in stderr and "delete this record" in stderr
 
 
 def test_a_contradiction_is_reported_with_what_auto_became(store, capsys) -> None:
@@ -317,10 +479,12 @@ def test_a_contradiction_is_reported_with_what_auto_became(store, capsys) -> Non
 def test_off_cuda_threads_are_all_that_is_left_to_the_machine(store, device) -> None:
     look = Asked(EIGHT)
     settled = settle(run_of(str(store), f"--device={device}", "--threads=2"), look)
-    assert look.times == 0 and (settled.device, settled.ranks, settled.precision) == (device, 1, "fp32")
+    assert look.times == 0 and not records(str(store))
+    assert (settled.device, settled.ranks, settled.precision) == (device, 1, "fp32")
     settled = settle(run_of(str(store), f"--device={device}"), look)
     assert (settled.device, settled.ranks, settled.threads) == (device, 1, 64)
-    assert not records(str(store)), "nothing of the key was left open"
+    (record,) = records(str(store)).values()
+    assert record["machine"]["cpus"] == 64
 
 
 def test_a_benchmark_asks_the_machine_and_records_nothing(store) -> None:
@@ -361,7 +525,8 @@ from yanmo.stage.stage_run import Steps
 from yanmo.train.backends.hardware import Machine
 from yanmo.train.config import STAGE
 from yanmo.train.supervision.automatic import settle
-from yanmo.train.supervision.supervisor import prepare, work
+from yanmo.train.supervision.benchmark import prepare
+from yanmo.train.supervision.supervisor import work
 from yanmo.train.supervision.committed import forget
 
 gpus = int(sys.argv.pop(1))
@@ -373,7 +538,7 @@ run(STAGE, Steps(*seen, prepare=prepare, finish=forget))
 
 
 @pytest.mark.process
-def test_a_training_that_paused_on_a_cpu_goes_on_there_on_a_machine_with_gpus(store) -> None:
+def test_a_training_that_paused_on_a_cpu_goes_on_as_it_began_on_a_machine_with_gpus(store) -> None:
     """Two real processes; only what they see of GPUs is made up."""
     flags = [*SMALL, "--context=32", "--batch-rows=32", "--start=random"]
     flags += ["--log-every=1", f"--store={store}", "--metrics-port=-1", "--backend=torch"]
@@ -394,7 +559,9 @@ def test_a_training_that_paused_on_a_cpu_goes_on_there_on_a_machine_with_gpus(st
     output = open_reference(opened, read_pointer(opened, "dev", "train"))
     assert output.manifest.key == folder.name
     assert output.manifest.counts["steps"] == 50
-    assert (output.manifest.execution["device"], output.manifest.execution["ranks"]) == ("cpu", 1)
+    began = {"device": "cpu", "ranks": 1, "threads": 3}
+    assert {name: output.manifest.execution[name] for name in began} == began
+    assert "ranks=1 threads=3 precision" in second.stderr
     (record,) = records(str(store)).values()
     assert record["key"] == folder.name
     third = start(1)
@@ -447,3 +614,79 @@ def test_options_and_inputs_as_given_are_what_a_record_is_of(store) -> None:
     assert keys["plain"] == keys["the default said"] == keys["auto said"] == keys["an execution option"]
     assert keys["another seed"] == keys["by the file"] != keys["plain"]
     assert len(records(place)) == 2
+
+
+def test_what_auto_became_at_the_target_stays(place, tmp_path) -> None:
+    target = str(tmp_path / "target")
+    copy(place, target, "dev/tokenize")
+    assert train(target, NONE) == 0 and train(place, ONE) == 0
+    theirs = records(target)
+    copy(place, target, "dev/train")
+    assert records(target) == theirs and made(target)[0] == made(place)[0]
+    assert train(target, EIGHT) == 0
+    assert made(target)[0] == next(iter(theirs.values()))["key"]
+
+
+RACER = """
+import json, sys
+from yanmo.options.command_line import load_given
+from yanmo.options.fields import by_kind
+from yanmo.stage.stage_run import StageRun
+from yanmo.store.opening import open_store
+from yanmo.store.output import open_reference
+from yanmo.store.pointers import read_pointer
+from yanmo.stage.exporter import Telemetry
+from yanmo.train.backends.hardware import Machine
+from yanmo.train.config import STAGE, TrainConfig
+from yanmo.train.supervision.automatic import settle
+
+uri, gpus = sys.argv[1:]
+
+def look():
+    print("looking", flush=True)
+    sys.stdin.readline()  # until all have found no record
+    return Machine(gpus=int(gpus), name="fake", capability=(9, 0), compiles=True)
+
+options, given = load_given(TrainConfig, [f"--store={uri}"], "yanmo train")
+store = open_store(uri)
+cache = open_reference(store, read_pointer(store, "dev", "tokenize"))
+run = StageRun(stage=STAGE, options=options, store=store, inputs={"token_cache": cache, "model": None},
+    telemetry=Telemetry("train", STAGE.metrics), given=given)
+print(json.dumps(by_kind(settle(run, look), "semantic", "execution")))
+"""
+
+
+@pytest.mark.process(few=1)
+def test_of_machines_that_race_one_record_counts_for_all(place) -> None:
+    """Processes, as two pods are: nothing but the store stands between them."""
+    gpus = (0, 8, 1, 4, 2)
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, place, str(count)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for count in gpus
+    ]
+    try:
+        for racer in racers:
+            assert racer.stdout is not None and racer.stdout.readline() == "looking\n"
+        assert not records(place)
+        for racer in racers:
+            assert racer.stdin is not None
+            racer.stdin.write("go\n")
+            racer.stdin.flush()
+        found = [json.loads(racer.communicate()[0]) for racer in racers]
+    finally:
+        for racer in racers:
+            racer.kill()
+            racer.wait()
+    (record,) = records(place).values()
+    assert all(one == found[0] for one in found)
+    last = Asked(NONE)
+    settled = by_kind(settle(run_of(place), last), "semantic", "execution")
+    assert last.times == 0 and settled in found
+    assert settled["precision"] == record["options"]["precision"]
+    seen = record["machine"]["gpus"]
+    assert (settled["device"], settled["ranks"]) == (("cuda", seen) if seen else ("cpu", 1))
