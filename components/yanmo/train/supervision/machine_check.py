@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
 from yanmo.common.given_file import read_object
 from yanmo.common.words import plural
@@ -47,9 +48,13 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
             "--backend torch trains here, without those"
         )
     if options.device != "cuda":
+        _say_cpus(options)
         return
     machine = look()
-    problem = problem_of(run, options, machine)
+    # Where the precision was given, there may be no record: this machine's own facts are used.
+    recorded = [name for name in LEFT if name not in run.given and "precision" not in run.given]
+    whose = f" ({', '.join(recorded)} as recorded for these options)" if recorded else ""
+    problem = problem_of(run, options, machine, whose)
     if problem:
         raise EnvironmentFault(problem)
     if options.precision == "bf16" and half_precision(machine.capability) == "fp16":
@@ -60,11 +65,26 @@ def check_machine(run: TrainRun, look: Look = this_machine) -> None:
         log.info("%d of %s stay idle; --ranks %d trains on more", idle, plural(machine.gpus, "GPU"), most)
 
 
-def problem_of(run: TrainRun, options: TrainConfig, machine: Machine) -> str:
-    """Return why a machine cannot do a training, where it could run, and what works here; "" if it can."""
+def _say_cpus(options: TrainConfig) -> None:
+    """Log how many of this machine's CPUs a training uses, where that is not all of them."""
+    used, cpus = options.ranks * options.threads, usable_cpus()
+    if used > cpus:
+        log.info("%d threads on %s: as it began, so that the digits stay the same", used, plural(cpus, "CPU"))
+    elif used < cpus:
+        more = cpus // options.ranks
+        hint = f"; --threads {more} uses more, with other last digits" if more > options.threads else ""
+        log.info("%d of %d CPUs stay idle%s", cpus - used, cpus, hint)
+
+
+def problem_of(run: TrainRun, options: TrainConfig, machine: Machine, whose: str = "") -> str:
+    """Return why a machine cannot do a training, where it could run, and what works here; "" if it can.
+
+    Args:
+        whose: where the number of GPUs comes from.
+    """
     if options.device != "cuda":
         return ""
-    wanted = f"this training is for {options.ranks} GPU{'s' * (options.ranks > 1)}"
+    wanted = f"this training is for {options.ranks} GPU{'s' * (options.ranks > 1)}{whose}"
     if not machine.gpus:
         here = {"device": "cpu", "precision": options.precision} | off_the_gpu(run, options.precision)
         return f"{wanted}, and this machine shows none; run the command where there are, or {go_on(here)}"

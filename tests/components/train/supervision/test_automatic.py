@@ -525,8 +525,7 @@ from yanmo.stage.stage_run import Steps
 from yanmo.train.backends.hardware import Machine
 from yanmo.train.config import STAGE
 from yanmo.train.supervision.automatic import settle
-from yanmo.train.supervision.benchmark import prepare
-from yanmo.train.supervision.supervisor import work
+from yanmo.train.supervision.supervisor import prepare, work
 from yanmo.train.supervision.committed import forget
 
 gpus = int(sys.argv.pop(1))
