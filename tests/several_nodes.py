@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from processes import is_alive
+from training_runs import losses_of as losses
+from training_runs import model_of
 
 from yanmo.options.fields import flag
-from yanmo.store.opening import open_store
-from yanmo.store.output import Output, open_reference
-from yanmo.store.pointers import read_pointer
+from yanmo.store.output import Output
 
 ROWS, STEPS = 8, 60
 OPTIONS = {"batch_rows": ROWS, "steps": STEPS, "checkpoint_steps": 2}
@@ -107,21 +107,12 @@ class Nodes:
                 one.wait()
 
 
-def model_of(store: Path | str) -> Output:
-    opened = open_store(str(store))
-    return open_reference(opened, read_pointer(opened, "dev", "train"))
-
-
 def lines_of(path: Path) -> list[dict]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:  # not made yet, or gone with the training's folder
         return []
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
-
-def losses(output: Output) -> list[float]:
-    return [line["loss"] for line in lines_of(output.path("metrics.jsonl")) if "loss" in line]
 
 
 def workers_of(store: Path, seconds: float = 60) -> list[str]:

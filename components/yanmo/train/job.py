@@ -231,35 +231,17 @@ def clear(folder: Path) -> None:
     forget_heartbeats(folder)
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a metrics.jsonl, without those that are incomplete or were damaged by a power
-    cut."""
-    if not path.exists():
-        return []
-    return parse_lines(path.read_bytes())
-
-
-def parse_lines(data: bytes) -> list[dict[str, Any]]:
-    """Return the complete lines in a part of metrics.jsonl; damaged ones are skipped and end no training."""
-    lines = []
-    for line in data[: data.rfind(b"\n") + 1].splitlines():
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict) and "step" in value:
-            lines.append(value)
-    return lines
-
-
 class NewLines:
-    """A metrics.jsonl whose lines are read as they come; from its beginning where it was written again."""
+    """A metrics.jsonl whose lines are read as they come; from its beginning where it was written again.
+
+    Left out are lines that are not complete yet, and those that a power cut has damaged.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path, self._file, self._read = path, 0, 0
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the complete lines since the last call."""
+        """Return the lines since the last call."""
         try:
             file = self._path.open("rb")
         except FileNotFoundError:
@@ -272,9 +254,22 @@ class NewLines:
                 self._read = 0
             file.seek(self._read)
             data = file.read()
-        self._file = now.st_ino
-        self._read += data.rfind(b"\n") + 1
-        return parse_lines(data)
+        complete = data[: data.rfind(b"\n") + 1]
+        self._file, self._read = now.st_ino, self._read + len(complete)
+        lines = []
+        for line in complete.splitlines():
+            try:
+                value = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(value, dict) and "step" in value:
+                lines.append(value)
+        return lines
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a metrics.jsonl."""
+    return NewLines(path).read()
 
 
 def is_calm(progress: Mapping[str, Any]) -> bool:

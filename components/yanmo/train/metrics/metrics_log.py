@@ -65,9 +65,7 @@ class MetricsLog:
         temporary.replace(self._path)
         self._file = self._path.open("a", encoding="utf-8")
 
-    def line(
-        self, step: int, interval: Interval, watch: Stopwatch, figures: RankFigures | None = None
-    ) -> None:
+    def line(self, step: int, interval: Interval, watch: Stopwatch, figures: RankFigures) -> None:
         """Write the metrics of an interval; begin the next one.
 
         Args:
@@ -89,9 +87,8 @@ class MetricsLog:
             "phase_seconds": {name: round(value, 6) for name, value in watch.read().items()},
             **self._machine.figures(speed),
         }
-        if figures:
-            figures.memory_bytes, figures.memory_peak_bytes = line["memory_bytes"], line["memory_peak_bytes"]
-            figures.allocator_retries = self._machine.allocator_retries()
+        figures.memory_bytes, figures.memory_peak_bytes = line["memory_bytes"], line["memory_peak_bytes"]
+        figures.allocator_retries = self._machine.allocator_retries()
         interval.begin_line()
         self._write(line)
         if time.monotonic() - self._logged_at >= _LOG_SECONDS or step == self._options.steps:

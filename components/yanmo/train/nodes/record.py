@@ -13,12 +13,11 @@ lines that did all this noticed a node without power after 80 s; a collective's 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from yanmo.common.errors import ERROR_OF, DataError, EnvironmentFault, ExitCode, UsageError, advice, exit_code
+from yanmo.common.errors import ERROR_OF, DataError, ExitCode, UsageError, advice, exit_code
 from yanmo.common.made_by import made_by
 from yanmo.common.plain_json import json_value
 from yanmo.options.fields import by_kind, flag, spelled
@@ -67,10 +66,9 @@ class NodesRecord:
 
     attempt: str
     """Of node 0's try; its lease has the same."""
-    code: Mapping[str, str]
-    """Versions by name. Inputs and semantic options are the same on all nodes, as they make the key."""
-    execution: Mapping[str, Any]
-    """Options of execution: with others, ranks would wait for each other in different collectives."""
+    same: Mapping[str, str]
+    """What has to be the same on all nodes: versions, and options of execution, with others of which ranks
+    would wait for each other in different collectives. Inputs and semantic options make the key."""
     window: int = 0
     """Number of this start of the ranks, from 1."""
     job: Mapping[str, Any] = field(default_factory=dict)
@@ -81,24 +79,18 @@ class NodesRecord:
     def of(cls, options: TrainConfig, attempt: str) -> NodesRecord:
         """Return what a node with these options, on this machine, would say."""
         versions = {name: text for name, text in made_by().items() if name != "processor"}
-        execution = json.loads(json.dumps(by_kind(options, "execution")))  # as it is read again
-        return cls(attempt=attempt, code=versions, execution=execution)
+        settings = {flag(name): spelled(value)[:100] for name, value in by_kind(options, "execution").items()}
+        return cls(attempt=attempt, same=versions | settings)
 
     def refusal(self, node: int, here: NodesRecord) -> Exception | None:
         """Return why node `node`, which would say `here`, cannot train with node 0; None if it can."""
-        wrong = _difference(self.code, here.code)
-        if wrong:
-            name, first, other = wrong
-            return EnvironmentFault(
-                f"node {node} runs another version of {name}: {other or 'none'}, and node 0 "
-                f"{first or 'none'}; give all nodes the same image or installation"
-            )
-        wrong = _difference(self.execution, here.execution)
-        if wrong:
-            name, first, other = wrong
-            return UsageError(
-                f"node {node} has {flag(name)} {other}, and node 0 {first}: give all nodes the same command"
-            )
+        for name in sorted({*self.same, *here.same}):
+            mine, first = (one.same.get(name) or "none" for one in (here, self))
+            if mine != first:
+                return UsageError(
+                    f"node {node} has {name} {mine}, and node 0 {first}: give all nodes the same command "
+                    "and the same image"
+                )
         return None
 
     def write(self, store: ObjectStore, key: str) -> None:
@@ -136,18 +128,6 @@ def is_at_work(store: ObjectStore, key: str, attempt: str) -> bool:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return False
     return info is not None and holder == attempt and is_live(data, store.clock() - info.modified)
-
-
-def _difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """Return the first name whose values differ, and both."""
-    for name in sorted({*first, *other}):
-        if first.get(name) != other.get(name):
-            return name, _shown(first.get(name)), _shown(other.get(name))
-    return None
-
-
-def _shown(value: Any) -> str:
-    return "" if value is None else spelled(value)[:100]
 
 
 def forget_record(store: ObjectStore, work_name: str) -> None:

@@ -92,7 +92,7 @@ def test_a_signal_to_one_node_pauses_all_and_another_number_of_nodes_goes_on(
     ended = run.ends()
     assert {number: code for number, (code, _) in ended.items()} == {0: 75, 1: 75}, ended
     assert "asked to stop by a signal to another node" in ended[0][1]
-    assert "asked to stop by a signal, saved at step" in ended[1][1]
+    assert "asked to stop by a signal" in ended[1][1], "by its own words, or by node 0's if those came first"
     saved = int(max(store.glob("runs/train/*/checkpoints/step-*")).name.removeprefix("step-"))
     assert 10 <= saved < STEPS
     alone = nodes(1, site=site_of(faults, tmp_path / "one", store, tiny), ranks=2, **OPTIONS)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from processes import fields_of
-from training_runs import command, losses_of, model_of, stage
+from training_runs import begun, command, losses_of, model_of, stage, wait_for
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.formats.token_cache import TokenCache
@@ -25,26 +25,6 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.memory.fitting import check_space
 from yanmo.train.options.recipe_options import num_parameters, shape_of
 from yanmo.train.supervision.supervisor import _sinks
-
-
-def folder_of(store: Path, seconds: float = 120) -> Path:
-    """The folder of the run that is being made, once it is there."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        for job in store.glob("runs/train/*/job.json"):
-            return job.parent
-        time.sleep(0.05)
-    raise AssertionError("no run began")
-
-
-def wait_for_step(folder: Path, step: int, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    path = folder / "metrics.jsonl"
-    while time.monotonic() < end:
-        if path.exists() and f'"step": {step},' in path.read_text(encoding="utf-8"):
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"step {step} never came: {(folder / 'workers.log').read_text()[-2000:]}")
 
 
 def processes_of(folder: Path) -> list[int]:
@@ -106,8 +86,7 @@ def test_sigterm_pauses_and_the_same_command_goes_on(store, tiny, tmp_path, no_d
     given = {"outputs": {"artifacts": {"model": model}, "outputFile": f"{tmp_path}/out.json"}}
     options = {**tiny, "steps": 60, "ranks": 2, "backend": "torch", "executor_input": json.dumps(given)}
     process = subprocess.Popen(command(store, options), stderr=subprocess.PIPE, text=True)
-    folder = folder_of(store)
-    wait_for_step(folder, 3)
+    folder = wait_for(lambda: begun(store, 3))
     process.send_signal(signal.SIGTERM)
     _, log = process.communicate(timeout=120)
     assert process.returncode == 75 and "paused at step" in log, log
@@ -130,8 +109,7 @@ def test_kill_9_at_any_step_changes_no_digit(store, tiny, tmp_path):
     assert stage(whole, options).returncode == 0
     for step in (3, 17):  # before the first checkpoint, and between two
         process = subprocess.Popen(command(store, options), stderr=subprocess.PIPE, text=True)
-        folder = folder_of(store)
-        wait_for_step(folder, step)
+        folder = wait_for(lambda until=step: begun(store, until))
         victims = processes_of(folder)
         assert len(victims) == 2
         os.kill(victims[-1], signal.SIGKILL)
@@ -149,8 +127,7 @@ def test_a_killed_supervisor_leaves_no_workers_behind(store, tiny, ranks):
     process = subprocess.Popen(
         command(store, {**tiny, "steps": 5000, "backend": "torch", "ranks": ranks}), stderr=subprocess.DEVNULL
     )
-    folder = folder_of(store)
-    wait_for_step(folder, 2)
+    folder = wait_for(lambda: begun(store, 2))
     workers = processes_of(folder)
     assert [int(fields_of(worker)[1]) for worker in workers] == [process.pid] * ranks
     process.kill()

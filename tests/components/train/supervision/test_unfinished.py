@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+import training_runs
 
 from yanmo.nights.index import rows_shown
 from yanmo.store.file_store import FileStore
@@ -26,31 +27,22 @@ from yanmo.store.runs.unfinished import (
 )
 from yanmo.tools.store.gc_planner import SETTLED_SECONDS
 
-ROOT = Path(__file__).parents[4]
 Options = Mapping[str, int | str]
 
 
 def command(store: Path, options: Options, run_id: str, *flags: str) -> list[str]:
-    given = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-    run = [f"--run-id={run_id}"] if run_id else []
-    program = [sys.executable, "-m", "yanmo.train"]
-    return [*program, f"--store={store}", "--metrics-port=-1", *given, *run, *flags]
-
-
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "components")}
+    run = {"run_id": run_id} if run_id else {}
+    return [*training_runs.command(store, {**options, **run}), *flags]
 
 
 def train(store: Path, options: Options, run_id: str, *flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(store, options, run_id, *flags), env=ENVIRONMENT, capture_output=True, text=True
-    )
+    return subprocess.run(command(store, options, run_id, *flags), capture_output=True, text=True)
 
 
 def killed_at_its_beginning(store: Path, options: Options, run_id: str) -> None:
     """A run that is killed (-9) as soon as the channel has heard of it, before any checkpoint."""
     process = subprocess.Popen(
         command(store, options, run_id),
-        env=ENVIRONMENT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -76,9 +68,7 @@ def test_a_training_is_noted_from_its_beginning_until_it_is_judged(store: Path, 
     options = {**tiny, "steps": 40, "checkpoint_steps": 2}
     closed = train(store, options, "by-day", "--night=03:00-03:01", "--timezone=UTC")
     assert closed.returncode == 0 and noted(store) == (), f"its hours had not begun: {closed.stderr}"
-    first = subprocess.Popen(
-        command(store, options, "night-1"), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
-    )
+    first = subprocess.Popen(command(store, options, "night-1"), stderr=subprocess.PIPE, text=True)
     while not list(store.glob("runs/train/*/checkpoints/step-*")):
         assert first.poll() is None
         time.sleep(0.02)
@@ -101,7 +91,7 @@ def test_a_paused_training_goes_on_from_its_checkpoint_after_the_tightest_gc(
 ) -> None:
     """The channel has other data by then, so that nothing else keeps what it was begun with."""
     options = {**tiny, "steps": 60, "checkpoint_steps": 2}
-    first = subprocess.Popen(command(store, options, "night-1"), env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    first = subprocess.Popen(command(store, options, "night-1"), stderr=subprocess.DEVNULL)
     while not list(store.glob("runs/train/*/checkpoints/step-*")):
         assert first.poll() is None
         time.sleep(0.02)
