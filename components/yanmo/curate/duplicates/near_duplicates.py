@@ -198,9 +198,9 @@ def find_similar(
 ) -> Ints:
     """Positions of the documents that are similar to one of a few comparable `texts` (an evaluation set)."""
     _read_bands(tables, signed)
-    signed, sizes = band_keys(texts)
+    of_texts, sizes = band_keys(texts)
     which = np.flatnonzero(sizes >= SHINGLE)
-    few = {band: of_band[which] for band, of_band in zip(BAND_COLUMNS, signed, strict=True)}
+    few = {band: of_band[which] for band, of_band in zip(BAND_COLUMNS, of_texts, strict=True)}
     tables.add("few", which=which, **few)
     keys = _keys_of(BAND_COLUMNS)
     meetings = f"""
@@ -216,8 +216,8 @@ def find_similar(
         file, row = (batch[name].to_numpy()[rows] for name in ("file", "row"))
         column = take_rows(mapped, file, row, ("text",))["text"]
         sets = Sets.of(comparable(column.to_pylist(), form_of_file(mapped[0])))
-        of_texts = Sets.of([texts[i] for i in others])
-        is_similar = similarities(sets.take(own), of_texts.take(other)) >= similarity
+        theirs = Sets.of([texts[i] for i in others])
+        is_similar = similarities(sets.take(own), theirs.take(other)) >= similarity
         found.append(batch["position"].to_numpy()[is_similar])
     return np.unique(np.concatenate(found))
 

@@ -22,8 +22,9 @@ from yanmo.curate.text.boilerplate import without_boilerplate
 from yanmo.curate.text.common_characters import ASCII, COMMON_HAN, OTHER_SCRIPT, RARE, class_table
 from yanmo.curate.text.markup import has_markup, without_markup
 from yanmo.curate.text.mojibake import SUSPECT_SHARE, has_typical_marks, repair
-from yanmo.curate.text.normalize import BREAK, END, Normalized, code_points, normalize
+from yanmo.curate.text.normalize import BREAK, END, Normalized, normalize
 from yanmo.curate.text.privacy import KINDS, mask
+from yanmo.curate.text.simplified import code_points
 
 GETA = "〓"
 """The mark for a character that has no code point; it replaces private-use characters."""

@@ -26,24 +26,10 @@ _ELEMENTS = (
     "source|span|strike|strong|style|sub|summary|sup|svg|table|tbody|td|template|textarea|tfoot|th|thead|time|"
     "title|tr|track|tt|u|ul|var|video|wbr"
 )
-_EMPTY = frozenset(
-    [
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "param",
-        "source",
-        "track",
-        "wbr",
-    ]
-)
+_EMPTY = frozenset((
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track",
+    "wbr",
+))  # fmt: skip
 _LINES = frozenset(["br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6"])
 """Elements whose tags end a line."""
 _CELLS = frozenset(["td", "th"])

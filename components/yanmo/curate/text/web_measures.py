@@ -13,8 +13,9 @@ import numpy as np
 
 from yanmo.curate.text.boilerplate import boilerplate_share
 from yanmo.curate.text.filter_sets import CLASSICAL_STOP_WORDS, MODERN_STOP_WORDS
-from yanmo.curate.text.normalize import code_points, normalize
+from yanmo.curate.text.normalize import normalize
 from yanmo.curate.text.repetition import REPEATED_SIZES, TOP_SIZES, repetition
+from yanmo.curate.text.simplified import code_points
 
 _LINE_ENDS = tuple("。！？.!?．｡")
 """The marks of datatrove's TERMINAL_PUNCTUATION that Chinese text has."""
