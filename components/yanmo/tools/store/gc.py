@@ -41,8 +41,6 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcO
         groups["the record of a run"].append(info.bytes)
     for info, why in plan.loose:
         groups[why].append(info.bytes)
-    for leftover in plan.leftovers:
-        groups[leftover.what].append(leftover.bytes)
     for why, sizes in sorted(groups.items()):
         print(f"{verb} {len(sizes)} object(s), {human_bytes(sum(sizes))}: {why}")
     for name, _ in plan.restore:

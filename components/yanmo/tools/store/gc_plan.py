@@ -52,9 +52,8 @@ class GcPlan:
     """Outputs before those they were made from."""
     runs: list[ObjectInfo] = field(default_factory=list)
     """Records of runs that keep nothing any more; they go first, so that none names what is gone."""
-    loose: list[tuple[ObjectInfo, str]] = field(default_factory=list)
+    loose: list[tuple[ObjectInfo | Leftover, str]] = field(default_factory=list)
     """Objects of no key, and what they are."""
-    leftovers: list[Leftover] = field(default_factory=list)
     restore: list[tuple[KeyName, str]] = field(default_factory=list)
     """Keys whose manifest was set aside (under the name that follows) and is needed again."""
     dangling: list[str] = field(default_factory=list)
@@ -64,8 +63,7 @@ class GcPlan:
     def bytes(self) -> int:
         """What would be freed."""
         keys = sum(one.bytes for one in self.to_delete)
-        loose = sum(info.bytes for info in [*self.runs, *(info for info, _ in self.loose)])
-        return keys + loose + sum(one.bytes for one in self.leftovers)
+        return keys + sum(one.bytes for one in [*self.runs, *(one for one, _ in self.loose)])
 
 
 def shown_age(seconds: float) -> str:

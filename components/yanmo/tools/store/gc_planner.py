@@ -326,7 +326,7 @@ class Planner:
         self.plan.loose += [
             (info, "KFP's files of a finished run") for info in found.kfp if local_run(info.name) in gone
         ]
-        self.plan.leftovers += [one for one in found.leftovers if self._is_old(one.modified)]
+        self.plan.loose += [(one, one.what) for one in found.leftovers if self._is_old(one.modified)]
 
     def _is_needed(self, info: ObjectInfo) -> bool:
         """Return whether the key of a record of `auto` is kept, or its work goes on; of a damaged one too."""

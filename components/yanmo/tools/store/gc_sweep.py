@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from yanmo.common.errors import DataError, LeaseLost
 from yanmo.common.logs import Progress
 from yanmo.store.manifest import Manifest, Reference
-from yanmo.store.objects import AlreadyExists, ObjectInfo, ObjectStore
+from yanmo.store.objects import AlreadyExists, Leftover, ObjectInfo, ObjectStore
 from yanmo.store.output import manifest_name, superseded_name
 from yanmo.store.runs.in_use import LEASE, lease_name
 from yanmo.store.runs.lease import TTL_SECONDS, Lease, is_held
@@ -82,9 +82,6 @@ class Sweep:
             self._batch(batch, progress)
         for info, _ in self.plan.loose:
             self._remove_loose(info)
-        for leftover in self.plan.leftovers:
-            leftover.remove()
-            self._count(leftover.bytes)
         return self.done
 
     def _forget_run(self, info: ObjectInfo) -> None:
@@ -95,14 +92,14 @@ class Sweep:
             self.store.delete(info.name)
             self._count(info.bytes)
 
-    def _remove_loose(self, info: ObjectInfo) -> None:
+    def _remove_loose(self, info: ObjectInfo | Leftover) -> None:
         run = local_run(info.name)
         if run and run not in self._asked:  # once, just before the folder goes
             self._asked[run] = is_held(self.store, f"{run}/{LEASE}")
             if self._asked[run]:
                 self.done.spared.append(f"{run}: `yanmo run` is at work")
         if not self._asked.get(run):
-            self.store.delete(info.name)
+            info.remove() if isinstance(info, Leftover) else self.store.delete(info.name)
             self._count(info.bytes)
 
     def _count(self, size: int) -> None:
