@@ -68,7 +68,9 @@ def plan_rollback(store: ObjectStore, channel: str, number: int = 0) -> Rollback
         asked = _restored(records, number)
         is_champion = asked.model.content_digest == last.model.content_digest
         if is_champion and not is_behind:
-            raise DataError(f"{named(last.model)} is the champion of channel {channel!r} already")
+            raise DataError(
+                f"{named(last.model)} is the champion of channel {channel!r} already; nothing to do"
+            )
         target = last if is_champion else asked
     target = target or _before(records, channel)
     check_model(open_reference(store, target.model), f"model of number {target.number}, a former champion")
