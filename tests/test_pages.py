@@ -30,7 +30,7 @@ from yanmo.options.command_line import load
 from yanmo.options.fields import flag, names_of, option_fields
 from yanmo.promote.gate.limits import LIMIT_METRICS
 from yanmo.stage.shared_metrics import declared
-from yanmo.tools.generate.command import GenerateOptions
+from yanmo.tools.generate.options import GenerateOptions
 from yanmo.train.config import STAGE as TRAIN
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import check, largest_that_fits

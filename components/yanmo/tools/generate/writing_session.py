@@ -17,9 +17,9 @@ from yanmo.model.generation.choosing import Choice, own_draws
 from yanmo.model.generation.lines import write_lines
 from yanmo.model.generation.writing import Text, write
 from yanmo.tools.generate.named_model import NamedModel
+from yanmo.tools.generate.options import GenerateOptions
 
 if TYPE_CHECKING:
-    from yanmo.tools.generate.command import GenerateOptions
     from yanmo.verse.verse_form import VerseForm
 
 _OF_THE_MODEL = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
