@@ -191,10 +191,13 @@ def store(asked: Asked) -> Iterator[Finding]:
     yield Finding("store", "ok", f"{place.uri}: written, read, removed; conditional writes are honoured")
 
 
+def _nodes_of(asked: Asked) -> list[dict[str, Any]]:
+    return list(asked.kubernetes.listed("/api/v1/nodes", "list nodes"))
+
+
 def gpu(asked: Asked) -> Iterator[Finding]:
     """Nodes with GPUs that a pod can ask for."""
-    there = list(asked.kubernetes.listed("/api/v1/nodes", "list nodes"))
-    column = asked.options.resources
+    there, column = _nodes_of(asked), asked.options.resources
     counts = {
         node["metadata"]["name"]: int((node["status"].get("allocatable") or {}).get(resources.GPU, 0))
         for node in there
@@ -217,6 +220,31 @@ def gpu(asked: Asked) -> Iterator[Finding]:
         )
 
 
+def images(asked: Asked) -> Iterator[Finding]:
+    """Every image is on a node; whether one that is not can be pulled, a run's first task shows."""
+    held = {
+        _plain(name)
+        for node in _nodes_of(asked)
+        for image in node["status"].get("images") or []
+        for name in image.get("names") or []
+    }
+    for wanted in asked.options.images.values():
+        if _plain(wanted) in held:
+            yield Finding("images", "ok", f"{wanted} is on a node")
+        else:
+            yield Finding(
+                "images",
+                "note",
+                f"{wanted} is on no node (of the 50 largest images that each tells of): it must be pulled",
+                "push it to a registry that the nodes reach and give --image-prefix, or load it into the nodes",
+            )
+
+
+def _plain(name: str) -> str:
+    """Return a name as a node calls it, without what it adds to a short one."""
+    return name.removeprefix("docker.io/").removeprefix("library/")
+
+
 Check = Callable[[Asked], Iterator[Finding]]
 CHECKS: dict[str, Check] = {
     "kfp": kfp,
@@ -226,4 +254,5 @@ CHECKS: dict[str, Check] = {
     "secrets": secrets,
     "store": store,
     "gpu": gpu,
+    "images": images,
 }

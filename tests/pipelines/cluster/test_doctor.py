@@ -69,7 +69,7 @@ def test_what_may_not_be_asked_is_not_green(examined: Doctor) -> None:
     assert code == 78
     assert found["rights"][0]["state"] == "bad"
     assert "create jobs (rerun)" in found["rights"][0]["said"]
-    for check in ("secrets", "gpu"):
+    for check in ("secrets", "gpu", "images"):
         assert [f["state"] for f in found[check]] == ["unasked"], check
         assert "no right to that; ask for the role of yanmo-operator" in found[check][0]["said"]
 
@@ -93,9 +93,14 @@ def test_kfp_that_says_no(examined: Doctor, status: int, code: int, state: str) 
 
 
 def test_a_column_of_which_no_node_has_the_gpus(examined: Doctor) -> None:
-    code, found = examined([], answers("doctor-kubernetes"), "--only=gpu", "--resources=gpu")
+    flags = ("--only=gpu", "--only=images", "--resources=gpu", "--image-prefix=far.example/")
+    code, found = examined([], answers("doctor-kubernetes"), *flags)
     assert code == 78
     assert found["gpu"][0]["state"] == "bad" and "device plugin" in found["gpu"][0]["remedy"]
+    said = [one["said"].partition(" is on no node")[0] for one in found["images"]]
+    assert said == [f"far.example/yanmo-{image}:0.2.0" for image in ("data", "train", "cluster")]
+    _, found = examined([], answers("doctor-kubernetes"), "--only=images", "--ray")
+    assert found["images"][0]["said"].startswith("yanmo-data-ray:0.2.0 is on no node")
 
 
 def test_a_round_trip_through_a_real_bucket(
