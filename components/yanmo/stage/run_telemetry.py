@@ -14,7 +14,8 @@ from yanmo.stage.exporter import Telemetry
 from yanmo.stage.gpu import GpuMetrics
 from yanmo.stage.gpu_metrics import GPU_METRICS
 from yanmo.stage.sampling import Sampler
-from yanmo.store.opening import StoreSettings, local_folder
+from yanmo.store.opening import local_folder
+from yanmo.store.settings import StoreSettings
 
 
 def telemetry_of(stage: Stage, options: StageOptions) -> Telemetry:
