@@ -97,8 +97,8 @@ def write_train(
 
     made = Made(Counter(), 0)
     progress = Progress(log, "wrote train", sum(layout.sizes), unit="documents")
-    with ordered_map(join_pieces, joins(), workers, LESS) as results:
-        for name, rows, some in zip(names, layout.sizes, results, strict=True):
+    with ordered_map(join_pieces, joins(), workers, LESS) as joined:
+        for name, rows, some in zip(names, layout.sizes, joined, strict=True):
             add_made(attempt, [name])
             made = Made(made.rules + some.rules, made.shared + some.shared)
             progress.add(rows)

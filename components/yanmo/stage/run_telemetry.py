@@ -32,7 +32,8 @@ from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Figure, Telemetry
 from yanmo.stage.nvml import Gpu, Nvml
 from yanmo.stage.shared_metrics import GPU_METRICS, THROTTLES
-from yanmo.store.opening import StoreSettings, local_folder
+from yanmo.store.opening import local_folder
+from yanmo.store.settings import StoreSettings
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -236,7 +236,8 @@ def images(asked: Asked) -> Iterator[Finding]:
                 "images",
                 "note",
                 f"{wanted} is on no node (of the 50 largest images that each tells of): it must be pulled",
-                "push it to a registry that the nodes reach and give --image-prefix, or load it into the nodes",
+                "push it to a registry that the nodes reach and give --image-prefix, or load it into "
+                "the nodes",
             )
 
 

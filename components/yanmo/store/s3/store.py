@@ -31,11 +31,11 @@ from yanmo.store.objects import (
     check_size,
     is_name,
 )
-from yanmo.store.opening import GIB, StoreSettings
 from yanmo.store.s3.bucket import PART_BYTES, Bucket
 from yanmo.store.s3.client import bucket_problem
 from yanmo.store.s3.retry import PreconditionFailed
 from yanmo.store.scratch import Scratch
+from yanmo.store.settings import GIB, StoreSettings
 
 log = logging.getLogger(__name__)
 _UPLOADS = 1000

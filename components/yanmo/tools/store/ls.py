@@ -133,7 +133,7 @@ def _print(
         heading = ("output", "status", "size", "age", "named by")
         _print_table([heading, *(_cells(row) for row in rows)])
     if inventory.strays:
-        names = some_of([info.name for info in inventory.strays], 5)
+        names = some_of([info.name for info in inventory.strays])
         print(f"\nnot of the store's making: {len(inventory.strays)} object(s), {names}")
 
 
