@@ -7,17 +7,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tokenizers import Tokenizer
-from tokenizers.decoders import DecodeStream
-
 from yanmo.common.errors import DataError
-from yanmo.common.foreign import unguarded
 from yanmo.formats.chat_tokens import Turn
 from yanmo.model.generation.choosing import Choice, own_draws
 from yanmo.model.generation.lines import write_lines
 from yanmo.model.generation.writing import Text, write
 from yanmo.tools.generate.named_model import NamedModel
 from yanmo.tools.generate.options import GenerateOptions
+from yanmo.tools.generate.spelling import Spelling, Streamed
 
 if TYPE_CHECKING:
     from yanmo.verse.verse_form import VerseForm
@@ -27,25 +24,6 @@ _AT_ONCE = 16
 """Texts that are written at a time."""
 
 
-class Streamed:
-    """Tells the text of what is being written, piece by piece: never half a character, and no marks."""
-
-    def __init__(self, written: Text, tokenizer: Tokenizer) -> None:
-        self.written = written
-        self.told = ""
-        """All that was told so far."""
-        self._tokenizer, self._next = unguarded(tokenizer), 0
-        self._stream = DecodeStream(skip_special_tokens=True)
-
-    def go_on(self) -> str:
-        """Return what can be told after the tokens that were written since the last call."""
-        new = self.written.new[self._next :]
-        text = "".join(self._stream.step(self._tokenizer, token) or "" for token in new)
-        self._next += len(new)
-        self.told += text
-        return text
-
-
 class WritingSession:
     """A model, and how it is to write."""
 
@@ -53,6 +31,7 @@ class WritingSession:
         self.model, self.options = model, options
         self.choice = _choice(model, options, given)
         self.seed = options.seed if options.seed >= 0 else random.SystemRandom().randrange(1 << 31)
+        self._spelling = Spelling(model.tokenizer)
         self.form = _form(model, options)
 
     @property
@@ -96,7 +75,7 @@ class WritingSession:
         most = self.options.max_tokens if self.form is None else sys.maxsize  # the form says its length
         before = len(ids) if is_chat else 0
         text = Text(ids, own_draws(self.seed, sample), ends, most, form=self.form, before=before)
-        return Streamed(text, self.model.tokenizer)
+        return Streamed(text, self._spelling)
 
     def write(self, streams: Sequence[Streamed]) -> Iterator[list[Streamed]]:
         """Write all of them, some at a time; yields those that went on or ended, after every token."""

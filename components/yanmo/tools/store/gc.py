@@ -39,8 +39,8 @@ def _print(inventory: Inventory, plan: GcPlan, swept: Swept | None, options: GcO
             groups[one.why] += [part.bytes for part in one.parts]
     for info in plan.runs:
         groups["the record of a run"].append(info.bytes)
-    for one, why in plan.loose:
-        groups[why].append(one.bytes)
+    for loose, why in plan.loose:
+        groups[why].append(loose.bytes)
     for why, sizes in sorted(groups.items()):
         print(f"{verb} {len(sizes)} object(s), {human_bytes(sum(sizes))}: {why}")
     for name, _ in plan.restore:

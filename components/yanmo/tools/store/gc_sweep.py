@@ -80,8 +80,8 @@ class Sweep:
         waiting = iter(self.plan.to_delete)
         while batch := list(itertools.islice(waiting, BATCH)):
             self._batch(batch, progress)
-        for one, _ in self.plan.loose:
-            self._remove_loose(one)
+        for loose, _ in self.plan.loose:
+            self._remove_loose(loose)
         return self.done
 
     def _forget_run(self, info: ObjectInfo) -> None:

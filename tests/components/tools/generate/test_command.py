@@ -9,7 +9,6 @@ import pytest
 import torch
 from saying import random_model, saying_model
 from tokenizers import Tokenizer
-from tokenizers.decoders import DecodeStream
 
 from yanmo.common.answers import visible
 from yanmo.common.errors import DataError, ExitCode
@@ -17,6 +16,7 @@ from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer
 from yanmo.tools.generate.command import clean, main
+from yanmo.tools.generate.spelling import Spelling
 from yanmo.verse.forms import form_of
 from yanmo.verse.rules import passes
 
@@ -40,8 +40,8 @@ def test_the_likeliest_text_is_that_of_transformers(run, folder):
     ids = torch.tensor([[0, *tokenizer("春眠不觉晓", add_special_tokens=False).input_ids]])
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     whole = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=30, do_sample=False)
-    own, stream = Tokenizer.from_file(str(folder / "tokenizer.json")), DecodeStream(skip_special_tokens=True)
-    wanted = "".join(stream.step(own, token) or "" for token in whole[0].tolist())
+    spelled = Spelling(Tokenizer.from_file(str(folder / "tokenizer.json"))).reader()
+    wanted = "".join(map(spelled, whole[0].tolist()))
     assert (code, out) == (0, f"{visible(wanted)}\n") and len(whole[0]) > ids.shape[1] + 5
 
 
