@@ -223,13 +223,11 @@ def map_task(task: _Task) -> _Mapped:
     Python looks for cycles whenever some objects more are alive. A batch's records hold none, and looking
     through all of them, again and again, takes a fifth of the time.
     """
-    was_enabled = gc.isenabled()
     gc.disable()
     try:
         return _map(task)
     finally:
-        if was_enabled:
-            gc.enable()
+        gc.enable()
 
 
 def _map(task: _Task) -> _Mapped:
