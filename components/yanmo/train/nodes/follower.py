@@ -23,7 +23,7 @@ from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job
 from yanmo.train.backends.hardware import memory_kills, this_machine
 from yanmo.train.config import TrainConfig
-from yanmo.train.health.watchdog import BEFORE_OTHERS
+from yanmo.train.health.watchdog import BEFORE_OTHERS, doings
 from yanmo.train.job import WorkerJob, clear
 from yanmo.train.memory.fitting import halve_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
@@ -204,14 +204,19 @@ class Follower:
         self.stop_file = task.own / job.STOP
         if self._asked:
             self.touch_stop_file()
-        killed_before, looked = memory_kills(), time.monotonic()
+        killed_before, looked, waited = memory_kills(), time.monotonic(), False
 
         def look() -> None:
-            nonlocal looked
+            nonlocal looked, waited
             gauges.show(_SHOWN_SECONDS)
             if time.monotonic() - looked > _LOOK_TRAINING_SECONDS:
                 now = self._record_if_readable()
                 looked = time.monotonic()
+                waited_before = waited  # once is not enough: what a rank does is written down a second late
+                waited = all(doing in BEFORE_OTHERS for doing in doings(task.own).values())
+                if now and waited_before and waited and not self._is_node_0_there(record):
+                    self._attempt = ""  # it may come again, and the ranks here have done nothing
+                    raise _Otherwise
                 if now and (now.end or (now.attempt, now.window) != (record.attempt, record.window)):
                     raise _Otherwise
 
@@ -242,6 +247,13 @@ class Follower:
         except (OSError, EnvironmentFault) as error:
             log.warning("what node 0 says cannot be read now: %s", error)
             return None
+
+    def _is_node_0_there(self, record: NodesRecord) -> bool:
+        """Return whether node 0 holds the lease still, as far as that can be known now."""
+        try:
+            return is_at_work(self._run.store, self._run.key, record.attempt)
+        except (OSError, EnvironmentFault):
+            return True
 
     def _check(self, ending: Ending) -> None:
         """Raise what ended the ranks; where they only lost those of other nodes, node 0 may know more."""

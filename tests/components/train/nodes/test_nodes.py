@@ -79,6 +79,23 @@ def test_a_node_whose_node_0_died_after_the_commit_ends_well(nodes, store, train
     assert code == 0 and "the model is committed" in said, said
 
 
+def test_a_node_that_never_reached_node_0_sees_that_it_is_gone_and_the_model_there(
+    nodes, store, trained_store
+):
+    """Killed before the rank here had reached its port, where nobody then answers for ten minutes."""
+    run = nodes(4, ranks=1, rendezvous_seconds=300)
+    run.start(0)
+    assert _waits_for_others(store, 0)
+    run.port = a_port()  # the rank of node 1 asks where nobody is
+    run.start(1)
+    assert _waits_for_others(store, 1)
+    shutil.copytree(trained_store / "cas/train", store / "cas/train", dirs_exist_ok=True)
+    os.kill(run.running[0].pid, signal.SIGKILL)
+    began = time.monotonic()
+    code, said = run.ends()[1]
+    assert code == 0 and "the model is committed" in said and time.monotonic() - began < 120, said
+
+
 def _waits_for_others(store: Path, node: int, seconds: float = 120) -> bool:
     """Whether a rank of the node comes to wait for those of other nodes."""
     end = time.monotonic() + seconds
