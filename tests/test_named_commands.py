@@ -176,7 +176,7 @@ def test_every_command_answers_help_version_and_an_unknown_option_in_the_same_wa
 
 
 STAGES = {stage.name for stage in ON_NODES}
-GROUPS = {(group, "") for group in ("store", "cache", "tokenizer", "model", "schedule")}
+GROUPS = {(group, "") for group in ("store", "cache", "documents", "tokenizer", "model", "schedule")}
 
 
 def test_help_of_any_option_of_any_command_shows_that_option() -> None:

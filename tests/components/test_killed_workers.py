@@ -31,7 +31,8 @@ def workers_of(stage: int) -> list[int]:
 
 
 def curate(store: Path, tmp_path: Path) -> list[str]:
-    source = ROOT / "tests" / "data" / "documents.jsonl"
+    source = tmp_path / "documents.jsonl"
+    source.write_bytes((ROOT / "tests" / "data" / "documents.jsonl").read_bytes() * 20)
     return ["curate", f"--sources={source}", "--batch-bytes=2000", "--workers=2", f"--store={store}"]
 
 

@@ -105,6 +105,7 @@ def _problem(telemetry: Telemetry, gateway: dict[str, Any]) -> str:
     except HTTPError as error:
         with contextlib.suppress(OSError, HTTPException):
             said = error.read(_MOST_OF_ANSWER).decode("utf-8", "replace")
+            said = "".join(c for c in said if c.isprintable() or c.isspace())
             return f"it answered {error.code} {' '.join(said.split())}".rstrip()
         return f"it answered {error.code}"
     except URLError as error:

@@ -185,7 +185,10 @@ def store(asked: Asked) -> Iterator[Finding]:
     place.create(name, text)
     try:
         if place.read(name)[0] != text:
-            raise DataError(f"{place.uri}: sent {plural(len(text), 'byte')}, got others back")
+            raise DataError(
+                f"{place.uri}: expected the {plural(len(text), 'byte')} that were written, read others: what "
+                "is between here and the server changes them"
+            )
     finally:
         place.delete(name)
     yield Finding("store", "ok", f"{place.uri}: written, read, removed; conditional writes are honoured")

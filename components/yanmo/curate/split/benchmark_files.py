@@ -54,7 +54,7 @@ def _strings_of(source: Source, limit: int) -> Iterator[str]:
     if source.form in ("csv", "tsv"):
         for line, cells in table_rows(source.form, utf8_chunks(source, lambda _: None)[1], limit):
             if isinstance(cells, Bad):
-                raise DataError(f"--benchmarks {source.shown}:{line}: no row of a table: {cells}")
+                raise DataError(f"--benchmarks {source.shown}:{line}: expected a row of a table: {cells}")
             yield from cells
         return
     if source.form == "json":

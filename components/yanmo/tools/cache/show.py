@@ -82,9 +82,6 @@ def _print_cache(output: Output) -> None:
             )
     print()
     print("\n".join(text_table(rows)))
-    for place in ("first", "last"):
-        shown = output.manifest.metadata.get(f"{place}_document") or {}
-        print(f"\n{place} document {shown.get('id', '-')}\n  {shown.get('text', '')!r}")
 
 
 def _document(cache: TokenCache, tokenizer: Tokenizer, named: str) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Place:
                 "replaced; give another folder"
             )
         if names and not self.overwrite:
-            raise UsageError(f"{self.path}: holds an exported model; --overwrite replaces it")
+            raise UsageError(f"{self.path}: holds an exported model: give --overwrite to replace it")
 
     @contextlib.contextmanager
     def staged(self) -> Iterator[Path]:

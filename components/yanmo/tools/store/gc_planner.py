@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from yanmo.common.errors import DataError
+from yanmo.common.errors import DataError, StorageError
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
@@ -74,7 +74,7 @@ class Planner:
 
         Raises:
             DataError: a pointer, record or needed manifest is damaged, so that nobody can know what it kept.
-            DataError: the output that a pointer names is lost whole, so that nobody knows what it rests on.
+            StorageError: the output that a pointer names is lost whole.
         """
         keys = self.inventory.keys
         self._live = {name for name, folder in keys.items() if is_working(self.store, folder)}
@@ -148,7 +148,7 @@ class Planner:
         return found
 
     def _check_there(self, named: Named) -> None:
-        """Raise DataError where the output of a pointer is lost whole.
+        """Raise StorageError where the output of a pointer is lost whole.
 
         What it rests on is not known without it: such a store is half restored, maybe, and what its outputs
         rest on would go. Or a run that an earlier gc disturbed is tried again soon, and makes it.
@@ -157,7 +157,7 @@ class Planner:
         folder = self.inventory.keys.get((reference.stage, reference.key))
         is_listed = folder is not None and (any(folder.objects) or folder.name in self._live)
         if not is_listed and self.store.stat(reference.manifest_uri) is None:  # nor committed since
-            raise DataError(
+            raise StorageError(
                 f"nothing was removed: {self.store.uri}/pointers/{named.by}.json names "
                 f"{reference.stage}/{reference.key[:12]}, found nothing of it. Where no run makes it again: "
                 f"restore it, or run the {reference.stage} stage again. To let go of all that it rests on: "

@@ -13,19 +13,23 @@ from yanmo.options.values import number_in
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
+_MOST = 100 * 365 * 86400
+"""A hundred years, in seconds."""
+
+
 @dataclass(frozen=True)
 class Age:
     """An age such as 90s, 30m, 12h, 7d or 2w.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is none, or more than a hundred years.
     """
 
     text: str
-    expected: ClassVar = "an age such as 90s, 30m, 12h, 7d or 2w"
+    expected: ClassVar = "an age such as 90s, 30m, 12h, 7d or 2w, up to a hundred years"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seconds < math.inf:
+        if not 0 <= self.seconds <= _MOST:
             raise ValueError(self.text)
 
     def __str__(self) -> str:

@@ -84,7 +84,6 @@ def test_show_says_what_a_cache_holds_without_opening_it(made):
     assert "512 ids, stored as uint16" in output and "dictionary" in output
     rows = [line.split() for line in output.splitlines()]
     assert ["train", "诗", "2"] in [row[:3] for row in rows]
-    assert "春眠不觉晓" in output
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, -1])
