@@ -105,6 +105,14 @@ def test_quotas_are_exact_with_texts_that_change_their_length(balance: Run) -> N
     assert rules["insert+delete"] > 5
 
 
+def test_any_number_of_workers_gives_the_same_bytes(balance: Run) -> None:
+    """Two begin where there are more than a few tasks."""
+    arguments = ("--quotas", "*=250%", "--augment", ALL, "--shard-characters", "2000", "--force")
+    alone, two = (balance(*arguments, f"--workers={n}").output().manifest for n in (1, 2))
+    assert len([e for e in alone.files if e.path.startswith("train-")]) > 8
+    assert (alone.key, alone.content_digest) == (two.key, two.content_digest)
+
+
 def test_a_dictionary_of_the_users_is_part_of_the_key(balance: Run, tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     arguments = ("--quotas", "*=200%", "--augment", "synonym=1", "--synonyms", str(path))
