@@ -1,8 +1,8 @@
 """What a metric is: declared once, and from that served, explained on a page, alerted on and drawn.
 
-A stage lists its own (`Stage.metrics`); what every process of a stage has is in shared_metrics.py, what is
-said of a GPU in shared_metrics.py. Nothing can be served that is not declared (exporter.py), so the reference
-page (docs/reference/metrics.md), rules and dashboards can be made from these lists and are complete.
+A stage lists its own (`Stage.metrics`); what every process of a stage has, and what is said of a GPU, is in
+shared_metrics.py. Nothing can be served that is not declared (exporter.py), so the reference page
+(docs/reference/metrics.md), rules and dashboards can be made from these lists and are complete.
 
 Labels are bounded: a label has the values that are listed, or at most so many; what comes after them is
 counted as OTHER. A metric never has a label of a run, a step, a file or a document: the run is a label of
