@@ -139,7 +139,7 @@ def enter_ends(store: ObjectStore, channel: str, end_of: Callable[[str], str]) -
         end_of: id of a run of KFP's, or uid of a Job -> one of `_SAID`; "" where it goes on, or nobody knows.
 
     Raises:
-        OSError, ValueError, RuntimeError: as `end_of` does; or the store refuses a write, a record is damaged.
+        OSError, ValueError, RuntimeError: as `end_of` does; the store refuses a write, a record is damaged.
     """
     for each in with_nights(store, channel):
         for row in (row for row in rows_shown(store, each) if row.state == BEGUN):
