@@ -63,7 +63,7 @@ FIGURE = re.compile(
 )
 NOT_MEASURED = {
     "README.md": "2.17 3.11 3.13 4.0",  # versions
-    "docs/explanation/recipe.md": "4.3",  # parameters, by the shape: test_reference.py
+    "docs/explanation/recipe.md": "4.3",  # parameters, by the shape: test_pages.py
     "docs/explanation/store.md": "2.15 3.97",  # versions
     "docs/explanation/tokenizer.md": "0.3 0.85",  # a value to take, and a constant
     "docs/how-to/operate.md": "2.17",  # a version
@@ -88,7 +88,7 @@ def defaults() -> set[str]:
     """Return those of all options of the stages, as numbers and as percentages."""
     values = {str(field.default) for stage in LANGUAGE_MODEL for field in option_fields(stage.config)}
     numbers = {float(value) for value in values if re.fullmatch(r"\d+\.\d+", value)}
-    preset = {"0.999"}  # --adam-beta2 of `tiny`: test_reference.py compares the sizes
+    preset = {"0.999"}  # --adam-beta2 of `tiny`: test_pages.py compares the sizes
     return (
         {f"{n:g}" for n in numbers} | {str(n) for n in numbers} | {f"{100 * n:g} %" for n in numbers} | preset
     )

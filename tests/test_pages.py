@@ -395,4 +395,6 @@ def test_every_path_of_the_architecture_is_there_and_every_room_is_in_its_pictur
     assert len(paths) > 20 and missing <= {"config.py", "__main__.py", "metrics.py"}
     rooms = runpy.run_path(str(ROOT / "tests/test_import_rules.py"))["MAY_IMPORT"]
     picture = (ROOT / "docs/images/house.svg").read_text(encoding="utf-8")
+    drawn = runpy.run_path(str(ROOT / "docs/images/house.py"))["picture"]()
+    assert picture == drawn, "run python docs/images/house.py"
     assert [room for room in rooms if not re.search(rf"\b{room}\b", picture)] == []

@@ -2,7 +2,7 @@
 
     python docs/images/house.py
 
-tests/test_docs.py fails where the picture is not what this writes, or where a room or an arrow is not
+tests/test_pages.py fails where the picture is not what this writes, or where a room or an arrow is not
 in tests/test_import_rules.py.
 """
 

@@ -1,4 +1,4 @@
-"""The table engine x workers x kill: curate and tokenize, each run's digests beside those of one process.
+"""The table engine x workers x kill: curate, balance and tokenize, each run's digests beside one process's.
 
     PYTHONPATH=tests:components python -m chaos.engines OUT.jsonl [RUNS]
 
@@ -111,10 +111,11 @@ def run(
     kills: list[str],
     nodes: RayCluster | None = None,
 ) -> dict[str, str]:
-    """Both stages until they are done; digests by stage and key."""
+    """The stages until they are done; digests by stage and key."""
     few = ["--vocab-size=2048", "--agreement-sentences=100"]
     cut = ["--batch-bytes=65536", "--shard-characters=100000", "--default-genre=文"]
-    for stage, own in (("curate", [f"--sources={source}", *cut]), ("tokenize", few)):
+    shards = ["--shard-characters=100000"]
+    for stage, own in (("curate", [f"--sources={source}", *cut]), ("balance", shards), ("tokenize", few)):
         command = [
             sys.executable,
             "-m",

@@ -119,7 +119,13 @@ FIRE: dict[str, list[dict[str, str]]] = {
             f'{PUSHED}train"}}': "_x150",
         },
     ],
-    "YanmoNightNotBegun": [{NEXT: "1800x150"}],
+    "YanmoNightNotBegun": [
+        {NEXT: "1800x150"},
+        {  # care of the store
+            'kube_cronjob_next_schedule_time{cronjob="store-gc"}': "1800x150",
+            'kube_cronjob_spec_suspend{cronjob="store-gc"}': "0x150",
+        },
+    ],
 }
 """Alert -> what is then otherwise than in GOES_WELL, each by itself; 100 minutes in, it fires."""
 

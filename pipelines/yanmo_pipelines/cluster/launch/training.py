@@ -2,8 +2,8 @@
 
 The launch has a key of its own, made of what decides the model: the training's semantic options and its
 inputs. So a launch whose model is there finds it without asking for a node. Options
-that a machine decides (`auto`) stay open in it: train/supervision/automatic.py records the one of them that
-is part of a key.
+that a machine decides (`auto`) stay open in it, and are the same for the same key (train/supervision/
+automatic.py records them).
 """
 
 from __future__ import annotations
