@@ -116,7 +116,7 @@ def test_a_champion_that_is_being_made_again_does_not_stop_gc(ground: Ground) ->
     again.start()
     result = ground.gc()
     again.join()
-    assert result.code == 0, result.err
+    assert result.code == 0, result.out
     assert ground.tool("verify").code == 0
 
 
