@@ -145,6 +145,11 @@ class RealCluster:
         what = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
         self.kubectl("create", f"--raw={where}", "-f=-", stdin=json.dumps(what))
 
+    def waits_for(self, pod: dict[str, Any]) -> str:
+        """Why no node takes the pod; empty where one has."""
+        conditions = pod["status"].get("conditions", [])
+        return next((c.get("message", "") for c in conditions if c.get("reason") == "Unschedulable"), "")
+
     def yanmo(self, *words: str) -> str:
         """The answer of a command of ours that runs in a pod of the cluster, with the store's credentials."""
         from yanmo_pipelines.resources import IMAGES, SECRETS

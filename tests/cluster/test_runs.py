@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from real_cluster import TASKS, RealCluster, small_form
 
 FOUND = ("curate", "balance", "tokenize", "train", "evaluate")
@@ -26,6 +27,13 @@ def model_of(cluster: RealCluster, run_id: str) -> str:
     found = re.search(r"\b(train/[0-9a-f]{12}) is (?:already )?champion", cluster.log(run_id, "promote"))
     assert found, cluster.log(run_id, "promote")
     return found[1]
+
+
+def texts_of(pipeline: Path) -> list[str]:
+    """The form's fields into which text is typed; a drop-down has no empty choice, nor does KFP take one."""
+    spec = next(yaml.safe_load_all(pipeline.read_text(encoding="utf-8")))
+    fields = spec["root"]["inputDefinitions"]["parameters"]
+    return [n for n, f in fields.items() if f["parameterType"] == "STRING" and "literals" not in f]
 
 
 def test_the_whole_pipeline_ends_with_a_champion(
@@ -50,6 +58,16 @@ def test_an_unchanged_run_finds_everything(
     assert model_of(cluster, run_id) == model_of(cluster, before)
 
 
+def test_emptied_fields_mean_their_defaults(
+    cluster: RealCluster, pipeline: Path, trained: tuple[str, dict[str, Any]]
+) -> None:
+    """ "Clone run" of a run that was given some fields shows the others empty, and sends them so."""
+    before, form = trained
+    run_id = cluster.start(pipeline, dict.fromkeys(texts_of(pipeline), "") | form, "emptied")
+    assert cluster.ended(run_id) == "SUCCEEDED", cluster.states(run_id)
+    assert model_of(cluster, run_id) == model_of(cluster, before)
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -69,3 +87,23 @@ def test_a_wrong_value_is_red_with_its_reason(
     assert words in said
     assert re.search(rf"^.{{0,20}}{red} error \d+: ", said.splitlines()[-1]), "KFP reddens lines with `error`"
     assert not cluster.pods(run_id, "train")
+
+
+def test_a_gpu_that_no_node_has_is_waited_for_with_a_reason(cluster: RealCluster, pipeline: Path) -> None:
+    if cluster.kubectl("get", "nodes", r"-o=jsonpath={.items[*].status.allocatable.nvidia\.com/gpu}").strip(
+        " 0"
+    ):
+        pytest.skip("needs a cluster without GPUs")
+    run_id = cluster.start(pipeline, small_form(training_pod_gpus="1"), "gpu")
+    pod = cluster.pod(run_id, "train")
+    main = next(c for c in pod["spec"]["containers"] if c["name"] == "main")
+    assert main["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    reason = cluster.wait(lambda: cluster.waits_for(cluster.pod(run_id, "train")), "the scheduler's reason")
+    assert "Insufficient nvidia.com/gpu" in reason
+    cluster.terminate(run_id)
+    assert cluster.ended(run_id) in ("FAILED", "CANCELED")
+    cluster.wait(lambda: not [p for p in cluster.pods(run_id, "train") if not is_over(p)], "its pod to go")
+
+
+def is_over(pod: dict[str, Any]) -> bool:
+    return pod["status"]["phase"] in ("Succeeded", "Failed")

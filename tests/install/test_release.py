@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -131,3 +132,12 @@ def test_outside_of_a_checkout_own_text_comes_to_a_verdict(environment: Path, tm
     said = run(environment, tmp_path, "yanmo", "run", *words)
     assert "Promoted: it is the channel's first champion." in said and "report  store/report.html" in said
     assert (tmp_path / "store/report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.road
+def test_outside_of_a_checkout_the_bundled_corpus_becomes_tokens(environment: Path, tmp_path: Path) -> None:
+    words = ["--pipeline", "data_only", "--store", "store", "--set", "model_vocabulary=4096"]
+    run(environment, tmp_path, "yanmo", "run", *words)
+    [manifest] = tmp_path.glob("store/cas/tokenize/*/MANIFEST.json")
+    documents = json.loads(manifest.read_text(encoding="utf-8"))["counts"]["documents"]["train"]
+    assert documents.keys() == set("诗词文赋") and sum(documents.values()) > 20_000

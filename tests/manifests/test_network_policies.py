@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from network_policies import Peer, allowed
+from network_policies import Peer, allowed, selects
 from rendered import OVERLAYS, named
 
 from yanmo_pipelines.launch_options import LAUNCHED
@@ -128,3 +128,30 @@ def test_nobody_but_prometheus_reaches_a_pod_of_any_overlay_and_nodes_of_a_train
             assert stranger == SCRAPER or not allowed(into, stranger, target, METRICS_PORT), stranger
     assert allowed(into, other, node, 29500) and allowed(into, node, other, 41234)
     assert not allowed(into, node, job, 29500)
+
+
+def test_selectors_and_ranges_are_read_as_kubernetes_reads_them() -> None:
+    exists = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    other = {
+        "matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["b"]}],
+        "matchLabels": {"c": "d"},
+    }
+    assert selects({}, {}) and selects(exists, {"a": ""}) and not selects(exists, {"b": "a"})
+    assert selects(other, {"c": "d"}) and not selects(other, {"c": "d", "a": "b"})
+    policy = {
+        "metadata": {"namespace": "n"},
+        "spec": {
+            "podSelector": {},
+            "policyTypes": ["Egress"],
+            "egress": [
+                {"to": [{"podSelector": {"matchLabels": {"a": "b"}}}], "ports": [{"port": 10, "endPort": 12}]}
+            ],
+        },
+    }
+    source, target = Peer(namespace="n"), Peer(namespace="n", labels={"a": "b"})
+    assert [allowed([policy], source, target, port) for port in (9, 10, 12, 13)] == [False, True, True, False]
+    assert not allowed([policy], source, Peer(namespace="m", labels={"a": "b"}), 10), (
+        "of its own namespace only"
+    )
+    assert not allowed([policy], source, target, 10, "UDP")
+    assert allowed([policy], Peer(namespace="m"), target, 10), "no policy is about it"

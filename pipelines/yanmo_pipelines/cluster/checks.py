@@ -8,6 +8,7 @@ import functools
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from yanmo.common.errors import DataError, UsageError
@@ -73,6 +74,8 @@ _OWN_KEYS = (("access_key_id", "accesskey"), ("secret_access_key", "secretkey"))
 _KFPS_KEYS = (("accesskey",), ("secretkey",))
 """What the two Secrets must hold; of each group one name (store/s3/credentials.py)."""
 _KFPS = list(resources.SECRETS)[1]
+_KFP_BUCKET = "minio://mlpipeline"
+"""Where runs keep what they make, in a pod that has KFP's Secret and no other."""
 _MAKE = (
     "kubectl create secret generic {} --from-literal=access_key_id=... "
     "--from-literal=secret_access_key=... --from-literal=endpoint_url=http://... "
@@ -175,7 +178,8 @@ def _secret(asked: Asked, name: str) -> set[str] | None:
 def store(asked: Asked) -> Iterator[Finding]:
     """An object goes to the bucket and back; the store itself refuses a server that ignores conditions."""
     try:
-        uri = asked.options.store or default_store()
+        in_pod = Path(resources.SECRETS[_KFPS]).is_dir()
+        uri = asked.options.store or default_store(_KFP_BUCKET if in_pod else "")
     except UsageError:
         said = "where the store is is not known here: its bucket was not tried"
         remedy = "give --store; from within the cluster the first task of a run tries it"

@@ -12,6 +12,7 @@ import pytest
 from servers import s3
 from servers.replayed import answers, kubeconfig, one, serving
 
+from yanmo_pipelines import resources
 from yanmo_pipelines.cluster import doctor
 from yanmo_pipelines.cluster.checks import CHECKS
 
@@ -116,3 +117,21 @@ def test_a_round_trip_through_a_real_bucket(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     code, found = examined([], None, "--only=store", f"--store=s3://{s3_place}/doctor")
     assert code == 78 and "403" in found["store"][0]["said"]
+
+
+def test_in_a_pod_of_kfps_that_names_no_store_its_bucket_is_tried(
+    examined: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nobody answers there: what is looked at is which bucket doctor asks for."""
+    monkeypatch.setattr(
+        resources, "SECRETS", resources.SECRETS | {"mlpipeline-minio-artifact": str(tmp_path)}
+    )
+    for name, value in (
+        ("AWS_ACCESS_KEY_ID", "a"),
+        ("AWS_SECRET_ACCESS_KEY", "b"),
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:9"),
+        ("YANMO_WAIT_SECONDS", "0"),
+    ):
+        monkeypatch.setenv(name, value)
+    code, found = examined([], None, "--only=store")
+    assert code == 75 and "minio://mlpipeline/yanmo" in found["store"][0]["said"], found

@@ -104,6 +104,13 @@ def _recurring(options: FileOptions) -> tuple[RecurringRuns, str]:
     kubernetes = cluster_if_any(options)
     if zone := _installed_zone(kubernetes) if kubernetes else "":
         known_by = f"ConfigMap {_SETTINGS}"
+        if options.kfp_timezone not in ("", zone):
+            log.warning(
+                "--kfp-timezone %s: ConfigMap %s says %s, which is taken; leave the flag out, or change that",
+                options.kfp_timezone,
+                _SETTINGS,
+                zone,
+            )
     else:
         zone, known_by = options.kfp_timezone or "UTC", "--kfp-timezone"
         known_by = known_by if options.kfp_timezone else f"KFP's default; {known_by} says another"

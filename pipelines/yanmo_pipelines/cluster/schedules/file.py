@@ -14,10 +14,11 @@ Every value is read as a flag of `yanmo submit` is; what is wrong with one names
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ _WHAT = "a YAML file of schedules"
 _OF_FILE = ("timezone", "schedules")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,34}[a-z0-9])?\Z")
 """KFP's name of the recurring run is `yanmo-` and this."""
+_YEAR_SECONDS = 366 * 86400.0
 _ALONE = "end"
 
 
@@ -112,7 +114,24 @@ def read_schedules(path: str) -> dict[str, Schedule]:
     zone = tree.get("timezone")
     if zone is not None and not isinstance(zone, str):
         raise UsageError(f"{path}: timezone: expected a name such as Asia/Shanghai")
-    return {name: _schedule(name, entry, zone or "UTC", path) for name, entry in entries.items()}
+    found = {name: _schedule(name, entry, zone or "UTC", path) for name, entry in entries.items()}
+    _check_channels(found, path)
+    return found
+
+
+def _check_channels(found: Mapping[str, Schedule], path: str) -> None:
+    """Refuse two schedules of a channel that fire at the same time: one of their nights would do nothing."""
+    now = time.time()
+    for one, other in combinations([each for each in found.values() if not each.options.suspend], 2):
+        if (one.options.store, one.options.channel) != (other.options.store, other.options.channel):
+            continue
+        first, second = (set(each.cron.between(each.zone, now, now + _YEAR_SECONDS)) for each in (one, other))
+        if both := first & second:
+            raise UsageError(
+                f"{path}: schedules {one.name} and {other.name} both start a run of channel "
+                f"{one.options.channel} on {shown_time(min(both), one.zone)}, and two nights of one never "
+                "train at once; give them different hours or channels, or suspend one"
+            )
 
 
 def _mapping(tree: Any, where: str, expected: str) -> dict[str, Any]:

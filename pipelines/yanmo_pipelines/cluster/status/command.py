@@ -22,7 +22,16 @@ from yanmo.store.opening import default_store, store_of
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.place import PlaceOptions
-from yanmo_pipelines.cluster.status.of_cluster import Job, Pod, Run, jobs_now, pods_now, runs_of
+from yanmo_pipelines.cluster.status.of_cluster import (
+    Job,
+    Pod,
+    Run,
+    jobs_now,
+    pods_now,
+    runs_of,
+    state_of_run,
+    states_of_jobs,
+)
 from yanmo_pipelines.cluster.status.of_store import Channel, StoreState, enter_ends, store_state
 
 T = TypeVar("T")
@@ -96,12 +105,30 @@ def _status(options: StatusOptions) -> Status:
         found.pods = _ask(found, "pods", lambda: pods_now(kubernetes))
         found.jobs = _ask(found, "jobs", lambda: jobs_now(kubernetes, options.runs))
     if store:
-        seen = [(run.id, run.state) for run in found.runs or ()]
-        seen += [(job.uid, job.state) for job in found.jobs or ()]
-        ends = {id: _ENDS[state] for id, state in seen if state in _ENDS}
-        _ask(found, "ends of runs", lambda: enter_ends(store, options.channel, ends))
+        end_of = _ends(found, kfp, kubernetes)
+        _ask(found, "ends of runs", lambda: enter_ends(store, options.channel, end_of))
         found.store = _ask(found, "store", lambda: store_state(store, options.channel))
     return found
+
+
+def _ends(found: Status, kfp: KfpApi | None, kubernetes: KubernetesApi | None) -> Callable[[str], str]:
+    """Return how a run ended, as a night's record says it; one that is not shown is asked for by its id."""
+    states = {run.id: run.state for run in found.runs or ()}
+    states |= {job.uid: job.state for job in found.jobs or ()}
+    asks_kfp = kfp if found.runs is not None else None
+    asks_jobs = kubernetes if found.jobs is not None else None
+    jobs: dict[str, str] | None = None
+
+    def end_of(run_id: str) -> str:
+        nonlocal jobs
+        if run_id not in states:
+            states[run_id] = state_of_run(asks_kfp, run_id) if asks_kfp else ""
+            if not states[run_id] and asks_jobs:
+                jobs = states_of_jobs(asks_jobs) if jobs is None else jobs
+                states[run_id] = jobs.get(run_id, "")
+        return _ENDS.get(states[run_id], "")
+
+    return end_of
 
 
 def _ask(found: Status, whom: str, ask: Callable[[], T]) -> T | None:

@@ -20,6 +20,7 @@ from yanmo_pipelines.cluster.pods import (
     why_no_pod_of_job,
     why_no_pod_of_run,
 )
+from yanmo_pipelines.cluster.refusals import NotFound
 from yanmo_pipelines.cluster.run_tasks import task_names, tasks_of
 
 _OURS = "app.kubernetes.io/name=yanmo"
@@ -84,8 +85,20 @@ def runs_of(api: KfpApi, most: int, kubernetes: KubernetesApi | None = None) -> 
     return [_run(api, each, kubernetes) for each in api.runs(most)]
 
 
+def state_of_run(api: KfpApi, run_id: str) -> str:
+    """`Run.state` of any run, however old; "" where KFP has none of this id."""
+    try:
+        return _state(api.run(run_id))
+    except NotFound:
+        return ""
+
+
+def _state(run: Mapping[str, Any]) -> str:
+    return "TERMINATED" if was_terminated(run) else str(run.get("state", "?"))
+
+
 def _run(api: KfpApi, run: Mapping[str, Any], kubernetes: KubernetesApi | None) -> Run:
-    state = "TERMINATED" if was_terminated(run) else str(run.get("state", "?"))
+    state = _state(run)
     found = Run(
         id=str(run["run_id"]),
         name=str(run.get("display_name", "")),
@@ -131,6 +144,12 @@ def jobs_now(api: KubernetesApi, most: int) -> list[Job]:
     going = [job for job in newest if job.state in ("running", "suspended")]
     ended = [job for job in newest if job not in going][:most]
     return [*going, *(_with_card(api, job) if job.state == "failed" else job for job in ended)]
+
+
+def states_of_jobs(api: KubernetesApi) -> dict[str, str]:
+    """Uid of each Job of the namespace, whoever made it -> `Job.state`; "" while it goes on."""
+    jobs = api.listed(api.in_namespace("jobs", group="apis/batch/v1"), "list Jobs")
+    return {str(job["metadata"].get("uid", "")): how_job_ended(job)[0].lower() for job in jobs}
 
 
 def _job(api: KubernetesApi, job: Mapping[str, Any]) -> Job:

@@ -5,7 +5,7 @@ How a run ended that never said so, KFP or Kubernetes knows: it is entered in th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,19 +132,21 @@ def with_nights(store: ObjectStore, channel: str) -> list[str]:
     return sorted(name for name in names if store.stat(index_name(name)) is not None)
 
 
-def enter_ends(store: ObjectStore, channel: str, ends: Mapping[str, str]) -> None:
+def enter_ends(store: ObjectStore, channel: str, end_of: Callable[[str], str]) -> None:
     """Enter how runs of the channel, or of all channels, ended that never said so.
 
     Args:
-        ends: id of a run of KFP's, uid of a Job -> one of `_SAID`.
+        end_of: id of a run of KFP's, or uid of a Job -> one of `_SAID`; "" where it goes on, or nobody knows.
 
     Raises:
-        StorageError, DataError: the store refuses a write; a record is damaged.
+        OSError, ValueError, RuntimeError: as `end_of` does; the store refuses a write, a record is damaged.
     """
     for each in with_nights(store, channel):
-        for row in (row for row in rows_shown(store, each) if row.state == BEGUN and row.run_id in ends):
+        for row in (row for row in rows_shown(store, each) if row.state == BEGUN):
             record = read_record(store, each, row.run_id)
             if record and record.state == BEGUN:  # else the index alone is behind
+                if not (state := end_of(row.run_id)):
+                    continue
                 run = Run(
                     store=store,
                     channel=each,
@@ -152,7 +154,6 @@ def enter_ends(store: ObjectStore, channel: str, ends: Mapping[str, str]) -> Non
                     timezone=record.timezone,
                     last=record.last,
                 )
-                state = ends[row.run_id]
                 record = record_end(run, StageEnd(task=RUN, state=state, sentence=_SAID[state]))
             if record:
                 publish(store, record)

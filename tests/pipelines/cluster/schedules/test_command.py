@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from recurring_kfp import RecurringKfp, serving
+from servers.replayed import one
 
 from yanmo_pipelines.cluster.schedules import command
 
@@ -208,6 +209,16 @@ def test_what_cannot_be_is_refused_before_anything_is_changed(kfp: RecurringKfp,
     assert schedule("apply", "--kfp-timezone=Asia/Shanghai")[0] == 0
     (run,) = kfp.runs.values()
     assert run["trigger"]["cron_schedule"]["cron"] == "0 0 21 * * *"
+
+
+def test_a_zone_that_kfps_configmap_contradicts_is_warned_of(
+    kfp: RecurringKfp, schedule: Any, cluster: Any
+) -> None:
+    path = "GET /api/v1/namespaces/kubeflow/configmaps/pipeline-install-config"
+    cluster([one(path, 200, {"data": {"cronScheduleTimezone": "Asia/Shanghai"}})])
+    code, out, err = schedule("apply", "--kfp-timezone=UTC")
+    assert code == 0 and "0 0 21 * * *" in out and "--kfp-timezone UTC: ConfigMap" in err, err
+    assert "--kfp-timezone" not in schedule("apply", "--kfp-timezone=Asia/Shanghai")[2]
 
 
 def test_where_kfp_is_down_nothing_is_said_to_be_done(tmp_path: Path, schedule: Any) -> None:

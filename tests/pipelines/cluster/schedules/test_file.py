@@ -113,3 +113,19 @@ def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="in UTF-8"):
         read_schedules(str(tmp_path / "bytes"))
+
+
+def two(first: str, second: str, more: str = "", zone: str = "UTC") -> str:
+    return (
+        f"schedules:\n  a: {{cron: '{first}', channel: n}}\n"
+        f"  b: {{cron: '{second}', channel: n, timezone: {zone}{more}}}\n"
+    )
+
+
+def test_two_schedules_of_a_channel_may_not_fire_at_once(read: Read) -> None:
+    for text in (two("0 21 * * *", "0 21 1 * *"), two("0 13 * * *", "0 21 * * *", zone="Asia/Shanghai")):
+        with pytest.raises(UsageError, match="schedules a and b both start a run of channel n on "):
+            read(text)
+    assert len(read(two("0 21 * * 1-5", "0 9 * * 0,6"))) == 2
+    assert len(read(two("0 21 * * *", "0 21 * * *", ", suspend: true"))) == 2
+    assert len(read(two("0 21 * * *", "0 21 * * *", ", store: 's3://b/p'"))) == 2

@@ -220,8 +220,10 @@ def run_of(store: FileStore, run_id: str) -> Run:
 def test_runs_that_never_said_so_stand_as_kfp_and_kubernetes_say(
     store: FileStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Terminated in the UI, failed, a Job that is over, one that both have forgotten, one that goes on."""
-    ids = ("stopped", "red", "job", "forgotten", "lives")
+    """Terminated in the UI, failed, a Job that is over, one that both have forgotten, one that goes on; a run
+    and a Job too old to be shown.
+    """
+    ids = ("stopped", "red", "old", "job", "old-job", "forgotten", "lives")
     for run_id in ids:
         report_end(run_of(store, run_id), StageEnd(task="resolve", state="done"))
     history = [{"state": "RUNNING"}, {"state": "CANCELING"}]
@@ -229,23 +231,32 @@ def test_runs_that_never_said_so_stand_as_kfp_and_kubernetes_say(
         "stopped": {"state": "FAILED", "state_history": history},
         "red": {"state": "FAILED"},
         "lives": {"state": "RUNNING"},
+        "old": {"state": "SUCCEEDED"},
     }
     of_kfp = {n: {"run_id": n, **said} for n, said in of_kfp.items()}
     listed = next(a for a in answers("status") if a["request"].startswith("GET /apis/v2beta1/runs?"))
-    runs = [one(listed["request"], 200, {"runs": list(of_kfp.values())})]
+    newest = [said for name, said in of_kfp.items() if name != "old"]
+    runs = [one(listed["request"], 200, {"runs": newest})]
     runs += [one(f"GET /apis/v2beta1/runs/{n}", 200, said) for n, said in of_kfp.items()]
-    done = {"conditions": [{"type": "Complete", "status": "True"}]}
-    jobs = {"items": [{"metadata": {"name": "j", "uid": "job"}, "status": done}]}
-    of_jobs = "GET /apis/batch/v1/namespaces/kubeflow/jobs?limit=500&labelSelector="
+    unknown = {"code": 5, "message": "Failed to get a run: ResourceNotFoundError: Run not found"}
+    runs += [one(f"GET /apis/v2beta1/runs/{n}", 404, unknown) for n in ("old-job", "forgotten")]
+    done, failed = ({"conditions": [{"type": kind, "status": "True"}]} for kind in ("Complete", "Failed"))
+    job = {"metadata": {"name": "j", "uid": "job"}, "status": done}
+    old_job = {"metadata": {"name": "k", "uid": "old-job"}, "status": failed}
+    of_jobs = "GET /apis/batch/v1/namespaces/kubeflow/jobs?limit=500"
+    ours = f"{of_jobs}&labelSelector=app.kubernetes.io%2Fname%3Dyanmo"
+    jobs = [one(ours, 200, {"items": [job]}), one(of_jobs, 200, {"items": [job, old_job]})]
     with (
         serving([a for a in answers("status") if "/runs" not in a["request"]] + runs) as (kfp, _),
-        serving([one(f"{of_jobs}app.kubernetes.io%2Fname%3Dyanmo", 200, jobs)]) as (cluster, _),
+        serving(jobs) as (cluster, server),
     ):
         monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, cluster))
         assert command.main([f"--host={kfp}", f"--store={store.root}", "--runs=5"]) == 0
+        assert sum(asked.endswith("jobs?limit=500") for asked in server.asked) == 1
     found = {row.run_id: row.state for row in rows_shown(store, "new")}
     assert found == {
-        "stopped": "terminated", "red": "failed", "job": "done", "forgotten": "begun", "lives": "begun"
+        "stopped": "terminated", "red": "failed", "old": "done", "job": "done", "old-job": "failed",
+        "forgotten": "begun", "lives": "begun"
     }  # fmt: skip
 
 
