@@ -18,6 +18,7 @@ import math
 import os
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,7 @@ _OWN = ("time", "level", "stage", "rank", "message", "exception")
 _ERROR = re.compile(r"(\w+) error (\d+): (.*)")
 """The last line of a stage that failed: `last_line`."""
 _LAST_LINE = 80 - len("00:00:00 evaluate ")
+_LONGEST_PATH = 20
 
 
 class PlainLines(logging.Formatter):
@@ -150,8 +152,19 @@ def last_line(stage: str, code: int, cause: str) -> str:
 
     KFP shows the end of a log, some 80 characters of a line, and in red what says error.
     """
-    line = f"{stage} error {code}: {' '.join(cause.split())}"
-    return line if len(line) <= _LAST_LINE else line[: _LAST_LINE - 3] + "..."
+    words = cause.split()
+    for shown in (words, [_end_of(word) for word in words]):
+        line = f"{stage} error {code}: {' '.join(shown)}"
+        if len(line) <= _LAST_LINE:
+            return line
+    return line[: _LAST_LINE - 3] + "..."
+
+
+def _end_of(word: str) -> str:
+    """Return a long address or path by its last part, so that the line has room for what is wrong with it."""
+    if "/" not in word or len(word) <= _LONGEST_PATH:
+        return word
+    return f".../{word.rpartition('/')[2]}"[-_LONGEST_PATH:]
 
 
 def last_words_in(messages: list[str]) -> LastWords:
@@ -164,6 +177,16 @@ def last_words_in(messages: list[str]) -> LastWords:
     if not error:
         return LastWords(0, "", messages)
     before = [one for one in messages[:-1] if not _ERROR.match(one)]
-    begin = error[3].removesuffix("...")
-    whole = (one[one.index(begin) :] for one in reversed(before) if begin in one)
-    return LastWords(int(error[2]), next(whole, error[3]), before)
+    code = int(error[2])
+    pieces = [piece for one in reversed(before) for piece in _tails(one)]
+    begin = error[3].removesuffix("...")  # other versions cut elsewhere
+    found = [each for each in pieces if last_line(error[1], code, each) == messages[-1]]
+    found += [each for each in pieces if each.startswith(begin)]
+    return LastWords(code, found[0] if found else error[3], before)
+
+
+def _tails(line: str) -> Iterator[str]:
+    """Yield the line, and what stands in it after each colon: `an earlier try of this run ended: CAUSE`."""
+    yield line
+    for found in re.finditer(": ", line):
+        yield line[found.end() :]

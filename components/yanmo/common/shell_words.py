@@ -26,11 +26,21 @@ def shell_line(words: Iterable[str]) -> str:
 
 
 def quoted(word: str) -> str:
-    """One word for a shell; where it cannot be printed, as bash writes it (`$'a\\x1b'`)."""
+    """One word for a shell; what cannot be printed as bash writes it (`$'a\\x1b'`)."""
     if word.isprintable():
         return shlex.quote(word)
-    escaped = repr(b'"' + word.encode("utf-8", "replace"))[3:-1]  # with a `"` in it, Python escapes each `'`
-    return f"$'{escaped}'"
+    return f"$'{''.join(map(_escaped, word))}'"
+
+
+def _escaped(character: str) -> str:
+    if character in "'\\":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    # PEP 383: a byte of a command line that is no UTF-8; other surrogates come from JSON alone
+    from_bytes = "\udc80" <= character <= "\udcff"
+    data = character.encode("utf-8", "surrogateescape" if from_bytes else "surrogatepass")
+    return "".join(f"\\x{byte:02x}" for byte in data)
 
 
 def _without_secrets(word: str, before: str) -> str:

@@ -174,9 +174,11 @@ class Judged:
     def _happened(self) -> dict[str, npt.NDArray[np.int64]]:
         """Name of the tally -> indexes of its documents."""
         found: defaultdict[str, list[int]] = defaultdict(list)
-        for i in range(len(self.documents)):
+        for i, document in enumerate(self.documents):
             for change in self.cleaned[i].changes:
                 found[f"cleaned_{change}"].append(i)
+            if document.encoding != "utf-8":
+                found[f"cleaned_line_in_{document.encoding}"].append(i)
             if self.verdicts.reasons[i]:
                 found[self.verdicts.reasons[i]].append(i)
         steps = {f"cleaned_{step}": np.flatnonzero(c) for step, c in self.normalized.changed.items()}

@@ -80,3 +80,11 @@ class Compared:
         """Return the runs of `length` units of plain texts and of the answers of chats."""
         plain = [text for text, is_chat in zip(self.texts, self.is_chat, strict=True) if not is_chat]
         return Runs.of([*plain, *chain.from_iterable(self.answers)], length)
+
+    def some(self, rows: Sequence[int]) -> Compared:
+        """Return the texts at `rows`."""
+        return Compared(
+            texts=[self.texts[i] for i in rows],
+            answers=[self.answers[i] for i in rows],
+            is_chat=[self.is_chat[i] for i in rows],
+        )

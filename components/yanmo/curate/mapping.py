@@ -38,7 +38,7 @@ from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
 
-REVISION = 9
+REVISION = 8
 """Raised when the same file and options give other documents, or files of other names."""
 
 _FEW = 4

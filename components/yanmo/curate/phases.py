@@ -147,7 +147,7 @@ def _map_all(run: CurateRun, chosen: Sequence[tuple[Source, ...]]) -> list[Outpu
     total = sum(s.bytes for s in sources)
     run.telemetry.set("source_bytes", total)
     log.info("reading %s from %d file(s)", human_bytes(total), len(sources))
-    announce_layouts(sources, record_rules(run.options).reading)
+    announce_layouts(sources, record_rules(run.options).reading, run.options.max_characters)
     progress = Progress(log, "read", total, unit="B")
     mapped = each(functools.partial(_mapped, run, progress), chosen, run.options.workers)
     progress.end()  # of bundles that were mapped by an earlier run nothing is read

@@ -6,6 +6,7 @@ and then write the chosen rows in the order of their ids, gathered by row_pieces
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,12 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from yanmo.common.errors import DataError
 from yanmo.formats.records import TEXT_FORM, check_schema, documents_schema, write_tables
 from yanmo.store.output import Output
 
+log = logging.getLogger(__name__)
 Ints = npt.NDArray[np.signedinteger[Any]]
 BATCH_BYTES = 8 << 20
 """Text of a batch of documents, about."""
+_EVALUATION_SET = "evaluation_set"
 _FILES, _SAMPLE = 16, 200_000
 """Sample of the training text: number of files, evenly spread, and characters in all."""
 
@@ -94,6 +98,23 @@ def training_sample(documents: Output) -> Iterator[tuple[str, str]]:
                 if left > 0:  # one document may be longer than that
                     yield f"document {row['id']} of {documents}", row["text"][:left]
                 left -= len(row["text"])
+
+
+def evaluated_texts(documents: Output) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of the evaluation set that was kept out of these documents, if they name one."""
+    curated: Output | None = documents
+    try:
+        while curated and _EVALUATION_SET not in curated.manifest.references:
+            curated = curated.input("documents")
+        found = curated.part(_EVALUATION_SET) if curated else None
+        paths = found.paths("*.parquet") if found else []
+    except DataError as error:
+        log.warning("the tokenizer is not tried on the evaluation set of %s: %s", documents, error)
+        return
+    for path in paths:
+        for batch in document_batches(path, ("id", "text"), 1024):
+            for row in batch.to_pylist():
+                yield f"document {row['id']} of {found}", row["text"]
 
 
 def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str] | None = None) -> pa.Table:

@@ -17,7 +17,6 @@ from yanmo.options.fields import default_argv
 from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import brief
 from yanmo.promote.config import STAGE
-from yanmo.promote.history.champion import CHAMPION, named
 from yanmo.promote.history.options import COMMANDS, ByHandOptions, HistoryOptions, RollbackOptions, SetOptions
 from yanmo.promote.history.rollback import plan_rollback, roll_back
 from yanmo.promote.history.setting import plan_set, set_champion
@@ -26,6 +25,7 @@ from yanmo.promote.preparing import prepare
 from yanmo.promote.work import finish, show_pause, work
 from yanmo.stage.run import main as stage_main
 from yanmo.stage.stage_run import Steps
+from yanmo.store.champion_records import CHAMPION, named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import default_store, store_of
 from yanmo.store.pointers import pointer_name

@@ -20,8 +20,8 @@ from yanmo.promote.gate.evaluation import (
 )
 from yanmo.promote.gate.nights import Night, nights_before
 from yanmo.promote.history.champion import champion_of, check_model, open_champion
-from yanmo.promote.history.champion_records import ChampionRecord, all_records, record_name
 from yanmo.stage.stage_run import KeyInput, Prepared, StageRun
+from yanmo.store.champion_records import ChampionRecord, all_records, record_name
 from yanmo.store.manifest import Reference, digest
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
@@ -190,7 +190,8 @@ def _measured_champion(run: PromoteRun, made: Handed, champion: Output, conditio
         measured = open_evaluation(given).model
         if measured.content_digest == champion.content_digest:
             return given
-        champions = {record.model.content_digest for record in all_records(run.store, channel)}
+        records = all_records(run.store, channel)  # the first one's `previous` came by `yanmo store cp`
+        champions = {one.content_digest for r in records for one in (r.model, r.previous) if one}
         if measured.content_digest not in champions:
             raise DataError(
                 f"{given} measures {measured}, but the champion of channel {channel!r} is {champion}; run "

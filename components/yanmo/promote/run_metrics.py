@@ -11,8 +11,8 @@ from yanmo.common.errors import DataError
 from yanmo.formats.genre_names import bits_metrics
 from yanmo.promote.config import OUTCOMES
 from yanmo.promote.gate.guards import found
-from yanmo.promote.history.champion_records import last_record
 from yanmo.promote.preparing import PromoteRun
+from yanmo.store.champion_records import last_record
 
 log = logging.getLogger(__name__)
 

@@ -36,17 +36,11 @@ from yanmo.promote.gate.verdict import (
     Rules,
     Verdict,
 )
-from yanmo.promote.history.champion import (
-    CHAMPION,
-    Promotion,
-    champion_of,
-    follow,
-    make_champion,
-    named,
-)
+from yanmo.promote.history.champion import Promotion, champion_of, make_champion
 from yanmo.promote.preparing import PromoteRun
 from yanmo.promote.run_metrics import run_metrics, show_metrics
 from yanmo.stage.stage_run import Finish
+from yanmo.store.champion_records import CHAMPION, follow, named
 from yanmo.store.commit import Result
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, read_json
@@ -215,6 +209,8 @@ def show_pause(options: PromoteConfig, store: ObjectStore, paused: PausedOutput)
     """Return what a run shows that has no model to judge yet: the champion stays."""
     from yanmo.promote.page.run_notes import pause_sentence, render_pause
 
+    if not options.dry_run:
+        follow(store, options.channel)
     champion = read_pointer(store, options.channel, CHAMPION)
     return Finish(
         parameters={"promoted": "false", "result": pause_sentence(paused).en},
@@ -245,14 +241,14 @@ def _became(run: PromoteRun, output: Output, verdict: dict[str, Any]) -> Became:
         return "nothing"
     store, channel, evaluation = run.store, run.options.channel, run.input("challenger")
     model, (now, last) = open_evaluation(evaluation).model, champion_of(store, channel)
-    follow(store, channel)
-    if now is not None and now.content_digest == model.content_digest:
-        since = f" since {last.since}" if last else ""
-        log.info("%s is already champion of channel %r%s", model, channel, since)
-        return "champion already"
-    if not verdict["promote"] or run.options.hold:
-        return "held" if verdict["promote"] else "nothing"
     try:
+        follow(store, channel)
+        if now is not None and now.content_digest == model.content_digest:
+            since = f" since {last.since}" if last else ""
+            log.info("%s is already champion of channel %r%s", model, channel, since)
+            return "champion already"
+        if not verdict["promote"] or run.options.hold:
+            return "held" if verdict["promote"] else "nothing"
         promotion = Promotion(
             model=model,
             evaluation=evaluation,

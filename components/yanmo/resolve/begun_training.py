@@ -26,7 +26,7 @@ from yanmo.stage.form import WholeRun, declared
 from yanmo.store.manifest import make_key
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference
-from yanmo.store.runs.run_record import read_night
+from yanmo.store.runs.run_record import read_night, read_run
 from yanmo.store.runs.unfinished import Training
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,8 @@ def finishing_of(store: ObjectStore, options: ResolveOptions, run: WholeRun, tra
     cache, model, made = _made_from(store, training)
     asked = read_line(str(night_of(store, options.channel, training).get("asked", "")))
     asks = read_line(asked_line(run))
-    _check_texts(options, run, made["curate"], asked.get("curate", {}), asks.get("curate", {}))
+    curated = _curated_by(store, options.channel, training, made["curate"])
+    _check_texts(options, run, curated, asked.get("curate", {}), asks.get("curate", {}))
     finishing = _as_begun(run, training)
     _check_key(options, finishing, training, cache, model)
     for name in _DATA_STAGES:
@@ -86,6 +87,21 @@ def _made_from(store: ObjectStore, training: Training) -> tuple[Output, Output |
     except DataError as error:
         raise Outdated(f"what it was made from is gone: {error}") from error
     return made["tokenize"], found.get("model"), made
+
+
+def _curated_by(store: ObjectStore, channel: str, training: Training, made: Output) -> Output:
+    """Return what the run that began it curated; `made` where that is not known.
+
+    An earlier run with other options may have curated the same texts: balance finds its output again then,
+    and what the training was made from leads to that run's.
+    """
+    try:
+        found = (read_run(store, channel, training.run_id) or {}).get("curate")
+        own = open_reference(store, found) if found else None
+    except DataError as error:
+        log.warning("what run %s curated cannot be read: %s", training.run_id, error)
+        return made
+    return own if own is not None and own.content_digest == made.content_digest else made
 
 
 def _check_texts(

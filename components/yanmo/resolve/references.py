@@ -15,6 +15,7 @@ from yanmo.options.shared import StageOptions
 from yanmo.resolve.begun_training import Finishing
 from yanmo.resolve.channel_tokenizer import channels_tokenizer, tokenizer_of
 from yanmo.resolve.config import ResolveOptions
+from yanmo.store.champion_records import follow
 from yanmo.store.manifest import Reference
 from yanmo.store.named import Wanted, find_named
 from yanmo.store.objects import ObjectStore
@@ -46,6 +47,7 @@ def resolve(
     Raises:
         DataError: a pointer or an option names an output that is not in the store.
     """
+    follow(store, options.channel)
     opened = {name: _pointed(store, options.channel, name) for name in POINTED}
     for name, output in opened.items():
         log.info("%s of channel %s: %s", name, options.channel, output or NONE)

@@ -20,7 +20,7 @@ from yanmo.common.given_file import MIB, read_given
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.words import plural
 from yanmo.engine.maps import begin, is_remote, paths_for_tasks, pool, tasks_at_a_time
-from yanmo.formats.documents import text_form, training_sample
+from yanmo.formats.documents import evaluated_texts, text_form, training_sample
 from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.round_trip import check_round_trip, probe_texts
 from yanmo.formats.token_cache import GENRES_FILE, TOKENIZER, SpecialIds
@@ -183,7 +183,8 @@ def work(run: TokenizeRun) -> Result:
             f"{segmenter.vocab_size} in tokenizer.json; {MAKE_AGAIN}"
         )
     if run.inputs[TOKENIZER] is not None:
-        texts = itertools.chain(probe_texts(), training_sample(run.input("documents")))
+        documents = run.input("documents")
+        texts = itertools.chain(probe_texts(), evaluated_texts(documents), training_sample(documents))
         check_round_trip(segmenter.reference, texts, f"{tokenizer}")
     shards = Shard.of_run(run, tokenizer)
     trim_heap()

@@ -190,13 +190,18 @@ class ValidationPolicy:
         return dataclasses.asdict(self)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
-        if state["stopping"]:
-            self.stopping = ValidationPatience(**state["stopping"])
-        if state["plateau"]:
-            patience = ValidationPatience(**state["plateau"]["patience"])
-            self.plateau = Plateau(**state["plateau"] | {"patience": patience})
+        """Restore what `state` returned; the limits are those of the options, which may be others now."""
+        if self.stopping and state["stopping"]:
+            self.stopping = _restored(self.stopping, state["stopping"])
+        if self.plateau and state["plateau"]:
+            patience = _restored(self.plateau.patience, state["plateau"]["patience"])
+            multiplier = state["plateau"]["multiplier"]
+            self.plateau = dataclasses.replace(self.plateau, patience=patience, multiplier=multiplier)
         self.is_over = state["is_over"]
+
+
+def _restored(patience: ValidationPatience, state: dict[str, Any]) -> ValidationPatience:
+    return dataclasses.replace(patience, best=state["best"], waited=state["waited"])
 
 
 def mean_of(found: dict[str, float]) -> float:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from chaos.ground import Ground
 from chaos.hostile import engine
+from chaos.hostile.damages import INSTEAD
 from chaos.hostile.engine import Ended
 from chaos.hostile.rule import Expected, judge, shown
-from chaos.hostile.store import Store, look
+from chaos.hostile.store import Store
+from chaos.place import S3Place
 from chaos.plan import Case
 
 
@@ -35,12 +37,18 @@ class Situation:
     check: Callable[[Store, Ended], list[str]] = lambda store, ended: []
     """What must be true besides the rule; gives findings."""
 
+    @property
+    def is_of_a_bucket(self) -> bool:
+        """Whether it can be one of a store in a bucket."""
+        return self.name.rpartition("/")[2] not in INSTEAD and any("@store" in word for word in self.argv)
+
 
 def attempt(one: Situation, store: Store) -> tuple[str, list[str]]:
     """Bring a situation about, run its command, and judge; how it ended, and what is against the rule."""
     store.renew()
     one.prepare(store)
-    before = look(store.store)
+    store.publish()
+    before = store.look()
     ended = engine.run(
         tuple(map(store.fill, one.argv)),
         store.cwd,
@@ -49,7 +57,7 @@ def attempt(one: Situation, store: Store) -> tuple[str, list[str]]:
         gone=one.gone,
         stop_after=one.stop_after,
     )
-    findings = judge(ended, one.expected, before, look(store.store)) + one.check(store, ended)
+    findings = judge(ended, one.expected, before, store.look()) + one.check(store, ended)
     return shown(ended), findings
 
 
@@ -63,16 +71,24 @@ def drawn(family: Family, ground: Ground, store: Store) -> list[Situation]:
     They are drawn by their names: a new option changes the draw by its own situations alone.
     """
     found = [one for one in family(ground.seed, store) if one.name.startswith(ground.case)]
+    if store.place:
+        found = [one for one in found if one.is_of_a_bucket]
     found.sort(key=lambda one: hashlib.sha256(f"{ground.seed}/{one.name}".encode()).digest())
-    return found[: ground.times(300, 40)]
+    return found[: ground.times(60 if store.place else 300, 40)]
 
 
 def part(name: str, family: Family) -> Callable[[Ground], Iterator[Case]]:
-    """A family as a part of the plan; in a folder alone: how S3 fails is `network`'s."""
+    """A family as a part of the plan; what says nothing of a bucket is tried in a folder alone."""
 
     def cases(ground: Ground) -> Iterator[Case]:
-        store = Store(ground.folder / "hostile")
-        for one in drawn(family, ground, store) if ground.server is None else ():
+        if ground.server is None:
+            store = Store(ground.folder / "hostile")
+        elif name in ("options", "store"):
+            place = S3Place.new(ground.server, ground.bucket, ground.folder)
+            store = Store(ground.folder / "hostile", place=place)
+        else:
+            return
+        for one in drawn(family, ground, store):
             yield Case(name, one.name, functools.partial(attempt, one, store))
 
     return cases

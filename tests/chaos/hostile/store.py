@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.place import FilePlace
+from chaos.place import FilePlace, S3Place
 from chaos.start import CHANNEL, SOURCES, STAGES, run_stages
 
 ALL = tuple(STAGES)
@@ -21,10 +21,15 @@ DATA = ALL[:3]
 
 @dataclass
 class Store:
-    """A folder with `store/` and `in/` (what a person has), made again for each situation."""
+    """A folder with `store/` and `in/` (what a person has), made again for each situation.
+
+    Where `place` is given, commands see the bucket, which is made to hold what the folder holds: situations
+    damage files. What a folder alone can have (links, pipes, modes, mounts) is none of a bucket.
+    """
 
     folder: Path
     stages: tuple[str, ...] = ALL
+    place: S3Place | None = None
 
     @property
     def template(self) -> Path:
@@ -64,7 +69,8 @@ class Store:
     @property
     def environment(self) -> dict[str, str]:
         """Variables that a command needs."""
-        return {"YANMO_SCRATCH": str(self.case / "scratch"), "HOME": str(self.case)}
+        own = {"YANMO_SCRATCH": str(self.case / "scratch"), "HOME": str(self.case)}
+        return own | (self.place.server.environment() if self.place else {})
 
     def clear(self) -> None:
         """Remove the folder of a situation, with what is mounted in it."""
@@ -85,18 +91,43 @@ class Store:
             shutil.copytree(template / self.name_of("train"), self.inputs / "model")
         make_odd(self.inputs)
 
+    def publish(self) -> None:
+        """Make the bucket hold what the folder holds, by the MD5 that it says of each object."""
+        if self.place is None:
+            return
+        wanted = {
+            path.relative_to(self.store).as_posix(): path for path in self.store.rglob("*") if path.is_file()
+        }
+        there = self.look()
+        for name, path in wanted.items():
+            data = path.read_bytes()
+            if there.get(name) != hashlib.md5(data, usedforsecurity=False).hexdigest():
+                self.place.write(name, data)
+        self.place.delete(sorted(there.keys() - wanted.keys()))
+
+    def look(self) -> dict[str, str]:
+        """Every file of the store with what tells its content."""
+        if self.place is None:
+            return look(self.store)
+        prefix = f"{self.place.prefix}/"
+        listed = self.place.client.list_objects(self.place.bucket, prefix=prefix, recursive=True)
+        return {item.object_name.removeprefix(prefix): item.etag.strip('"') for item in listed}
+
     def digests(self) -> dict[str, str]:
         """Pointer of the channel -> the content digest that it holds."""
-        found = {}
-        for path in (self.store / "pointers" / CHANNEL).glob("*.json"):
-            value = json.loads(path.read_bytes())
-            known = isinstance(value, dict) and "content_digest" in value
-            found[path.stem] = value["content_digest"] if known else "?"
+        folder, found = f"pointers/{CHANNEL}/", {}
+        for name in self.look():
+            if name.startswith(folder) and name.count("/") == 2:
+                data = self.place.read(name) if self.place else (self.store / name).read_bytes()
+                value = json.loads(data)
+                known = isinstance(value, dict) and "content_digest" in value
+                found[Path(name).stem] = value["content_digest"] if known else "?"
         return found
 
     def fill(self, text: str) -> str:
         """`text` with this store's places for @store, @in and @case."""
-        for name, path in (("@store", self.store), ("@in", self.inputs), ("@case", self.case)):
+        store = self.place.uri if self.place else str(self.store)
+        for name, path in (("@store", store), ("@in", self.inputs), ("@case", self.case)):
             text = text.replace(name, str(path))
         return text
 

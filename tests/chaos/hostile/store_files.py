@@ -129,11 +129,12 @@ def _sort(kind: str) -> str:
 def readers(store: Store, files: Mapping[str, Path], names: Collection[str] = ()) -> Iterator[Reader]:
     """Every command that reads a store, or those of these names, after one undisturbed run of each; a stage
     with something to make, and with nothing."""
+    alone = Store(store.folder, store.stages)  # a folder, wherever the situations are tried
     for command in COMMANDS.values():
         if command.name in _LEFT_OUT or (names and command.name not in names):
             continue
         for more in ((OTHER_KEY[command.name],), ()) if command.is_stage else ((),):
-            yield Reader(command, more, *_look_at(command.line(*more), store, files))
+            yield Reader(command, more, *_look_at(command.line(*more), alone, files))
 
 
 def _look_at(

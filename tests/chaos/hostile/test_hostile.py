@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import selection
+from servers.s3 import S3Server
 
 from chaos.ground import Ground
 from chaos.hostile import folders, formats, options, store_files
@@ -20,6 +21,7 @@ from chaos.hostile.cases import Family, Situation, attempt, drawn
 from chaos.hostile.engine import Ended
 from chaos.hostile.rule import Expected, judge, message_of
 from chaos.hostile.store import ALL, DATA, Store, look
+from chaos.place import S3Place
 from yanmo.common.log_lines import formatter
 
 SEED = int(selection.draw()[:6].ljust(1, "0"), 36)
@@ -67,6 +69,13 @@ def findings(family: Family, count: int, store: Store) -> dict[str, list[str]]:
 def test_what_is_hostile_ends_by_the_one_rule(name: str, store: Store) -> None:
     family, few, many = FAMILIES[name]
     assert findings(family, many if store.stages == ALL else few, store) == {}, f"seed {SEED}"
+
+
+@pytest.mark.fault
+def test_in_a_bucket_it_ends_by_the_same_rule(store: Store, s3_server: S3Server, s3_place: str) -> None:
+    in_bucket = dataclasses.replace(store, place=S3Place.new(s3_server, s3_place, store.folder))
+    assert findings(FAMILIES["options"][0], 4, in_bucket) == {}, f"seed {SEED}"
+    assert findings(FAMILIES["store"][0], 6, in_bucket) == {}, f"seed {SEED}"
 
 
 ENDED = Ended(

@@ -99,6 +99,25 @@ def test_no_text_confuses_the_reader(text: str) -> None:
         assert line is None or isinstance(line.message, str)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_the_last_words_of_a_stage_are_found_in_each_form(form: str) -> None:
+    cause = (
+        "line 3 of raw.txt: not a poem; take it out, or give --max-bad 0.1, and more that is cut in the last"
+    )
+    said = ["reading", cause, "to run it again: yanmo toy", last_line("toy", 65, cause)]
+    lines = [read_line(written(form, one)) for one in said]
+    ended = last_words_in([line.message for line in lines if line])
+    assert (ended.code, ended.cause) == (65, cause) and ended.before == said[:3]
+
+
+def test_a_long_path_leaves_room_for_what_is_wrong_with_it() -> None:
+    cause = "/mnt/shared/corpora/2026/library/of/books/part-00017.jsonl.zst: truncated; copy it again"
+    line = last_line("curate", 65, cause)
+    assert line == "curate error 65: ...rt-00017.jsonl.zst: truncated; copy it again"
+    said = ["reading", cause, "to run it again: yanmo curate", line]
+    assert last_words_in(said).cause == cause
+
+
 def one_line(text: str) -> str:
     return " ".join(text.split())
 

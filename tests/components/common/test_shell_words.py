@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from yanmo.common.shell_words import shell_line
 
 CHARACTERS = st.characters(exclude_characters="\0@", exclude_categories=["Cs"])
-WORDS = st.lists(st.text(CHARACTERS, max_size=12), max_size=4)
+BYTES_OF_NO_TEXT = st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF, categories=["Cs"])
+WORDS = st.lists(st.text(CHARACTERS | BYTES_OF_NO_TEXT, max_size=12), max_size=4)
+"""What a process may be given (PEP 383)."""
 PASSWORDS = st.text(max_size=8)
 
 
@@ -22,7 +24,15 @@ def test_bash_reads_back_every_word_that_was_given(words: list[str]) -> None:
     line = shell_line(["printf", "%s\\0", "first", *words])
     assert line.isprintable()
     said = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout
-    assert said.split(b"\0")[1:-1] == [word.encode() for word in words]
+    assert said.split(b"\0")[1:-1] == [word.encode("utf-8", "surrogateescape") for word in words]
+
+
+@pytest.mark.parametrize("word", ["\ud800", "a\udfff", "\udc7f"])
+def test_half_a_character_of_a_json_file_is_shown_too(word: str) -> None:
+    line = shell_line(["printf", "%s", word])
+    assert line.isprintable()
+    said = subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout
+    assert said == word.encode("utf-8", "surrogatepass")
 
 
 @settings(max_examples=300, deadline=None)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -177,6 +178,14 @@ def test_a_chat_without_a_genre_is_of_genre_chat(curate: Callable, write_jsonl: 
     records = [{"messages": record["messages"]} for record in chats(lines)]
     rows = curate(write_jsonl("chats.jsonl", records), "--filter-sets", "*=none").rows("train")
     assert {row["genre"] for row in rows} == {"chat"}
+
+
+def test_a_chat_can_be_taken_down(curate: Callable, write_jsonl: Callable, lines: list[dict], tmp_path: Path):
+    source = write_jsonl("chats.jsonl", chats(lines))
+    down = curate(source).rows("train")[0]["id"]
+    (tmp_path / "down.txt").write_text(down + "\n", encoding="utf-8")
+    left = curate(source, "--exclude", str(tmp_path / "down.txt"), store="other").rows("train")
+    assert down not in {row["id"] for row in left}
 
 
 FORM = "请把下面这段文字翻译成现代汉语，不要遗漏，只回答译文"

@@ -210,7 +210,7 @@ def test_a_damaged_table_is_refused_by_name(
 ) -> None:
     (tmp_path / "bench.csv").write_bytes("问,答\n".encode() * 100 + b"\xff\xfe\xfd" * 3)
     curate(FIXTURE, "--benchmarks", str(tmp_path / "bench.csv"), expect=65)
-    assert "bench.csv:101: no row of a table: not UTF-8" in capsys.readouterr().err
+    assert "bench.csv:101: expected a row of a table: not UTF-8" in capsys.readouterr().err
     curate(tmp_path / "bench.csv", expect=65)
     assert "the first: bench.csv:101: not UTF-8: invalid start byte" in capsys.readouterr().err
 

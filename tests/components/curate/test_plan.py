@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,29 @@ def planned(folder: Path, files: list[list[Row]], owner: str = "", allowed: Allo
 def ranked(tables: Tables) -> list[tuple[int, int]]:
     """File and row of each document, the best copy first."""
     return tables.rows("select file, row from documents order by rank")
+
+
+ROWS: list[Row] = [
+    {"id": b"a1", "cluster": b"c1", "marks": 0, "units": 90},
+    {"id": b"a9", "cluster": b"c1", "marks": 7},
+    {"id": b"a0", "cluster": b"c1", "marks": 7, "lacunae": 1},
+    {"id": b"a2", "cluster": b"c1", "marks": 7},
+    {"id": b"b1", "cluster": b"c0", "marks": 1},
+    {"id": b"a2", "cluster": b"c1", "marks": 7, "whole": b"a1"},
+    {"id": b"a3", "cluster": b"c1", "marks": 6},
+]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_punctuated_whole_copy_stays_whatever_the_order(tmp_path: Path, seed: int) -> None:
+    rows = random.Random(seed).sample(ROWS, len(ROWS))
+    cut = random.Random(seed).randrange(len(rows))
+    files = [rows[:cut], rows[cut:]]
+    tables = planned(tmp_path, files)
+    found = tables.rows("select file, row, copies from texts order by position")
+    kept = [files[file][row] for file, row, _ in found]
+    assert [(row["id"], row.get("whole", row["id"])) for row in kept] == [(b"b1", b"b1"), (b"a2", b"a1")]
+    assert [copies for _, _, copies in found] == [1, 6]
 
 
 def test_copies_are_ordered_by_punctuation_then_lacunae_then_length_then_marks_then_id(

@@ -11,9 +11,9 @@ from yanmo.formats.records import GENRES
 from yanmo.promote.config import OUTCOMES, STAGE
 from yanmo.promote.gate.verdict import Outcome
 from yanmo.promote.history import champion
-from yanmo.promote.history.champion_records import all_records, last_record
 from yanmo.stage import run
 from yanmo.stage.run_telemetry import telemetry_of
+from yanmo.store.champion_records import all_records, last_record
 from yanmo.store.pause import Pause, PausedOutput
 from yanmo.store.runs.run_record import add_to_run
 
@@ -329,6 +329,9 @@ def test_a_paused_training_is_reported_first_and_the_champion_stays(judged, tmp_
     assert (tmp_path / "result").read_text(encoding="utf-8").startswith("Paused at step 120 of 450")
     assert json.loads((tmp_path / "champion").read_text(encoding="utf-8")) == vars(before[0])
     assert (judged.pointer("champion"), judged.pointer("promote"), len(judged.records())) == before
+    (judged.folder / "pointers/dev/champion.json").unlink()
+    assert judged.promote("--challenger", paused, pipeline) == 0
+    assert judged.pointer("champion") == before[0], "a pointer that is lost follows the history"
 
 
 def test_the_champion_that_a_run_leaves_is_its_output(stage, tmp_path):

@@ -151,3 +151,9 @@ class Channel:
 @pytest.fixture
 def channel(tmp_path: Path) -> Channel:
     return Channel(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def channel_in() -> type[Channel]:
+    """Makes more of them, each in its folder."""
+    return Channel

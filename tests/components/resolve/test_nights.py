@@ -20,7 +20,7 @@ from yanmo.promote.page.run_notes import left_alone
 from yanmo.resolve.command import main
 from yanmo.stage.excluded import digest_of
 from yanmo.store.pointers import move_pointer
-from yanmo.store.runs.run_record import read_night
+from yanmo.store.runs.run_record import add_to_run, read_night
 from yanmo.store.runs.unfinished import (
     GIVEN_UP,
     LEFT,
@@ -182,6 +182,26 @@ def test_a_training_on_texts_that_are_no_longer_wanted_is_not_finished(
     again = channel.run(*fields, f"resolve.unfinished=train/{training.key[:12]}", others=others)
     assert again[0] == 65, "nor by a word"
     assert channel.states() == {training.key: OUTDATED}, "which changes nothing"
+
+
+def test_a_filter_that_changed_no_text_before_a_training_was_begun_does_not_set_it_aside(
+    channel: Channel,
+) -> None:
+    """Same texts, same key: the data behind it are those of an earlier run, which had the other filter."""
+    cache = channel.cache()
+    curate = cache.input("documents").input("documents")
+    again = channel.output(
+        "curate",
+        curate.manifest.inputs,
+        {**curate.manifest.options, "min_han_characters": 20},
+        text=curate.path("file").read_text(encoding="utf-8"),
+    )
+    assert again.content_digest == curate.content_digest and again.manifest.key != curate.manifest.key
+    field = "curate.min_han_characters=20"
+    training = channel.begun(cache, asked=f"curate.sources=texts {field}")
+    add_to_run(channel.store, "main", training.run_id, {"curate": again.reference})
+    assert channel.handed_on(field)[0] == f"finish train/{training.key[:12]}"
+    assert channel.handed_on()[0] == "new", "it was begun with the filter, which is gone"
 
 
 @pytest.mark.parametrize("what", SAME)

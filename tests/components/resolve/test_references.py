@@ -17,12 +17,14 @@ from yanmo.resolve.config import ResolveOptions
 from yanmo.resolve.references import resolve
 from yanmo.stage.inputs import resolve_inputs
 from yanmo.stage.pinned import load_shared, with_pinned
+from yanmo.store.champion_records import ChampionRecord, write_record
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference
 from yanmo.store.output import Output
-from yanmo.store.pointers import move_pointer
+from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo.store.runs.run_record import RUN, add_to_run, run_record_name
+from yanmo.store.schema import utc_now
 
 PINNED = ("champion", "evaluation_set", "start_model", "tokenizer")
 
@@ -54,6 +56,27 @@ def model(store: FileStore) -> Reference:
 
 def options(store: FileStore, *flags: str) -> ResolveOptions:
     return load(ResolveOptions, [f"--store={store.root}", *flags], "yanmo resolve")
+
+
+@pytest.mark.parametrize("before", ["lost", "behind"])
+def test_a_pointer_that_is_lost_or_behind_follows_the_history_before_it_is_pinned(
+    store: FileStore, model: Reference, before: str
+) -> None:
+    """A promote was killed between its record and the pointer."""
+    verdict, evaluation = (made(store, stage).reference for stage in ("promote", "evaluate"))
+    older = made(store, "train", {"token_cache": made(store, "tokenize")}).reference
+    record = ChampionRecord(
+        number=1,
+        champion_since=utc_now(),
+        model=model,
+        evaluation=evaluation,
+        verdict=verdict,
+        previous=older,
+    )
+    assert write_record(store, "dev", record)
+    if before == "behind":
+        move_pointer(store, "dev", "champion", older)
+    assert resolve(store, options(store))["champion"] == model == read_pointer(store, "dev", "champion")
 
 
 def test_a_new_channel_has_nothing(store: FileStore) -> None:

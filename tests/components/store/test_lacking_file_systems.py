@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from denied import IS_HERE
 
+from yanmo.common.errors import ExitCode, exit_code
+
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = ROOT / "tests" / "data" / "documents.jsonl"
 LACKING = [
@@ -60,3 +62,24 @@ def test_what_a_file_system_lacks_is_told_and_not_tried_again(
     assert os.strerror(getattr(errno, error)) in said and f"--{what}" in said
     assert "run the same command again" not in said and "Traceback" not in said
     assert not list(tmp_path.rglob(".tmp-*"))
+
+
+PASSES = ["EIO", "EAGAIN", "EINTR", "ESTALE", "EBUSY", "ETIMEDOUT", "ECONNRESET", "ECONNREFUSED", "EPIPE"]
+NEVER = [
+    "ENOSYS",
+    "EOPNOTSUPP",
+    "ENOTSUP",
+    "ENOLCK",
+    "EINVAL",
+    "EXDEV",
+    "ENODEV",
+    "EROFS",
+    "ENOSPC",
+    "EMFILE",
+]
+
+
+@pytest.mark.parametrize("name", [*PASSES, *NEVER])
+def test_only_what_may_pass_is_tried_again(name: str) -> None:
+    error = OSError(getattr(errno, name), os.strerror(getattr(errno, name)), "/some/file")
+    assert exit_code(error) == (ExitCode.RETRY if name in PASSES else ExitCode.ENVIRONMENT)

@@ -131,6 +131,24 @@ def test_a_starting_model_whose_config_is_none_is_refused(text, command, store):
     assert no_worker_began(store)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_key_value_heads", 0),
+        ("hidden_size", "32"),
+        ("num_hidden_layers", -1),
+        ("num_attention_heads", None),
+        ("head_dim", 15),
+        ("tie_word_embeddings", 1),
+        ("intermediate_size", 4.5),
+    ],
+)
+def test_a_starting_model_of_an_impossible_shape_is_refused(name, value, command, store):
+    code, said = command(model=model_like(store, **{name: value}))
+    assert code == 65 and "has an impossible shape" in said and f"{name} {value!r}" in said, said
+    assert no_worker_began(store)
+
+
 @pytest.mark.process
 def test_a_checkpoint_of_another_training_in_the_runs_folder_is_refused_by_name(command, store):
     assert command(max_seconds=1, steps=100_000)[0] == 0

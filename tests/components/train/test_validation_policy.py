@@ -31,15 +31,33 @@ def test_the_policy_ends_the_training_after_so_many_validations_without_a_gain()
 
 
 def test_the_policy_lowers_the_rate_on_a_plateau_and_nothing_else():
-    policy = ValidationPolicy.of(
-        TrainConfig(schedule="plateau", plateau_validations=1, floor=0.1, **VALIDATED)
-    )
+    options = TrainConfig(schedule="plateau", plateau_validations=1, floor=0.1, **VALIDATED)
+    policy = ValidationPolicy.of(options)
     assert [bool(policy.update(5.0)) for _ in range(2)] == [False, True]
     assert policy.multiplier == 0.5 and not policy.is_over
-    other = ValidationPolicy(None, None)
+    other = ValidationPolicy.of(options)
     other.restore(json.loads(json.dumps(policy.state(), allow_nan=False)))
     assert other == policy
     assert ValidationPolicy.of(TrainConfig()).multiplier == 1.0
+
+
+def test_limits_that_were_changed_count_for_a_training_that_goes_on():
+    policy = ValidationPolicy.of(TrainConfig(early_stopping=2, **VALIDATED))
+    assert not policy.update(5.0) and not policy.update(5.0)
+    state = {"stopping": {"best": 5.0, "waited": 1}, "plateau": None, "is_over": False}  # of an older version
+    for saved in (json.loads(json.dumps(policy.state(), allow_nan=False)), state):
+        patient = ValidationPolicy.of(TrainConfig(early_stopping=4, early_min_delta=0.5, **VALIDATED))
+        patient.restore(saved)
+        assert [bool(patient.update(4.9)) for _ in range(3)] == [False, False, True] and patient.is_over
+        without = ValidationPolicy.of(TrainConfig(**VALIDATED))
+        without.restore(saved)
+        assert without.stopping is None and not without.update(5.0)
+    other = {"patience": {"best": 5.0, "waited": 0}, "multiplier": 0.5}
+    lower = ValidationPolicy.of(
+        TrainConfig(schedule="plateau", plateau_validations=1, floor=0.4, **VALIDATED)
+    )
+    lower.restore({"stopping": None, "plateau": other, "is_over": False})
+    assert lower.update(5.0) == ["learning rate times 0.4"]
 
 
 def test_a_validation_without_a_result_is_no_gain():

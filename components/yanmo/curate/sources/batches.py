@@ -59,7 +59,7 @@ def read_batches(
     """Yield the records of `source`, in order, in batches of about `batch_bytes`.
 
     Args:
-        columns: Parquet columns to read, the text's first, beside those that may stand for it.
+        columns: Parquet columns to read, the text's first; those of chats are read where it has gaps.
         on_bytes: called with the number of bytes of the file that were read.
 
     Raises:
@@ -113,7 +113,7 @@ def utf8_chunks(
     chunks = unpacked(source, on_bytes)
     head = _head(chunks)
     found = file_encoding(source.shown, head, source.settings.get("encoding", encoding))
-    return found, as_utf8(itertools.chain((head,), chunks), found)
+    return found.encoding, as_utf8(itertools.chain((head,), chunks), found.encoding)
 
 
 def _head(chunks: Iterator[bytes]) -> bytes:
@@ -195,7 +195,9 @@ def _row_batches(
     first = 1
     with open_parquet(source, source.shown) as file:
         have = file.schema_arrow.names
-        read = [name for name in dict.fromkeys((*columns, *OTHERS)) if name in have]
+        if _has_gaps(file, columns[0]):
+            columns = [*columns, *OTHERS]
+        read = [name for name in dict.fromkeys(columns) if name in have]
         if set(read).isdisjoint((*columns[:1], *OTHERS)):
             read += [name for name in have if name not in read][:1]  # rows to count, with a name to show
         rows = max(file.metadata.num_rows, 1)
@@ -204,6 +206,23 @@ def _row_batches(
             on_bytes(source.bytes * batch.num_rows // rows)
             yield Batch(source=source, first=first, data=batch, names=tuple(have[:_SHOWN_NAMES]))
             first += batch.num_rows
+
+
+def _has_gaps(file: pq.ParquetFile, column: str) -> bool:
+    """Return whether a column is not there, or has rows without a text as far as the file says."""
+    if column not in file.schema_arrow.names:
+        return True
+    groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+    chunks = [g.column(i) for g in groups for i in range(g.num_columns)]
+    own = [chunk.statistics for chunk in chunks if chunk.path_in_schema == column]
+    return not own or not all(map(_is_full, own))
+
+
+def _is_full(found: Any) -> bool:
+    """Return whether statistics say that no text is null or blank."""
+    if found is None or not found.has_null_count or found.null_count or not found.has_min_max:
+        return False
+    return not isinstance(found.min, (str, bytes)) or bool(found.min.strip())
 
 
 @contextmanager

@@ -24,15 +24,22 @@ _CUT = {
 }
 
 
-def announce_layouts(sources: Sequence[Source], how: Reading) -> None:
+def announce_layouts(sources: Sequence[Source], how: Reading, max_characters: int) -> None:
     """Log for each layout in use how it cuts, with an example that one can check.
+
+    Args:
+        max_characters: above it a file of Markdown is cut.
 
     Raises:
         DataError: the example's file cannot be read.
     """
     pages = [s for s in sources if s.form == "md" and layout_of(s, how.layout) == "file"]
     if pages:
-        log.info("%s of Markdown, each a document", plural(len(pages), "file"))
+        log.info(
+            "%s of Markdown, each a document; one above --max-characters %s is cut at headings",
+            plural(len(pages), "file"),
+            max_characters,
+        )
     texts = [source for source in sources if source.form == "txt"]
     for layout in LAYOUTS:
         chosen = [source for source in texts if layout_of(source, how.layout) == layout]

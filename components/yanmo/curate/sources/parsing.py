@@ -16,6 +16,7 @@ import pyarrow as pa
 from yanmo.curate.sources.batches import AS_JSON_LINES, MAX_RECORD_BYTES, Batch
 from yanmo.curate.sources.chat_layouts import GENRE as CHAT
 from yanmo.curate.sources.chat_layouts import PARAGRAPHS, TEXTS, Turn, layout_of_chat, turns_of
+from yanmo.curate.sources.encodings import decode_record
 from yanmo.curate.sources.entries import Fields
 from yanmo.curate.sources.markdown import cut_at_headings, first_heading, front_matter
 from yanmo.curate.sources.text_layouts import cut_at_chapters
@@ -43,6 +44,8 @@ class RawDocument:
     source: str
     license: str
     labels: list[tuple[str, str]]
+    encoding: str = "utf-8"
+    """Encoding of its line, in a UTF-8 file."""
     turns: list[Turn] = field(default_factory=list)
     """Turns of a chat, whose `text` is empty until they are normalized."""
     layout: str = ""
@@ -66,7 +69,7 @@ class Malformed:
 def without_genre(first: Batch, fields: Fields) -> bool:
     """Return whether the first record of a file, in its first batch, names no genre and is no chat."""
     fields = fields.of_source(first.source.settings)
-    for line, record in _records(first, fields):
+    for line, record, _ in _records(first, fields):
         if not isinstance(record, str):
             return _document(line, record, fields, first) == _no_genre(fields)
     return False
@@ -89,12 +92,12 @@ def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malform
     bad = [Malformed(name, line, _too_long(batch)) for line in batch.too_long]
     bad += [Malformed(name, line, why) for line, why in batch.bad]
     documents = []
-    for line, record in _records(batch, fields):
+    for line, record, encoding in _records(batch, fields):
         found = record if isinstance(record, str) else _document(line, record, fields, batch)
         if isinstance(found, str):
             bad.append(Malformed(name, line, found))
         else:
-            found.path = name
+            found.encoding, found.path = encoding, name
             documents.append(found)
     return documents, bad
 
@@ -217,8 +220,8 @@ def _string(value: Any) -> str:
     return str(value) if _is_number(value) else ""
 
 
-Records = Iterator[tuple[int, Mapping[str, Any] | str]]
-"""Line number; the record, or a description of why there is none."""
+Records = Iterator[tuple[int, Mapping[str, Any] | str, str]]
+"""Line number; the record, or a description of why there is none; encoding of the line."""
 
 
 def _records(batch: Batch, fields: Fields) -> Records:
@@ -236,16 +239,18 @@ def _json_records(batch: Batch) -> Records:
         if not data or data.isspace():
             continue
         if len(data) > batch.limit:  # the reader let it through, depending on its chunks
-            yield line, _too_long(batch)
+            yield line, _too_long(batch), "utf-8"
             continue
+        encoding = "utf-8"
         try:
             record = orjson.loads(data)
         except orjson.JSONDecodeError as error:
-            record = _with_nan(data)
-            if record is None:
-                yield line, _why_no_json(data.strip(), error)
+            other = _other_json(data)
+            if other is None:
+                yield line, _why_no_json(data.strip(), error), encoding
                 continue
-        yield line, record if isinstance(record, dict) else _why_no_object(record)
+            record, encoding = other
+        yield line, record if isinstance(record, dict) else _why_no_object(record), encoding
 
 
 def _why_no_json(data: bytes, error: orjson.JSONDecodeError) -> str:
@@ -261,14 +266,16 @@ def _why_no_object(value: Any) -> str:
     return f"{_kind(value)}; expected a JSON object"
 
 
-def _with_nan(data: bytes) -> Any:
-    """Return a line of JSON with Python's NaN in it; None where it is none."""
+def _other_json(data: bytes) -> tuple[Any, str] | None:
+    """Return a line as JSON in another encoding, or with Python's NaN, and its encoding; else None."""
     try:
-        text = data.decode()
+        text, encoding = decode_record(data)
+        if encoding != "utf-8":
+            return orjson.loads(text), encoding
         if _NOT_FINITE.search(text):
             value = json.loads(text, parse_constant=lambda _: None)
             orjson.dumps(value)  # halves of characters are refused as elsewhere
-            return value
+            return value, encoding
     except (ValueError, TypeError, RecursionError):
         pass
     return None
@@ -281,31 +288,31 @@ def _text_records(batch: Batch, fields: Fields) -> Records:
         if block and not block.isspace():
             first = line + block[: len(block) - len(block.lstrip())].count(b"\n")
             try:
-                text = block.decode()
+                text, encoding = decode_record(block)
             except UnicodeDecodeError as error:
-                yield first, f"not UTF-8: {error.reason}"
+                yield first, f"not UTF-8: {error.reason}", "utf-8"
                 continue
             if len(block) > batch.limit:
-                yield first, _too_long(batch)
+                yield first, _too_long(batch), encoding
             elif batch.source.form == "md" and layout == "file":
-                yield from _page_records(batch.source.name, first, text, fields)
+                yield from _page_records(batch.source.name, first, text, encoding, fields)
             elif layout == "chapter":
                 for before, name, chapter in cut_at_chapters(text):
                     of_book = {fields.title: f"{_stem(batch.source.name)} {name}".strip()}
                     if not chapter.isspace():
-                        yield line + before, {**of_book, fields.text: chapter}
+                        yield line + before, {**of_book, fields.text: chapter}, encoding
             else:
                 title = {fields.title: _stem(batch.source.name)} if layout == "file" else {}
-                yield first, {**title, fields.text: text}
+                yield first, {**title, fields.text: text}, encoding
         line += after
 
 
-def _page_records(name: str, first: int, text: str, fields: Fields) -> Records:
+def _page_records(name: str, first: int, text: str, encoding: str, fields: Fields) -> Records:
     given, page, before = front_matter(text.replace("\r\n", "\n").lstrip("\n"))
     own = {fields.title: given.get(fields.title) or first_heading(page) or _stem(name)}
     for line, part in cut_at_headings(page, fields.max_characters):
         if part and not part.isspace():
-            yield first + before + line, {**given, **own, fields.text: part}
+            yield first + before + line, {**given, **own, fields.text: part}, encoding
 
 
 def _stem(name: str) -> str:
@@ -344,10 +351,10 @@ def _row_records(batch: Batch) -> Records:
         try:
             if isinstance(row, UnicodeDecodeError):
                 raise row
-            texts = {name: row[name].decode() for name in binary if row[name] is not None}
-            yield line, {**row, **texts}
+            texts = {name: decode_record(row[name])[0] for name in binary if row[name] is not None}
+            yield line, {**row, **texts}, "utf-8"
         except UnicodeDecodeError as error:
-            yield line, f"not UTF-8: {error.reason}"
+            yield line, f"not UTF-8: {error.reason}", "utf-8"
 
 
 def _row(rows: pa.RecordBatch, index: int) -> dict[str, Any] | UnicodeDecodeError:

@@ -47,7 +47,7 @@ class Cut:
         with opened(source) as file:
             head = file.read(SAMPLE_BYTES)
         found = file_encoding(source.shown, head, source.settings.get("encoding", how.encoding))
-        if found != "utf-8" or (source.form == "json" and not are_json_lines(head)):
+        if found.encoding != "utf-8" or (source.form == "json" and not are_json_lines(head)):
             return None
         if layout == "auto":
             layout = likely_layout(head)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from yanmo.curate.sources.batch import Bad, Found
+from yanmo.curate.sources.encodings import decode_record
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _OTHERS = "\t;|"
@@ -20,13 +21,16 @@ _MOST_LINES = 10_000
 """Of a row; with more of them a quote was forgotten."""
 
 
-def table_rows(form: str, chunks: Iterator[bytes], limit: int) -> Iterator[tuple[int, list[str] | Bad]]:
+def table_rows(
+    form: str, chunks: Iterator[bytes], limit: int, *, strict: bool = True
+) -> Iterator[tuple[int, list[str] | Bad]]:
     """Yield the line and the cells of each row that is not blank.
 
     Args:
         form: `csv` or `tsv`.
         chunks: text in UTF-8.
         limit: the most bytes that a row may have.
+        strict: whether a row with wrong quotes is none; else its text is in some cell, maybe with rows below.
     """
     csv.field_size_limit(limit)
     lines = _Lines(chunks, limit)
@@ -34,7 +38,7 @@ def table_rows(form: str, chunks: Iterator[bytes], limit: int) -> Iterator[tuple
     while not lines.at_end:
         if not is_known:
             delimiter = _delimiter(lines.peek(), delimiter)
-        first, cells = lines.number, lines.row(delimiter)
+        first, cells = lines.number, lines.row(delimiter, strict)
         if isinstance(cells, Bad):
             yield first, cells
         elif any(cell.strip() for cell in cells):
@@ -88,12 +92,12 @@ class _Lines:
         """Return the next line."""
         return self._waiting[0].decode(errors="replace")
 
-    def row(self, delimiter: str) -> list[str] | Bad:
+    def row(self, delimiter: str, strict: bool) -> list[str] | Bad:
         """Return the cells of the next row, which may go over several lines; none of a blank line."""
         taken: list[bytes] = []
         is_text = True
         try:
-            cells = next(csv.reader(self._texts(taken), delimiter=delimiter, strict=True))
+            cells = next(csv.reader(self._texts(taken), delimiter=delimiter, strict=strict))
         except UnicodeDecodeError as error:
             problem, is_text = f"not UTF-8: {error.reason}", False
         except csv.Error as error:
@@ -110,7 +114,7 @@ class _Lines:
         if not is_text:
             return Bad(problem)
         if delimiter == "\t":  # many tables of this kind know no quotes
-            return taken[0].decode().rstrip("\r\n").split("\t")
+            return decode_record(taken[0])[0].rstrip("\r\n").split("\t")
         return Bad(f"{problem}; a cell with quotes in it needs them doubled, and quotes around")
 
     def _texts(self, taken: list[bytes]) -> Iterator[str]:
@@ -121,7 +125,7 @@ class _Lines:
             size += len(line)
             if len(line) > self._limit:
                 raise csv.Error("a line without end")  # of which the rest is not here
-            yield line.decode()
+            yield decode_record(line)[0]
 
     def _fill(self) -> bool:
         """Read on to the end of a line; whether there was one. Of a longer one `limit` bytes and one stay."""

@@ -90,7 +90,7 @@ def _check_packed(source: Source, head: bytes) -> None:
         return
     if f"(.{source.compression})" in kind:
         return
-    found = kind or ("plain text" if detect(head) else "")
+    found = kind or ("plain text" if detect(head).encoding else "")
     if found:
         raise DataError(
             f"{source.shown}: is {found}, and its name ends in .{source.compression}: rename it "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -138,6 +138,8 @@ class EvaluationSet:
     ids: frozenset[str]
     compared: Compared
     """What is compared of its texts."""
+    is_confirm: list[bool]
+    """Which of its texts are of the confirmation split."""
     clusters: list[str]
     """Digests of what is compared of its documents, in hexadecimal digits."""
     owners: frozenset[str]
@@ -150,7 +152,7 @@ class EvaluationSet:
         Args:
             split_by: `author` or `source` if no document of a held-out one may be trained on.
         """
-        columns = ("id", "text", "author", "source", "loss_spans")
+        columns = ("id", "text", "author", "source", "split", "loss_spans")
         table = pa.concat_tables([read_documents(path, columns) for path in part.paths("*.parquet")])
         form = part.manifest.metadata["text_form"]
         compared = Compared.of(table, form)
@@ -159,6 +161,7 @@ class EvaluationSet:
             part=part,
             ids=frozenset(table["id"].to_pylist()),
             compared=compared,
+            is_confirm=[split == CONFIRM for split in table["split"].to_pylist()],
             clusters=[
                 cluster_digest(*both).hex()
                 for both in zip(compared.texts, table["text"].to_pylist(), strict=True)
@@ -187,3 +190,13 @@ class EvaluationSet:
     def texts(self) -> list[str]:
         """Return what is compared of its texts."""
         return self.compared.texts
+
+    @property
+    def has_confirmation(self) -> bool:
+        """Return whether it has a confirmation split."""
+        return any(self.is_confirm)
+
+    def without_confirmation(self) -> EvaluationSet:
+        """Return the texts of test and valid alone; ids, clusters and groups stay those of the whole set."""
+        kept = [i for i, is_confirm in enumerate(self.is_confirm) if not is_confirm]
+        return replace(self, compared=self.compared.some(kept), is_confirm=[False] * len(kept))

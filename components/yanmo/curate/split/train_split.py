@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,7 +126,15 @@ def _drop_held_out(
     runs = _runs_to_miss(corpus, examined, evaluation_set, options, report)
     shared = find_contained(corpus, examined, runs, options.workers)
     overlapping = _overlapping(corpus, shared, runs, evaluation_set.texts, options, report)
-    _drop_overlaps(corpus, overlapping, runs, "overlap", options)
+
+    def without_confirmation() -> Ints:
+        before = evaluation_set.without_confirmation()
+        runs = _runs_to_miss(corpus, examined, before, options, {})
+        shared = find_contained(corpus, examined, runs, options.workers)
+        return _overlapping(corpus, shared, runs, before.texts, options, {})
+
+    fewer = without_confirmation if evaluation_set.has_confirmation else None
+    _drop_overlaps(corpus, overlapping, runs, "overlap", options, fewer)
 
 
 def _overlapping(
@@ -227,18 +235,35 @@ def _drop_overlaps(
     runs: Runs,
     reason: str,
     options: CurateOptions,
+    fewer: Callable[[], Ints] | None = None,
 ) -> None:
     """Count what shares a run, and drop it if not too much does.
 
     Args:
         runs: those that are shared, for the table of decisions.
+        fewer: gives what shares a run with test and valid alone. A confirmation split is no reason to stop
+            where these two are none, so a limit that only all three pass is a warning.
     """
     chosen = corpus.at(overlapping, "overlapping")
     corpus.count(reason, chosen)
     corpus.shared[reason] = runs
     corpus.show_examples()
     corpus.show_examples_of(reason, chosen, genres_above(corpus.report, reason, options.max_overlap_share))
-    check_share(corpus.report, reason, options.max_overlap_share, "--max-overlap-share ")
+    try:
+        check_share(corpus.report, reason, options.max_overlap_share, "--max-overlap-share ")
+    except DataError as error:
+        if fewer is None or _is_too_much(corpus, fewer(), options.max_overlap_share):
+            raise
+        log.warning("because of the confirmation split alone, %s", error)
+
+
+def _is_too_much(corpus: Corpus, positions: Ints, allowed: float) -> bool:
+    """Return whether so many documents of all or of a genre are above the allowed share."""
+    name, tally = "with test and valid", corpus.report.tally
+    corpus.count(name, corpus.at(positions, "fewer"))
+    above = genres_above(corpus.report, name, allowed)
+    tally.counts.pop(name, None)
+    return bool(above)
 
 
 def _check_taken_down(corpus: Corpus, evaluation_set: EvaluationSet) -> None:

@@ -5,25 +5,28 @@
 
 The history counts. A change is the record with the next number, written only if nobody has taken that number
 since the change was decided on: else it ends with `ChampionChanged`, and nothing moves. The pointer is moved
-after it. Where a run is killed in between, the next promote, rollback or set of the channel moves it. A
+after it. Where a run is killed in between, the next run, rollback or set of the channel moves it. A
 channel without a history may have a pointer (`yanmo store cp`); then that model is its champion.
 """
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError, StorageError
-from yanmo.promote.history.champion_records import ChampionRecord, last_record, write_record
+from yanmo.store.champion_records import (
+    CHAMPION,
+    ChampionRecord,
+    follow,
+    last_record,
+    named,
+    write_record,
+)
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.store.pointers import open_named, pointer_name, read_pointer, swap_pointer
+from yanmo.store.pointers import open_named, pointer_name, read_pointer
 from yanmo.store.schema import utc_now
-
-log = logging.getLogger(__name__)
-CHAMPION = "champion"
 
 
 class ChampionChanged(StorageError):
@@ -129,7 +132,7 @@ def append(store: ObjectStore, channel: str, record: ChampionRecord) -> Champion
     """
     if not write_record(store, channel, record):
         last = last_record(store, channel)
-        if last is None or last.number != record.number or last.model != record.model:
+        if last is None or (last.number, last.kind, last.model) != (record.number, record.kind, record.model):
             raise ChampionChanged(
                 f"channel {channel!r} got another champion meanwhile ({named(last.model if last else None)});"
                 " nothing was moved. Look at `yanmo promote history`; the same command compares with that one"
@@ -137,26 +140,3 @@ def append(store: ObjectStore, channel: str, record: ChampionRecord) -> Champion
         record = last  # the same model by another run, or by this one, whose answer was lost
     follow(store, channel)
     return record
-
-
-def follow(store: ObjectStore, channel: str) -> None:
-    """Let the pointer name the model of the last record, also where others change either meanwhile."""
-    while True:
-        pointed = read_pointer(store, channel, CHAMPION)
-        last = last_record(store, channel)  # after the pointer, which nobody moves on before its record
-        if last is None or pointed == last.model:
-            return
-        if pointed != last.previous:
-            log.warning(
-                "pointer %s of channel %r named %s; it names the last of the history again, %s",
-                CHAMPION,
-                channel,
-                named(pointed),
-                named(last.model),
-            )
-        swap_pointer(store, channel, CHAMPION, pointed, last.model)
-
-
-def named(reference: Reference | None) -> str:
-    """A reference as a person reads it: `train/3f9a0c...`."""
-    return f"{reference.stage}/{reference.key[:12]}" if reference else "none"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from yanmo.common.errors import DataError
-from yanmo.promote.history.champion import CHAMPION, append, check_model, follow, named
-from yanmo.promote.history.champion_records import ChampionRecord, RolledBack, all_records
+from yanmo.promote.history.champion import append, check_model
+from yanmo.store.champion_records import CHAMPION, ChampionRecord, RolledBack, all_records, follow, named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
@@ -30,7 +30,7 @@ class RollbackPlan:
 
     @property
     def is_half_done(self) -> bool:
-        """Whether a rollback, or whoever lost the pointer, left only the pointer to be moved."""
+        """Whether a change that was killed, or whoever lost the pointer, left only that to be moved."""
         return self.target is self.last
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ def plan_rollback(store: ObjectStore, channel: str, number: int = 0) -> Rollback
 
     Args:
         number: record whose model shall be champion; 0 is the champion before the current one. Where the
-            pointer is lost, or a rollback was killed before it moved, it is what that rollback asked for.
+            pointer is lost or behind, as a change was killed before it moved, it only follows the history.
 
     Raises:
         DataError: there is nothing to go back to, or the target is damaged.
@@ -62,7 +62,7 @@ def plan_rollback(store: ObjectStore, channel: str, number: int = 0) -> Rollback
             "give one of them"
         )
     last = records[-1]
-    is_behind = pointed is None or (pointed != last.model and last.kind == "rollback")
+    is_behind = pointed != last.model
     target = last if is_behind else None
     if number:
         asked = _restored(records, number)

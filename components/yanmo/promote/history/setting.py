@@ -10,15 +10,8 @@ import logging
 from dataclasses import dataclass, replace
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.promote.history.champion import (
-    Promotion,
-    champion_of,
-    check_model,
-    follow,
-    make_champion,
-    named,
-)
-from yanmo.promote.history.champion_records import ChampionRecord
+from yanmo.promote.history.champion import Promotion, champion_of, check_model, make_champion
+from yanmo.store.champion_records import ChampionRecord, follow, named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import SHORTEST_KEY, Output, find_by_digits, find_output, read_json
 

@@ -8,8 +8,7 @@ from dataclasses import asdict
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.errors import DataError, ExitCode
-from yanmo.promote.history.champion import CHAMPION, named
-from yanmo.promote.history.champion_records import ChampionRecord, all_records
+from yanmo.store.champion_records import CHAMPION, ChampionRecord, all_records, named
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import open_reference, read_json

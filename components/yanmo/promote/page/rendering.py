@@ -10,11 +10,11 @@ from yanmo.common.pages import html
 from yanmo.options.fields import shown
 from yanmo.promote.gate.headline import conditions, headline
 from yanmo.promote.gate.verdict import Words
-from yanmo.promote.history.champion_records import shown_time
 from yanmo.promote.page import names
 from yanmo.promote.page.charts import LineChart, dot_chart, line_chart
 from yanmo.promote.page.report import baseline_wins
 from yanmo.promote.page.summary import chosen_verses
+from yanmo.store.champion_records import shown_time
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 MOST_BYTES = 2_000_000

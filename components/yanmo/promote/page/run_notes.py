@@ -14,7 +14,7 @@ from typing import Any
 from yanmo.common.errors import DataError, EnvironmentFault
 from yanmo.common.pages import html
 from yanmo.common.words import Words, together
-from yanmo.promote.history.champion_records import shown_time
+from yanmo.store.champion_records import shown_time
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.store.pause import PausedOutput

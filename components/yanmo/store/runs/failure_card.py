@@ -166,7 +166,7 @@ def keep_card(store: ObjectStore, key: str, card: Card, error: BaseException) ->
         return
     try:
         CARD.write(store, failure_name(card.stage, key), card)
-    except (OSError, EnvironmentFault) as problem:
+    except (OSError, EnvironmentFault, DataError) as problem:
         log.debug("could not record the failure: %s", problem)
 
 

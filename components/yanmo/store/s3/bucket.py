@@ -95,8 +95,9 @@ class Bucket:
                 self.name, key, offset=offset, length=length, request_headers=headers
             )
             try:
+                whole = _whole(answer)  # first: a body without a length has no end while the server lives
                 data: bytes = answer.read(length or most)
-                total = _total(answer)
+                total = len(data) if whole is None else whole
                 expected = min(length or most, total - offset)
                 if len(data) != expected:
                     raise Truncated(f"expected {expected} bytes, got {len(data)}")
@@ -117,8 +118,7 @@ class Bucket:
         """
         retry = Retry(f"writing {where}", self._retry_budget, absent_passes="If-None-Match" in headers)
         try:
-            written = retry.run(lambda: self.client._put_object(self.name, key, data, dict(headers)))
-            return f'"{written.etag}"'
+            return f'"{retry.run(lambda: self._put(key, data, dict(headers)))}"'
         except (PreconditionFailed, FileNotFoundError) as refusal:
             if retry.failures:
                 with contextlib.suppress(FileNotFoundError):
@@ -127,10 +127,22 @@ class Bucket:
                         return found.etag.removeprefix("W/")
             raise PreconditionFailed(str(refusal)) from None
 
+    def _put(self, key: str, data: bytes, headers: Any = None, query: Any = None) -> str:
+        """Send an object, or a part of one, in one request; return its ETag."""
+        written = self.client._put_object(self.name, key, data, headers, query)
+        _require(written.http_headers, "ETag")
+        return str(written.etag)
+
+    def _head(self, key: str) -> Any:
+        """Return what `stat` does; one request, raises as minio does."""
+        found = self.client.stat_object(self.name, key)
+        _require(found.metadata, "Content-Length", "ETag", "Last-Modified")
+        return found
+
     def stat(self, key: str, where: str) -> Any:
         """Return the object's `size`, `etag` and `last_modified`; None where there is none."""
         try:
-            return self.ask(f"looking at {where}", lambda: self.client.stat_object(self.name, key))
+            return self.ask(f"looking at {where}", lambda: self._head(key))
         except FileNotFoundError:
             return None
 
@@ -246,8 +258,7 @@ class Bucket:
 
     def _upload_small(self, path: Path, name: str) -> Written:
         data = path.read_bytes()
-        put = lambda: self.client._put_object(self.name, name, data)  # noqa: E731
-        self.ask(f"writing {name}", put, absent_passes=True)
+        self.ask(f"writing {name}", lambda: self._put(name, data), absent_passes=True)
         return Written(len(data), hashlib.sha256(data).hexdigest())
 
     def _upload_large(self, path: Path, name: str) -> Written:
@@ -283,8 +294,8 @@ class Bucket:
 
     def _put_part(self, name: str, upload: str, number: int, data: bytes) -> str:
         query: Any = {"partNumber": str(number), "uploadId": upload}
-        put = lambda: self.client._put_object(self.name, name, data, None, query)  # noqa: E731
-        return str(self.ask(f"writing part {number} of {name}", put, absent_passes=True).etag)
+        put = lambda: self._put(name, data, None, query)  # noqa: E731
+        return self.ask(f"writing part {number} of {name}", put, absent_passes=True)
 
     def _complete(self, name: str, upload: str, parts: list[Part], total: int) -> None:
         """Join the parts; where an earlier try did it and only its answer was lost, the object is there."""
@@ -306,7 +317,7 @@ class Bucket:
     def _size(self, name: str) -> int | None:
         """Return the object's bytes; one request, raises as minio does."""
         try:
-            return int(self.client.stat_object(self.name, name).size)
+            return int(self._head(name).size)
         except S3Error as error:
             if error.code == "NoSuchKey":
                 return None
@@ -346,14 +357,26 @@ def _write(file: int, data: bytes, offset: int) -> None:
         rest, offset = rest[written:], offset + written
 
 
-def _total(answer: BaseHTTPResponse) -> int:
-    """Return the whole object's size, as the answer to a (ranged) GET tells it.
+def _whole(answer: BaseHTTPResponse) -> int | None:
+    """Return the whole object's size, as the answer to a (ranged) GET tells it; None of a chunked whole one.
 
     Raises:
-        Truncated: it does not, as every server does.
+        Truncated: it does not tell it, or has no ETag.
     """
     name = "Content-Range" if answer.status == 206 else "Content-Length"
-    whole = answer.headers.get(name, "").rpartition("/")[2]
+    is_chunked = "chunked" in answer.headers.get("Transfer-Encoding", "").lower()  # says where it ends
+    _require(answer.headers, "ETag", *(() if is_chunked else ("Content-Length",)))
+    if is_chunked and answer.status != 206:
+        return None
+    _require(answer.headers, name)
+    whole = answer.headers[name].rpartition("/")[2]
     if not whole.isdigit():
-        raise Truncated(f"the answer has no {name}")
+        raise Truncated(f"expected the object's bytes in {name}, got {answer.headers[name]!r}")
     return int(whole)
+
+
+def _require(headers: Any, *names: str) -> None:
+    """Raise Truncated unless an answer has these headers: a proxy that drops some damages no object."""
+    for name in names:
+        if not headers.get(name):
+            raise Truncated(f"the answer has no {name}, which every server sends")

@@ -46,10 +46,20 @@ class MountedSecret(Provider):  # type: ignore[misc]
             ValueError: no folder has both.
         """
         for folder in secret_folders():
-            access, secret, token = (value_in(folder, names) for names in (_ACCESS, _SECRET, _TOKEN))
+            access, secret, token = _pair(folder)
             if access and secret:
                 return Credentials(access, secret, token or None)
         raise ValueError("no mounted secret")
+
+
+def _pair(folder: Path) -> tuple[str, ...]:
+    """Key, secret and token of one folder; read again where they were exchanged meanwhile."""
+    found: tuple[str, ...] = ()
+    for _ in range(5):
+        before, found = found, tuple(value_in(folder, names) for names in (_ACCESS, _SECRET, _TOKEN))
+        if found == before:
+            break
+    return found
 
 
 class NoKey(EnvironmentFault):

@@ -5,7 +5,8 @@ dying server cuts there passes for a whole one with fewer headers: 200 without a
 body, a 404 whose reason is lost. Over TLS the same happens where a peer ends without close_notify. A cut
 answer is a passing fault, so it is refused here, where the bytes are, for every kind of request at once.
 
-Alternative not taken: a list of headers that each kind of answer must have; a cut between two others passes
+Alternative not taken: a list of headers that each kind of answer must have. It is kept beside this
+(`_require` in bucket.py), for proxies that drop headers of whole answers, but a cut between two others passes
 by it.
 """
 

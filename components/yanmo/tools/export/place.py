@@ -62,7 +62,8 @@ class Place:
         except BlockingIOError:
             os.close(lock)
             raise UsageError(f"{self.path}: another export is writing it; wait for its end") from None
-        shutil.rmtree(beside / "new", ignore_errors=True)
+        for name in ("new", "former"):
+            shutil.rmtree(beside / name, ignore_errors=True)
         try:
             (beside / "new").mkdir()
             yield beside / "new"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import re
 from dataclasses import dataclass
@@ -184,7 +185,8 @@ def writes_chatml(folder: Path) -> bool:
         found = alone.read_text(encoding="utf-8") if alone.is_file() else config.get("chat_template") or ""
     except UnicodeDecodeError as error:
         raise DataError(f"{alone}: expected a text in UTF-8: {error}; copy the model again") from error
-    return not found or (isinstance(found, str) and START in found and END in found)
+    text = json.dumps(found)  # of several named ones, all
+    return not found or (START in text and END in text)
 
 
 def is_folder(what: str) -> bool:

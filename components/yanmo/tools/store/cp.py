@@ -13,6 +13,7 @@ from pathlib import Path
 from yanmo.common.errors import DataError, StorageError, UsageError
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.words import plural
+from yanmo.store.champion_records import CHAMPION, record_name
 from yanmo.store.durable_files import fsync_dir
 from yanmo.store.objects import AlreadyExists, ObjectStore, Wanted, Written
 from yanmo.store.opening import store_of
@@ -42,6 +43,12 @@ def run(store: ObjectStore, options: CpOptions) -> int:
         copy.output(output)
     if options.pointer:
         move_pointer(target, channel, name, outputs[0].reference)
+        if name == CHAMPION and target.stat(record_name(channel, 1)) is not None:
+            log.warning(
+                "channel %r of %s has a history of champions, and its next run sets the pointer back. "
+                "To make this model champion: yanmo promote set train/%s --store %s --channel %s --why WHY",
+                *(channel, target.uri, outputs[0].manifest.key, target.uri, channel),
+            )
     print(
         f"{plural(len(chain), 'output')} at {target.uri}: {plural(copy.sent_files, 'file')}, "
         f"{human_bytes(copy.sent_bytes)} sent; {copy.present} outputs were there"

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from yanmo.common.errors import DataError, StorageError
+from yanmo.common.errors import DataError
 from yanmo.store.manifest import Manifest, Reference
 from yanmo.store.objects import ObjectInfo, ObjectStore
 from yanmo.store.output import check_manifest_at, find_output, manifest_name, superseded_name
@@ -40,6 +41,9 @@ _Wanted = tuple[Reference, str]
 SETTLED_SECONDS = 2.0
 """Nothing that a lease does not guard is removed younger than this: its writer may be at it now. (The
 temporary files of a folder are locked while they are written, a moment after they appear.)"""
+_REMADE_SECONDS = 4.0
+"""How long an output that a pointer names and that is not there is waited for, before the store is called
+damaged: a run that lost it to an earlier gc is tried again."""
 _PROBE_SECONDS = 3600.0
 """A probe that goes too early says that the server ignores conditional writes; a slow one may be asked."""
 
@@ -73,8 +77,8 @@ class Planner:
         """The plan; nothing is written.
 
         Raises:
-            DataError: a pointer, record or needed manifest is damaged, so that nobody can know what it kept.
-            StorageError: the output that a pointer names is lost whole.
+            DataError: a pointer, record or needed manifest is damaged, or the output of a pointer is lost
+                whole, so that nobody can know what it kept.
         """
         keys = self.inventory.keys
         self._live = {name for name, folder in keys.items() if is_working(self.store, folder)}
@@ -96,11 +100,9 @@ class Planner:
 
     def _roots(self) -> Iterator[_Wanted]:
         for named in read_all(self.store, self._pointers_and_kept_runs()):
-            reference = named.reference
-            if named.is_pointer:
-                self._check_there(named)
-                if named.by.endswith(f"/{reference.stage}"):
-                    self._newest.add((reference.stage, reference.key))
+            reference = self._settled(named).reference if named.is_pointer else named.reference
+            if named.is_pointer and named.by.endswith(f"/{reference.stage}"):
+                self._newest.add((reference.stage, reference.key))
             yield reference, named.by
         for info, training in self._unfinished:
             for reference in filter(None, training.inputs.values()):
@@ -147,22 +149,33 @@ class Planner:
                     found.add(run_record_name(note.get("channel", ""), note.get("run_id", "")))
         return found
 
-    def _check_there(self, named: Named) -> None:
-        """Raise StorageError where the output of a pointer is lost whole.
+    def _settled(self, named: Named) -> Named:
+        """The pointer, once its output is there: a run that an earlier gc disturbed may be making it again.
 
-        What it rests on is not known without it: such a store is half restored, maybe, and what its outputs
-        rest on would go. Or a run that an earlier gc disturbed is tried again soon, and makes it.
+        Raises:
+            DataError: the output is lost whole. What it rests on is not known without it: such a store is
+                half restored, maybe, and what its outputs rest on would go.
         """
+        end = time.monotonic() + _REMADE_SECONDS
+        while not self._is_there(named.reference) and time.monotonic() < end:
+            time.sleep(0.05)
+            info = self.store.stat(f"pointers/{named.by}.json")
+            named = next(read_all(self.store, [info] if info else []), named)
         reference = named.reference
-        folder = self.inventory.keys.get((reference.stage, reference.key))
-        is_listed = folder is not None and (any(folder.objects) or folder.name in self._live)
-        if not is_listed and self.store.stat(reference.manifest_uri) is None:  # nor committed since
-            raise StorageError(
+        if not self._is_there(reference):
+            raise DataError(
                 f"nothing was removed: {self.store.uri}/pointers/{named.by}.json names "
-                f"{reference.stage}/{reference.key[:12]}, found nothing of it. Where no run makes it again: "
-                f"restore it, or run the {reference.stage} stage again. To let go of all that it rests on: "
-                "delete the pointer"
+                f"{reference.stage}/{reference.key[:12]}, found nothing of it; restore it, or run the "
+                f"{reference.stage} stage again. To let go of all that it rests on, delete the pointer by "
+                "hand first"
             )
+        return named
+
+    def _is_there(self, reference: Reference) -> bool:
+        folder = self.inventory.keys.get((reference.stage, reference.key))
+        if folder is not None and (any(folder.objects) or is_working(self.store, folder)):
+            return True
+        return self.store.stat(reference.manifest_uri) is not None  # committed since the store was listed
 
     def _young(self, folder: KeyFolder) -> Iterator[_Wanted]:
         """The edges of manifests that are too young to be removed."""
@@ -228,6 +241,8 @@ class Planner:
         set_aside = superseded_name(stage, key, reference.manifest_sha256)
         found = [one for one in (here, self._read(set_aside)) if one]
         whole = [one[0] for one in found if one[0].content_digest == reference.content_digest]
+        if here and len(found) == 1 and self._is_put_back(here, reference):
+            whole = []
         if whole and here is None:
             self.plan.restore.append(((stage, key), set_aside))
         if whole or (here is None and folder.name in self._live):  # lost before, and being made again now
@@ -240,6 +255,13 @@ class Planner:
             "that gives other content, remove by hand what still refers to the lost one (`yanmo store "
             "verify` lists it)"
         )
+
+    def _is_put_back(self, here: tuple[Manifest, bytes], reference: Reference) -> bool:
+        """Return whether somebody put an older manifest into the place of the pinned one: `--force` kept it
+        next to that, under its own name. Of equal content, its own files may be the damaged ones."""
+        sha256 = hashlib.sha256(here[1]).hexdigest()
+        beside = superseded_name(reference.stage, reference.key, sha256)
+        return sha256 != reference.manifest_sha256 and self._read(beside) is not None
 
     def _read_old(self, name: str) -> tuple[Manifest, bytes] | None:
         """`_read`, where a damaged manifest may be passed over."""

@@ -62,7 +62,7 @@ def read_undamaged(store: ObjectStore, listed: Iterable[ObjectInfo]) -> tuple[li
 
 def _read(name: str, data: bytes, where: str) -> list[Reference]:
     if _RECORD.match(name):
-        return _read_record(data, where)
+        return _read_record(name, data, where)
     if is_run_record(name):
         return list(RUN.parse(data, where).outputs.values())
     if pointer := _POINTER.match(name):
@@ -73,12 +73,14 @@ def _read(name: str, data: bytes, where: str) -> list[Reference]:
     )
 
 
-def _read_record(data: bytes, where: str) -> list[Reference]:
+def _read_record(name: str, data: bytes, where: str) -> list[Reference]:
     with judging(where, "damaged: {}", "restore it, or delete it by hand"):
         values = parse(data, RECORD_SCHEMA, MAX_DOCUMENT_BYTES)
         unsealed(data)
         given = {field: values.get(field) for field in RECORDED if field == "model" or values.get(field)}
         named = {field: Reference.from_dict(value) for field, value in given.items()}
+    if values.get("number") != int(name[-11:-5]):
+        raise DataError(f"{where}: it is the record of number {values.get('number')}; restore it")
     for field, reference in named.items():
         check_stage(reference, (RECORDED[field],), f"{where}: {field}")
     return list(named.values())

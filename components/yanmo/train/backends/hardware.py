@@ -52,15 +52,20 @@ class Machine:
     compiles: bool = False
     """Whether torch.compile finds what it needs on CUDA."""
     memory: int = 0
-    """Bytes of the smallest GPU; 0 where nobody can say."""
+    """Bytes of the smallest GPU; 0 where nobody can say, and for a machine of the past."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what decides the options: what a record of the machine holds."""
+        return {name: value for name, value in asdict(self).items() if name != "memory"}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Machine:
-        """Return the machine that `dataclasses.asdict` was called on; the values may have gone through JSON.
+        """Return the machine of such facts, with or without its memory; they may have gone through JSON.
 
         Raises:
             ValueError: the values are not those of a machine.
         """
+        facts = {"memory": 0, **facts}
         capability = facts.get("capability")
         of_gpus = capability if isinstance(capability, (list, tuple)) else ()
         numbers = [facts.get("cpus"), facts.get("gpus"), facts.get("memory"), *of_gpus]

@@ -47,8 +47,9 @@ def import_deepspeed(device: str, compiled: bool = False) -> Any:
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     logging.getLogger("torch.distributed.elastic").setLevel(logging.ERROR)
     is_new = "deepspeed" not in sys.modules
-    import deepspeed
-    import deepspeed.ops
+    with _without_mlflow():
+        import deepspeed
+        import deepspeed.ops
 
     if is_new:  # an engine in bf16 collects garbage ten times: it need not look through all that is imported
         gc.freeze()
@@ -58,6 +59,23 @@ def import_deepspeed(device: str, compiled: bool = False) -> Any:
 
     logger.setLevel(logging.ERROR)
     return deepspeed
+
+
+@contextmanager
+def _without_mlflow() -> Iterator[None]:
+    """As if MLflow were not installed: DeepSpeed's autotuner, which nothing here uses, imports it.
+
+    That would be 71 MiB in every rank of whoever hands figures to MLflow (`--sinks`); the sink is a process
+    of its own.
+    """
+    is_there = "mlflow" in sys.modules
+    if not is_there:
+        sys.modules["mlflow"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if not is_there:
+            del sys.modules["mlflow"]
 
 
 def _import_its_muon() -> None:

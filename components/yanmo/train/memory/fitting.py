@@ -14,6 +14,7 @@ import logging
 import shutil
 from pathlib import Path
 
+from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault, UsageError
 from yanmo.common.logs import human_bytes
 from yanmo.common.plain_json import json_value
@@ -26,9 +27,11 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.job import MICRO_BATCH, Status, WorkerJob
 from yanmo.train.memory.estimate import check, largest_that_fits, parameters
 from yanmo.train.models.starting_model import check_finite, check_tokenizer, vocabulary_of, with_shape_of
-from yanmo.train.options.machine_options import AUTO
+from yanmo.train.options.machine_options import AUTO, MOST_THREADS
 
 log = logging.getLogger(__name__)
+_THREADS_OF_A_CPU = 32
+"""Many times what is of use."""
 
 
 def checked(options: TrainConfig, cache: TokenCache, model: Output | None, folder: Path) -> TrainConfig:
@@ -82,6 +85,7 @@ def fitted(options: TrainConfig, vocab_size: int) -> TrainConfig:
     Raises:
         EnvironmentFault: what was asked for does not fit, or cannot be compiled; says what would do.
     """
+    check_threads(options)
     device = options.device  # settled by now
     check_compiler(options, device)
     options = settle(options, vocab_size, device)
@@ -96,6 +100,21 @@ def fitted(options: TrainConfig, vocab_size: int) -> TrainConfig:
         options.context,
     )
     return options
+
+
+def check_threads(options: TrainConfig) -> None:
+    """Refuse more threads than this machine can start.
+
+    Raises:
+        EnvironmentFault: so many; says how many would do.
+    """
+    cpus = usable_cpus()
+    most = max(max(_THREADS_OF_A_CPU * cpus, MOST_THREADS) // options.ranks, 1)
+    if options.threads > most:
+        raise EnvironmentFault(
+            f"--threads {options.threads} for each of {options.ranks} ranks, and {cpus} CPUs here: give at "
+            f"most {most}; more than a CPU each only slows a training"
+        )
 
 
 def settle(options: TrainConfig, vocab_size: int, device: str) -> TrainConfig:

@@ -91,9 +91,22 @@ def shape_in(config: Mapping[str, Any]) -> dict[str, int | bool]:
     """Return the shape in a config.json, by the names of our options.
 
     Raises:
-        DataError: a part is missing.
+        DataError: a part is missing or is not possible.
     """
     missing = [name for name in _SHAPE.values() if name not in config]
     if missing:
         raise DataError(f"{CONFIG} of the starting model lacks {', '.join(missing)}: name another model")
-    return {ours: config[theirs] for ours, theirs in _SHAPE.items()}
+    shape = {ours: config[theirs] for ours, theirs in _SHAPE.items()}
+    wrong = [f"{_SHAPE[name]} {value!r}" for name, value in shape.items() if not _is_possible(name, value)]
+    if wrong or shape["heads"] % shape["kv_heads"] or shape["head_width"] % 2:
+        found = ", ".join(wrong or [f"{_SHAPE[name]} {value}" for name, value in shape.items()])
+        raise DataError(
+            f"{CONFIG} of the starting model has an impossible shape: {found}; name another model"
+        )
+    return shape
+
+
+def _is_possible(name: str, value: Any) -> bool:
+    if name == "tied_head":
+        return isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

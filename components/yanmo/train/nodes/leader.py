@@ -124,7 +124,7 @@ def place_of(options: TrainConfig, meeting: str, parts: str) -> Place:
 
 def interface_to(host: str) -> str:
     """Return the name of this machine's network interface by which a host is reached; "" where the system
-    does not say, or it is reached by IPv6 alone: gloo then looks for itself.
+    does not say.
 
     A name that leads to this machine's loopback, as many systems call themselves in /etc/hosts, stands for
     the interface that leads out: other nodes come there.
@@ -149,8 +149,11 @@ def _address_towards(host: str) -> str:
 def _interface_of(address: str) -> str:
     if address.startswith("127."):
         return "lo" if Path("/sys/class/net/lo").exists() else "lo0"
-    names = (name for _, name in socket.if_nameindex())
-    return next((name for name in names if address and address == _ipv4_of(name)), "")
+    address = address.partition("%")[0]
+    for _, name in socket.if_nameindex():
+        if address and address in (_ipv4_of(name), *_ipv6_of(name)):
+            return name
+    return ""
 
 
 def _ipv4_of(name: str) -> str:
@@ -160,3 +163,11 @@ def _ipv4_of(name: str) -> str:
         except OSError:  # it has none
             return ""
     return socket.inet_ntoa(found[20:24])
+
+
+def _ipv6_of(name: str) -> list[str]:
+    try:
+        rows = [line.split() for line in Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines()]
+    except OSError:
+        return []
+    return [socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])) for row in rows if row[-1] == name]

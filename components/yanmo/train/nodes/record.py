@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from yanmo.common.errors import ERROR_OF, DataError, ExitCode, UsageError, advice, exit_code
+from yanmo.common.errors import ERROR_OF, DataError, EnvironmentFault, ExitCode, UsageError, advice, exit_code
 from yanmo.common.made_by import made_by
 from yanmo.common.plain_json import json_value
 from yanmo.options.fields import by_kind, flag, spelled
@@ -87,10 +87,10 @@ class NodesRecord:
         for name in sorted({*self.same, *here.same}):
             mine, first = (one.same.get(name) or "none" for one in (here, self))
             if mine != first:
-                return UsageError(
-                    f"node {node} has {name} {mine}, and node 0 {first}: give all nodes the same command "
-                    "and the same image"
-                )
+                found = f"node {node} has {name} {mine}, and node 0 {first}"
+                if name.startswith("--"):
+                    return UsageError(f"{found}: give all nodes the same command")
+                return EnvironmentFault(f"{found}: give all nodes the same image or installation")
         return None
 
     def write(self, store: ObjectStore, key: str) -> None:

@@ -15,6 +15,8 @@ from yanmo.options.fields import Options, Scalar, opt
 AUTO = -1
 """--micro-batch auto: find the largest that fits."""
 PRECISIONS = ("fp32", "bf16", "fp16")
+MOST_THREADS = 512
+"""Of a rank: many times what is of use; 10,000 on 2 CPUs took 54 s of CPU, then SIGSEGV."""
 
 
 def fitting_ranks(batch_rows: int, micro_batch: int, most: int) -> int:
@@ -40,7 +42,7 @@ def left_threads(values: Mapping[str, Any], cpus: int) -> int:
     Threads of one process exchange nothing (benchmarks/NOTES.md). Several ranks take a thread each, so that
     it makes no difference on how many nodes they are; a rank on a GPU computes there.
     """
-    return cpus if _is_alone(values) and values["device"] != "cuda" else 1
+    return min(cpus, MOST_THREADS) if _is_alone(values) and values["device"] != "cuda" else 1
 
 
 def left_backend(values: Mapping[str, Any]) -> dict[str, Scalar]:
@@ -133,9 +135,9 @@ class MachineOptions(Options, group="machine"):
         "CPU threads per rank",
         kind="execution",
         least=1,
-        most=512,
-        auto="for one rank on a CPU as many as it may use, where other numbers give other last digits; else "
-        "{default}",
+        most=MOST_THREADS,
+        auto="for one rank on a CPU as many as there are CPUs for its first start, as other numbers give "
+        "other last digits; else {default}",
         by_machine=True,
     )
     backend: str = opt(

@@ -132,7 +132,7 @@ def _settled(run: TrainRun, look: Look) -> TrainConfig:
         stage=run.stage.name,
         key=_recipe(run, {"precision": values["precision"]}).key,
         options={"precision": values["precision"]},
-        machine=dataclasses.asdict(machine),
+        machine=machine.facts(),
         run_id=options.run_id,
     )
     first = AUTO_RECORD.create(run.store, name, record)

@@ -23,6 +23,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
 from yanmo.train.job import clear, read_metrics
 from yanmo.train.models.starting_model import CONFIG, shape_in
+from yanmo.train.nodes.record import forget_record
 from yanmo.train.supervision.machine_check import TrainRun
 from yanmo.train.supervision.unfinished import is_trained
 
@@ -120,10 +121,7 @@ def forget(run: TrainRun, output: Output) -> Finish:
     is_trained(run, output)
     folder = run.work_folder.path
     run.work_folder.forget()
-    if run.options.nnodes > 1:
-        from yanmo.train.nodes.record import forget_record
-
-        forget_record(run.store, run.work_folder.name)
+    forget_record(run.store, run.work_folder.name)
     for name in (job.CHECKPOINTS, job.EXPORT, job.NODES):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in (job.METRICS, job.TRACE, job.MICRO_BATCH, "job.json", "workers.log"):

@@ -109,6 +109,13 @@ ROWS: list[tuple[str, list[Record], list[str], int, set[str]]] = [
         TABLES,
     ),
     ("a text and a chat", [{"text": A, "messages": CHAT}], [A], 0, set()),
+    (
+        "a text beside bytes under a chat's name",
+        [{"text": A, "messages": b"\xff\xd8\xff"}],
+        [A],
+        0,
+        set(TEXT) | {"a.ndjson.gz"},
+    ),
     ("a text and a list", [{"text": B, "paragraphs": ["x"]}], [B], 0, TABLES),
     ("a number for a text", [{"text": 5}], [], 1, TABLES),
     ("no text", [{"words": A}, {"words": B}], [], 2, {"a.json", "a nested.JSON"}),

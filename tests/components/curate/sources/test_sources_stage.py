@@ -55,6 +55,33 @@ def test_settings_of_a_source_win_over_fields_and_are_part_of_the_key(
         assert (row["genre"], dict(row["labels"]), row["license"]) == ("曲", {"dynasty": "ming"}, "CC0-1.0")
 
 
+def test_lines_glued_from_another_encoding_are_read_and_counted(
+    curate: Run, lines: list[Record], tmp_path: Path
+) -> None:
+    glued = [json.dumps(r, ensure_ascii=False).encode() for r in lines]
+    glued.insert(50, json.dumps({"text": VERSE, "genre": "shi"}, ensure_ascii=False).encode("big5"))
+    glued.insert(80, b'{"text": "caf\xe9", "genre": "\xff"}')
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(glued))
+    report = curate(tmp_path / "a.jsonl").report()
+    assert report["cleaned"]["line_in_big5"]["诗"]["documents"] == 1
+    assert report["malformed"] == 1 and report["first_malformed"][0].startswith(
+        "a.jsonl:81: not JSON in UTF-8"
+    )
+
+
+def test_a_file_half_in_another_encoding_is_read_line_by_line(
+    curate: Run, lines: list[Record], tmp_path: Path
+) -> None:
+    texts = [json.dumps(line, ensure_ascii=False) for line in lines if len(line["text"]) > 30]
+    codes = ["gb18030" if i % 2 else "utf-8" for i in range(len(texts))]
+    path = tmp_path / "mixed.jsonl"
+    path.write_bytes(b"".join(t.encode(c) + b"\n" for t, c in zip(texts, codes, strict=True)))
+    whole = tmp_path / "whole.jsonl"
+    whole.write_text("".join(t + "\n" for t in texts), encoding="utf-8")
+    mixed = curate(path, store="mixed")
+    assert mixed.rows("train") == curate(whole, store="whole").rows("train")
+
+
 def test_a_decompression_bomb_ends_the_run(
     curate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,7 +237,7 @@ def test_a_folder_of_markdown_is_a_document_a_file(
     (folder / "logo.svg").write_text("<svg/>")
     done = curate(folder, "--max-filter-share", "1", "--near-duplicate-similarity", "0")
     said = capsys.readouterr().err
-    assert f"{len(lines)} files of Markdown, each a document" in said
+    assert f"{len(lines)} files of Markdown, each a document; one above --max-characters 1000000" in said
     assert "1 file of other kinds left out: .svg 1" in said and "1 file without a document" in said
     report = done.report()
     assert (report["lines"], report["malformed"], report["empty"]) == (
@@ -223,6 +250,8 @@ def test_a_folder_of_markdown_is_a_document_a_file(
         assert row["author"] == f"某{number}" and row["source"] == f"{int(number) % 3}/{number}.md"
         assert dict(row["labels"]) == {"date": "2024-01-02"} and "tags" not in row["text"]
         assert "其二" in row["text"]
+    cut = curate(folder, "--max-characters", "60", "--max-filter-share", "1", store="cut", expect=0)
+    assert cut.report()["lines"] > len(lines)
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])

@@ -74,6 +74,8 @@ def test_a_row_over_very_many_lines_is_none(monkeypatch: pytest.MonkeyPatch) -> 
     assert [isinstance(v, Bad) for _, v in found] == [True, False, False, False]
 
 
-def test_bytes_that_are_no_text_are_named() -> None:
-    found = read(b"text\n\xff\xff\n" + "乙\n".encode())
-    assert found[1] == (3, {"text": "乙"}) and isinstance(found[0][1], Bad) and "not UTF-8" in found[0][1]
+def test_a_line_in_another_encoding_is_read_and_bytes_that_are_none_are_named() -> None:
+    line = "春眠不觉晓，处处闻啼鸟。夜来风雨声，花落知多少。"
+    found = read(b"text\n" + line.encode("gb18030") + b"\n\xff\xff\n" + "乙\n".encode())
+    assert found[0] == (2, {"text": line}) and found[2] == (4, {"text": "乙"})
+    assert isinstance(found[1][1], Bad) and "not UTF-8" in found[1][1]

@@ -66,10 +66,21 @@ def test_a_record_without_bound_is_refused_by_its_number(tmp_path: Path, form: s
     texts = [f"春江潮水{n}" + ("长" * 3 * LIMIT if n == long_one else "") for n in range(20)]
     path.write_bytes(FORMS[form](texts))
     number = long_one * (2 if form == "txt" else 1) + 1
-    with pytest.raises(DataError, match=rf"b\.{form}:{number}: (a record of more|no row of a table: long)"):
+    with pytest.raises(DataError, match=rf"b\.{form}:{number}: (a record of more|expected a row .*: long)"):
         texts_of(path)
     path.write_bytes(FORMS[form]([text[:20] for text in texts]))
     assert len(texts_of(path, run_length=4)) == 20
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv"])
+@pytest.mark.parametrize("odd", ['"春眠"不觉晓', '春眠"不觉晓', '"春眠不觉晓', '"春眠\n不觉"晓'])
+def test_the_text_of_a_row_with_wrong_quotes_is_compared(tmp_path: Path, form: str, odd: str) -> None:
+    between = {"csv": ",", "tsv": "\t"}[form]
+    rows = [["问", "答"], ["白日依山尽", "甲"], [odd, "乙"], ["黄河入海流", "丙"], ["欲穷千里目", "丁"]]
+    (tmp_path / f"b.{form}").write_text("\n".join(map(between.join, rows)), encoding="utf-8")
+    texts = texts_of(tmp_path / f"b.{form}")
+    for wanted in ("白日依山尽", "春眠不觉晓", "黄河入海流", "欲穷千里目"):
+        assert any(wanted in text for text in texts), texts
 
 
 def test_strings_come_in_the_order_of_a_record_however_deep_they_lie() -> None:

@@ -75,6 +75,15 @@ def test_training_text_knows_nothing_of_the_confirmation_split(
     assert not [r for r in again.rows("train") if r["source"] == "z"]
 
 
+def test_authors_of_the_confirmation_split_are_held_out_whole(
+    curate: Run, write_jsonl: Callable[..., Path]
+) -> None:
+    path = write_jsonl("a.jsonl", poems(800))
+    curated = curate(path, "--split-by", "author", "--confirm-share", "0.1", "--min-split-documents", "2")
+    confirm = {r["author"] for r in texts_of(curated.output("evaluation_set"), "confirm")}
+    assert confirm and not confirm & {r["author"] for r in curated.rows("train")}
+
+
 @pytest.mark.long(few=3)
 @pytest.mark.parametrize("number", [1, 2, 4, 5, 9, 14, 15, 30, 60, 110, 200])
 def test_no_size_of_text_fails_because_of_the_third_split(
@@ -131,3 +140,19 @@ def test_a_channel_that_was_begun_with_other_text_says_so(
     assert said not in capsys.readouterr().err
     curate(write_jsonl("new.jsonl", new))
     assert said in capsys.readouterr().err
+
+
+def test_shared_runs_with_the_confirmation_split_alone_are_no_new_error(
+    curate: Run, write_jsonl: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_jsonl("a.jsonl", poems(300))
+    (known,) = [r["text"] for r in texts_of(curate(path).output("evaluation_set"), "confirm")[:1]]
+    quoting = [{**r, "text": known[:16] + "\n" + r["text"]} for r in poems(120, seed=9)]
+    write_jsonl("a.jsonl", [*poems(300), *quoting])
+    again = curate(path)  # a quarter of all documents, above --max-overlap-share
+    assert "because of the confirmation split alone" in capsys.readouterr().err
+    assert again.report()["dropped"]["overlap"]["诗"]["documents"] == 120
+    test = texts_of(again.output("evaluation_set"), "test")[0]["text"]
+    quoting = [{**r, "text": test[:16] + "\n" + r["text"]} for r in poems(120, seed=8)]
+    write_jsonl("a.jsonl", [*poems(300), *quoting])
+    curate(path, expect=65)

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from yanmo.promote.history.champion import CHAMPION, ChampionChanged, Promotion, champion_of, make_champion
-from yanmo.promote.history.champion_records import all_records
+from yanmo.promote.history.champion import ChampionChanged, Promotion, champion_of, make_champion
 from yanmo.promote.history.rollback import plan_rollback, roll_back
+from yanmo.store.champion_records import CHAMPION, all_records
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
@@ -79,14 +79,18 @@ def test_wherever_another_cuts_in_both_are_done_or_one_says_so(stage, tmp_path_f
         stage.evaluate(stage.model(seed), 9 - seed / 10)
         assert stage.promote() == 0
     plans = {name: promotion(stage, seed, 8.4) for name, seed in (("mine", 100), ("theirs", 200))}
-    happened = []
+    happened, followed = [], 0
     for number in range(1, 60):
         folder = shutil.copytree(stage.folder, tmp_path_factory.mktemp("store") / "copy")
         store = FileStore(folder)
 
-        def other(number=number, store=store):
+        added = []
+
+        def other(number=number, store=store, added=added):
             happened.append(number)
+            already = len(all_records(store, "dev"))
             promoted(store, plans["theirs"]) if theirs == "promote" else rolled_back(store)
+            added.append(len(all_records(store, "dev")) - already)
 
         cut = Interrupted(folder, kind, number, other)
         before = len(all_records(store, "dev"))
@@ -96,12 +100,14 @@ def test_wherever_another_cuts_in_both_are_done_or_one_says_so(stage, tmp_path_f
             done = 0
         else:
             done = 1
-        assert len(all_records(store, "dev")) == before + done + (happened[-1:] == [number])
+        assert len(all_records(store, "dev")) == before + done + sum(added)
         check_that_the_pointer_follows_the_history(store)
         shutil.rmtree(folder)
         if happened[-1:] != [number]:  # no request of the kind was left to cut in before
             break
+        followed += added == [0]
     assert happened and number < 59
+    assert not followed or (mine, theirs) == ("promote", "rollback"), "it found my pointer behind my record"
 
 
 def test_a_promotion_decided_before_its_model_was_taken_down_does_not_promote_it(stage):
@@ -139,3 +145,7 @@ def test_a_copied_champion_without_a_history_is_compared_with(stage, tmp_path):
     assert stage.promote("--champion", f"evaluate/{evaluation.reference.key}") == 0
     (record,) = all_records(stage.store, "dev")
     assert record.previous == copied.reference and stage.pointer("champion") == better.reference
+    best = stage.model(3)
+    stage.evaluate(best, 7.6)
+    assert stage.promote("--champion", f"evaluate/{evaluation.reference.key}") == 0, "a former champion's"
+    assert stage.pointer("champion") == best.reference

@@ -9,7 +9,7 @@ import sys
 import pytest
 from killed_writes import die_at_write, forked
 
-from yanmo.promote.history.champion_records import all_records
+from yanmo.store.champion_records import all_records
 from yanmo.store.opening import open_store
 
 SIGNED = ("--why", "rude", "--who", "li", "--yes")
@@ -24,6 +24,24 @@ COMMANDS = {
 def killed(stage, command, moment):
     die_at_write(moment)
     sys.exit(COMMANDS[command](stage))
+
+
+def test_a_rollback_after_a_killed_promote_only_lets_the_pointer_follow(stage):
+    """As `history` advises where the pointer is behind: the new champion is not taken down."""
+    for seed in (1, 2):
+        stage.evaluate(stage.model(seed), 9 - 0.3 * seed)
+        assert stage.promote(*(("--hold",) if seed == 2 else ())) == 0
+    for moment in range(9):
+        folder = shutil.copytree(stage.folder, stage.folder.with_name(f"copy-{moment}"))
+        copy = type(stage)(open_store(str(folder)), folder)
+        forked(killed, copy, "promote", moment)
+        if len(all_records(copy.store, "dev")) == 2:
+            break
+    new = all_records(copy.store, "dev")[-1].model
+    assert copy.pointer("champion") != new, "killed between the two"
+    assert copy.tool("rollback", *SIGNED) == 0
+    (_, last) = all_records(copy.store, "dev")
+    assert copy.pointer("champion") == new == last.model and not last.rolled_back
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -7,7 +7,7 @@ import pytest
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.nights.index import rows_shown
-from yanmo.promote.history.champion_records import all_records
+from yanmo.store.champion_records import all_records
 from yanmo.store.opening import open_store
 
 POLICIES = Path(__file__).parents[4] / "manifests/policies"

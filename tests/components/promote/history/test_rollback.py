@@ -12,7 +12,7 @@ import time
 import pytest
 from processes import fields_of
 
-from yanmo.promote.history.champion_records import all_records
+from yanmo.store.champion_records import all_records
 from yanmo.store.output import open_reference
 
 WHY = ("--why", "writes rude verses", "--who", "li", "--yes")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from yanmo.promote.history.champion import ChampionChanged
-from yanmo.promote.history.champion_records import all_records
 from yanmo.promote.history.setting import plan_set, set_champion
+from yanmo.store.champion_records import all_records
 
 SIGNED = ("--why", "reads well", "--who", "li", "--yes")
 

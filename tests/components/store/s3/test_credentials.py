@@ -13,6 +13,7 @@ import pytest
 
 from yanmo.common.errors import EnvironmentFault, StorageError
 from yanmo.store import mounted as store_mounted
+from yanmo.store.s3 import credentials
 from yanmo.store.s3.credentials import find_credentials, find_endpoint, find_region
 
 
@@ -76,6 +77,22 @@ def test_a_rotated_secret_is_seen_by_a_running_process(tmp_path: Path) -> None:
     provider = find_credentials()
     secret(tmp_path / "own", access_key_id="new", secret_access_key="s")
     assert provider.retrieve().access_key == "new"
+
+
+def test_a_secret_that_is_exchanged_while_it_is_read_gives_no_halves_of_two_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret(tmp_path / "own", accesskey="old", secretkey="of-old")
+    real = credentials.value_in
+
+    def value_in(folder: Path, names: tuple[str, ...]) -> str:
+        found = real(folder, names)
+        secret(tmp_path / "own", accesskey="new", secretkey="of-new")
+        return found
+
+    monkeypatch.setattr(credentials, "value_in", value_in)
+    found = credentials.MountedSecret().retrieve()
+    assert (found.access_key, found.secret_key) == ("new", "of-new")
 
 
 def test_one_folder_never_lends_half_a_pair_to_another(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ The server here is a small HTTP listener that answers as told: some answers no r
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import http.server
 import logging
@@ -376,6 +377,39 @@ def _honest(told: Told) -> Callable[[Request, int], Answer]:
         return Answer(headers={"ETag": f'"{hashlib.md5(request.body).hexdigest()}"'})
 
     return answer
+
+
+NEEDED = [
+    ("read", ("ETag", "Content-Length")),
+    ("stat", ("ETag", "Content-Length", "Last-Modified")),
+    ("create", ("ETag",)),
+    ("fetch", ("ETag", "Content-Range", "Content-Length")),
+    ("publish", ("ETag",)),
+]
+
+
+@pytest.mark.parametrize(("asked", "name"), [(asked, name) for asked, names in NEEDED for name in names])
+def test_an_answer_that_lacks_what_every_server_sends_ends_in_75_and_says_what(
+    told: Told, store: S3Store, asked: str, name: str
+) -> None:
+    """A proxy that drops headers of whole answers: nobody may call the object damaged."""
+
+    def answer(request: Request, n: int) -> Answer:
+        found = answered(request, n)
+        return dataclasses.replace(found, headers={**found.headers, name: ""})
+
+    told.answer = answer
+    with pytest.raises(StorageError, match=f"has no {name}, which every server sends") as caught:
+        ASKED[asked](conditional(store))
+    assert exit_code(caught.value) == ExitCode.RETRY and len(told.requests) > 1
+
+
+def test_a_body_that_says_itself_where_it_ends_needs_no_length(told: Told, store: S3Store) -> None:
+    chunks = b"5\r\nwhole\r\n0\r\n\r\n"
+    told.answer = lambda r, n: Answer(
+        body=chunks, headers={"Transfer-Encoding": "chunked", "Content-Length": ""}
+    )
+    assert store.read("a") == (b"whole", '"v0"')
 
 
 def test_when_the_time_is_up_the_end_is_75_and_says_what_happened(told: Told, store: S3Store) -> None:

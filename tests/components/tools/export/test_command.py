@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -168,6 +169,15 @@ def test_after_kill_nine_nothing_is_there_and_the_next_export_clears_up(lab: Lab
     if out.exists():  # it was faster
         assert_whole(out)
     assert export(lab, "main", out, *(["--overwrite"] if out.exists() else [])) == 0
+    assert_whole(out)
+    assert names(tmp_path) == ["out", "store"]
+
+
+def test_an_export_killed_after_it_replaced_another_leaves_nothing_in_the_way(lab: Lab, tmp_path: Path):
+    out, beside = tmp_path / "out", tmp_path / ".out.yanmo-export"
+    assert export(lab, "main", out) == 0
+    shutil.copytree(out, beside / "former")
+    assert export(lab, "main", out, "--overwrite") == 0
     assert_whole(out)
     assert names(tmp_path) == ["out", "store"]
 

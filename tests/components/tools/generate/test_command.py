@@ -16,6 +16,7 @@ from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer
 from yanmo.tools.generate.command import clean, main
+from yanmo.tools.generate.named_model import writes_chatml
 from yanmo.tools.generate.spelling import Spelling
 from yanmo.verse.forms import form_of
 from yanmo.verse.rules import passes
@@ -184,6 +185,14 @@ def test_an_answer_needs_marks(run, tmp_path):
     (model / "tokenizer.json").write_text(text, encoding="utf-8")
     code, _, err = run("a", "--chat", "--model", model)
     assert code == ExitCode.DATA and "leave --chat out" in err
+
+
+@pytest.mark.parametrize("template", ["<|im_start|>{{ m }}<|im_end|>", "[INST]{{ m }}[/INST]"])
+def test_marks_are_looked_for_in_each_template_of_a_list(tmp_path, template):
+    named = [{"name": "default", "template": template}, {"name": "tools", "template": "[INST]"}]
+    config = json.dumps({"chat_template": named})
+    (tmp_path / "tokenizer_config.json").write_text(config, encoding="utf-8")
+    assert writes_chatml(tmp_path) == ("<|im_start|>" in template)
 
 
 def test_at_a_terminal_a_prompt_is_missed_and_not_waited_for(run, folder, monkeypatch):

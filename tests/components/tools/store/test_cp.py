@@ -35,6 +35,18 @@ def test_a_chain_arrives_with_its_references_and_pointer(ground: Ground, target:
     assert "4 outputs were there" in ground.tool("cp", "demo/champion", "--to", target.uri).out
 
 
+def test_a_channel_with_a_history_sets_the_champion_back_and_cp_says_so(
+    folder_ground: Ground, target: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder_ground.chain()
+    target.chain()
+    copy = ("cp", "demo/champion", "--to", target.uri, "--pointer")
+    for pointer in ("prod/champion", "demo/train"):
+        assert folder_ground.tool(*copy, pointer).code == 0 and "yanmo promote set" not in caplog.text
+    assert folder_ground.tool(*copy, "demo/champion").code == 0
+    assert f"yanmo promote set train/{folder_ground.outputs['model'].manifest.key}" in caplog.text
+
+
 def test_it_goes_to_s3_and_back(ground: Ground, folder_ground: Ground, target: Ground) -> None:
     folder_ground.chain()
     assert (

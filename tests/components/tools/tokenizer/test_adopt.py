@@ -1,10 +1,15 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
 
 from yanmo.common.errors import ExitCode
+from yanmo.formats.documents import read_documents
+from yanmo.formats.records import write_parquet
 from yanmo.formats.token_cache import SpecialIds, TokenCache
 from yanmo.stage.run import main as run_stage
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
@@ -108,6 +113,39 @@ def test_a_tokenizer_that_loses_what_no_built_in_text_holds_is_refused_by_the_st
     assert "document " in err and "of curate/" in err and "loses text" in err
 
 
+def test_a_tokenizer_that_loses_evaluated_text_is_refused_before_a_training_is_paid_for(
+    store, bpe, tmp_path, capsys, corpus
+):
+    """Here a word that no training text holds."""
+    held_out, (path,) = evaluation_set(store), latest(store, "curate").paths("train-*")
+    texts = [document["text"].replace("\n", "") for document in corpus[:300]]
+    word = texts[0][3:6]
+    table = read_documents(path).take([i for i, text in enumerate(texts) if word not in text])
+
+    def commit(stage: str, inputs: dict[str, Output], references: dict[str, Output]) -> Output:
+        def build(attempt: Attempt) -> Result:
+            write_parquet(table, attempt.path(path.name))
+            attempt.add(path.name)
+            return Result(counts={}, references=references)
+
+        made = commit_once(
+            FileStore(store), Recipe(stage=stage, revision=2, semantic={}, inputs=inputs), build
+        )
+        assert made is not None
+        return made
+
+    lossy = {"type": "Replace", "pattern": {"String": word}, "content": word[:2]}
+    assert adopt(store, changed(bpe, tmp_path / "word", normalizer=lossy)) == ExitCode.DONE
+    curated = commit("curate", {}, {"evaluation_set": held_out})
+    balanced = commit("balance", {"documents": curated}, {})
+    capsys.readouterr()
+    for documents in (curated, balanced):
+        given = f"{documents.manifest.stage}/{documents.manifest.key}"
+        assert tokenize(store, f"--documents={given}") == ExitCode.DATA
+        err = capsys.readouterr().err
+        assert "of evaluation_set/" in err and "loses text" in err
+
+
 def evaluation_set(store: Path) -> Output:
     """The texts of the channel's documents, as an evaluation set of their own."""
     curated = latest(store, "curate")
@@ -149,3 +187,20 @@ def test_file_that_is_no_tokenizer_is_refused(store, tmp_path, capsys, content):
 def test_folder_without_tokenizer_json_says_how_to_get_one(store, tmp_path, capsys):
     assert adopt(store, tmp_path) == ExitCode.DATA
     assert "save_pretrained" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_model_is_trained_and_scored_on_an_adopted_tokenizer(store, bpe):
+    assert adopt(store, bpe) == tokenize(store) == ExitCode.DONE
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    common = ["--store", str(store), "--metrics-port=-1"]
+    shape = ["--steps=3", "--layers=1", "--width=32", "--heads=1", "--head-width=32", "--feed-forward=64"]
+    shape += ["--warmup-steps=0", "--ranks=1", "--backend=torch"]
+    train = [sys.executable, "-m", "yanmo.train", *common, *shape]
+    subprocess.run(train, env=env, check=True, timeout=300, capture_output=True)
+    model = latest(store, "train")
+    assert json.loads(model.path("config.json").read_text())["bos_token_id"] == 1000
+    judge = ["--evaluation-set", f"evaluation_set/{evaluation_set(store).manifest.key}", "--documents=none"]
+    evaluate = [sys.executable, "-m", "yanmo.evaluate", *common, "--split=valid", *judge]
+    done = subprocess.run(evaluate, env=env, timeout=300, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -79,6 +79,13 @@ def test_accumulation_changes_no_more_than_the_last_digits(options, train, tmp_p
             assert abs(a["loss"] - b["loss"]) < 1e-4
 
 
+def test_only_the_last_two_checkpoints_are_kept(train, tmp_path):
+    train("a", checkpoint_steps=2)
+    names = sorted(p.name for p in (tmp_path / "a" / job.CHECKPOINTS).iterdir())
+    assert names == ["latest", "step-00000004", "step-00000006"]
+    assert (tmp_path / "a" / job.CHECKPOINTS / "latest").read_text() == "step-00000006"
+
+
 @pytest.mark.parametrize("damage", ["cut", "temporary"])
 def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(damage, train, tmp_path, caplog):
     train("whole", checkpoint_steps=2)

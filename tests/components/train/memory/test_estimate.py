@@ -141,6 +141,18 @@ def test_auto_fills_no_more_than_the_share_of_a_gpu_that_a_rank_may_take():
     assert room(on_a_cpu, "cpu") == room(dataclasses.replace(on_a_cpu, memory_share=1.0), "cpu")
 
 
+@pytest.mark.parametrize(("cpus", "ranks", "most"), [(2, 2, 256), (64, 4, 512), (2, 600, 1)])
+def test_more_threads_than_the_machine_can_start_are_refused(monkeypatch, cpus, ranks, most):
+    """Without a look at this, 10,000 of them end a rank by SIGSEGV: 75, run it again."""
+    monkeypatch.setattr("yanmo.train.memory.fitting.usable_cpus", lambda: cpus)
+    asked = options("--ranks=2", "--device=cpu", "--threads=1")
+    asked = dataclasses.replace(asked, ranks=ranks, batch_rows=ranks)
+    fitting.check_threads(dataclasses.replace(asked, threads=most))
+    if most < 512:
+        with pytest.raises(EnvironmentFault, match=f"--threads {most + 1} for .* give at most {most};"):
+            fitting.fitted(dataclasses.replace(asked, threads=most + 1), 400)
+
+
 PEAK_OF = Path(__file__).parent / "peak_of.py"
 _spec = importlib.util.spec_from_file_location("peak_of", PEAK_OF)
 peak_of = importlib.util.module_from_spec(_spec)

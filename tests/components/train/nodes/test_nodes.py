@@ -16,12 +16,14 @@ import pytest
 from processes import needs_proc
 from several_nodes import a_port, losses, model_of, wait_for_step, workers_of
 
+from yanmo.common.errors import EnvironmentFault
 from yanmo.stage.failing import rerun_command
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.health.watchdog import JOINING
+from yanmo.train.nodes.record import NodesRecord
 
 pytestmark = pytest.mark.process
 
@@ -219,6 +221,17 @@ def test_other_options_on_a_node_are_refused_before_training(nodes, store):
     assert "of 2 nodes 1 did not come" in ended[0][1]
 
 
+def test_another_version_on_a_node_is_a_fault_of_its_installation() -> None:
+    mine = NodesRecord.of(TrainConfig(), "a")
+    assert mine.refusal(1, mine) is None
+    other = dataclasses.replace(mine, same={**mine.same, "torch": "0.1"})
+    refusal = mine.refusal(1, other)
+    assert isinstance(refusal, EnvironmentFault) and "node 1 has torch 0.1, and node 0" in str(refusal)
+    assert "the same image or installation" in str(refusal)
+    lacks = dataclasses.replace(mine, same={n: text for n, text in mine.same.items() if n != "torch"})
+    assert "node 1 has torch none" in str(mine.refusal(1, lacks))
+
+
 def test_a_supervisor_that_torchrun_started_says_how_to_start_it(nodes, monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     run = nodes(1)
@@ -268,6 +281,17 @@ def test_a_node_that_is_to_end_after_it_lost_node_0_does_not_try_again(nodes, st
     code, said = run.ends()[1]
     assert code == 75 and "lost its connection to another rank" in said and "again in" not in said, said
     assert time.monotonic() - asked < 10
+
+
+def test_a_store_that_nodes_do_not_share_is_named(nodes, store, store_template, tmp_path):
+    elsewhere = Path(shutil.copytree(store_template, tmp_path / "elsewhere"))
+    run = nodes(2, ranks=1, rendezvous_seconds=12)
+    run.start(0)
+    run.store = elsewhere
+    run.start(1)
+    ended = run.ends()
+    assert {number: code for number, (code, _) in ended.items()} == {0: 75, 1: 75}, ended
+    assert "--store has to be one that all nodes share" in ended[1][1]
 
 
 def test_a_model_that_is_there_ends_every_node_at_once(nodes, trained_store, tmp_path):

@@ -291,3 +291,19 @@ def test_a_library_that_is_not_there_is_named(
     with Sinks("wandb=verses", tmp_path, RUN, LOG):
         pass
     assert "pip install '.[wandb]'" in capfd.readouterr().err
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: DeepSpeed")
+def test_a_rank_imports_none_of_the_libraries() -> None:
+    """DeepSpeed would import MLflow where that is installed."""
+    pytest.importorskip("mlflow", reason="mlflow is not installed")
+    code = (
+        "import sys\n"
+        "from yanmo.train.backends.zero import import_deepspeed\n"
+        "import_deepspeed('cpu')\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not {"mlflow", "wandb", "tensorboard"} & set(done.stdout.split())

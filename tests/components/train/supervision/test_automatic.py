@@ -277,6 +277,19 @@ def test_every_other_machine_finds_the_key_of_the_first(place, first) -> None:
     assert len(records(place)) == 1
 
 
+def test_the_memory_of_gpus_is_in_no_record_and_one_that_has_it_is_read_too(place) -> None:
+    first = dataclasses.replace(ONE, memory=141 << 30)
+    assert train(place, first) == 0
+    (record,) = records(place).values()
+    assert "memory" not in record["machine"] and Machine.from_facts(record["machine"]) == ONE
+    assert Machine.from_facts(dataclasses.asdict(first)) == first
+    assert train(place, NONE) == 0 and len(records(place)) == 1
+
+
+def test_a_cpu_with_more_cpus_than_a_rank_may_have_threads_trains_at_the_defaults(store) -> None:
+    assert settle(run_of(str(store)), Asked(Machine(cpus=768))).threads == 512
+
+
 def test_what_a_person_gives_counts_and_a_wrong_number_of_ranks_is_not_remembered(store, capsys) -> None:
     place = str(store)
     assert train(place, ONE, "--ranks=8") == 78

@@ -3,19 +3,24 @@
     pointers/<channel>/history/000001.json    who became champion, when, by which verdict or by whom and why
 
 Records are numbered without gaps, so that the last one is found without listing, and two writers cannot take
-one number. Each is sealed with the sha256 of its own bytes.
+one number. Each is sealed with the sha256 of its own bytes. The pointer to the champion follows the last one
+(promote/history/champion.py).
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Literal
 
 from yanmo.common.errors import DataError
 from yanmo.store.manifest import Reference, sealed, unsealed
 from yanmo.store.objects import AlreadyExists, ObjectStore
-from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage
+from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage, read_pointer, swap_pointer
 from yanmo.store.record import Record
+
+log = logging.getLogger(__name__)
+CHAMPION = "champion"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +117,29 @@ def write_record(store: ObjectStore, channel: str, record: ChampionRecord) -> bo
     except AlreadyExists:
         return False
     return True
+
+
+def follow(store: ObjectStore, channel: str) -> None:
+    """Let the pointer name the model of the last record, also where others change either meanwhile."""
+    while True:
+        pointed = read_pointer(store, channel, CHAMPION)
+        last = last_record(store, channel)  # after the pointer, which nobody moves on before its record
+        if last is None or pointed == last.model:
+            return
+        if pointed != last.previous:
+            log.warning(
+                "pointer %s of channel %r named %s; it names the last of the history again, %s",
+                CHAMPION,
+                channel,
+                named(pointed),
+                named(last.model),
+            )
+        swap_pointer(store, channel, CHAMPION, pointed, last.model)
+
+
+def named(reference: Reference | None) -> str:
+    """A reference as a person reads it: `train/3f9a0c...`."""
+    return f"{reference.stage}/{reference.key[:12]}" if reference else "none"
 
 
 def record_name(channel: str, number: int) -> str:
