@@ -164,7 +164,8 @@ def _end_of(word: str) -> str:
     """Return a long address or path by its last part, so that the line has room for what is wrong with it."""
     if "/" not in word or len(word) <= _LONGEST_PATH:
         return word
-    return f".../{word.rpartition('/')[2]}"[-_LONGEST_PATH:]
+    last = f".../{word.rpartition('/')[2]}"
+    return last if len(last) <= _LONGEST_PATH else f"...{last[3 - _LONGEST_PATH :]}"
 
 
 def last_words_in(messages: list[str]) -> LastWords:

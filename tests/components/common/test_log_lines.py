@@ -113,7 +113,7 @@ def test_the_last_words_of_a_stage_are_found_in_each_form(form: str) -> None:
 def test_a_long_path_leaves_room_for_what_is_wrong_with_it() -> None:
     cause = "/mnt/shared/corpora/2026/library/of/books/part-00017.jsonl.zst: truncated; copy it again"
     line = last_line("curate", 65, cause)
-    assert line == "curate error 65: ...rt-00017.jsonl.zst: truncated; copy it again"
+    assert line == "curate error 65: ...-00017.jsonl.zst: truncated; copy it again"
     said = ["reading", cause, "to run it again: yanmo curate", line]
     assert last_words_in(said).cause == cause
 
