@@ -3,8 +3,8 @@
     pointers/<channel>/history/000001.json    who became champion, when, by which verdict or by whom and why
 
 Records are numbered without gaps, so that the last one is found without listing, and two writers cannot take
-one number. Each is sealed with the sha256 of its own bytes. The pointer to the champion follows the last one
-(promote/history/champion.py).
+one number. Each is sealed with the sha256 of its own bytes. The pointer to the champion follows the last one:
+`follow`, for whoever reads it; promote/history/champion.py makes changes.
 """
 
 from __future__ import annotations
