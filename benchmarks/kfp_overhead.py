@@ -23,7 +23,7 @@ from typing import Any
 import kfp
 from kfp import compiler, dsl
 
-from yanmo.common.log_lines import read_line
+from yanmo.common.logs import read_line
 
 NODE = "workflows.argoproj.io/node-name"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from yanmo.stage.metric import Label, Metric
+from yanmo.stage.declaration import Label, Metric
 from yanmo.stage.shared_metrics import EVERY_STAGE
 from yanmo_pipelines.stages import LANGUAGE_MODEL
 

@@ -34,7 +34,7 @@ from yanmo.tools.generate.options import GenerateOptions
 from yanmo.train.config import STAGE as TRAIN
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import check, largest_that_fits
-from yanmo.train.options.sizes import SIZES
+from yanmo.train.options.recipe_options import SIZES
 from yanmo_pipelines.compile import COMPILED
 from yanmo_pipelines.parameters import form_of
 from yanmo_pipelines.resources import COLUMNS

@@ -106,7 +106,7 @@ def _end_on_sigterm() -> None:
 
 
 def _did_you_mean(name: str) -> str:
-    from yanmo.options.nearest import did_you_mean
+    from yanmo.common.words import did_you_mean
 
     return did_you_mean(name, COMMANDS)
 

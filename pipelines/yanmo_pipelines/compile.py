@@ -18,9 +18,9 @@ from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode, UsageError, naming
 from yanmo.common.made_by import code
+from yanmo.common.words import did_you_mean
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
-from yanmo.options.nearest import did_you_mean
 from yanmo.stage.declaration import Stage
 from yanmo_pipelines import resources
 from yanmo_pipelines.pod_options import PodOptions

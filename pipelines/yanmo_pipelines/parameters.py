@@ -8,7 +8,7 @@ from typing import Any
 
 from yanmo.common.errors import UsageError
 from yanmo.common.given_file import MIB, given_text
-from yanmo.options.nearest import did_you_mean
+from yanmo.common.words import did_you_mean
 from yanmo.options.values import MOST_EXACT, Bounds, Values, WrongValue, brief
 from yanmo.options.yaml_file import yaml_problem
 from yanmo.stage.declaration import Stage

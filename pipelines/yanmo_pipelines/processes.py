@@ -18,7 +18,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from yanmo.common.answers import stdout_for_children
-from yanmo.common.parent import end_with_parent
+from yanmo.common.child_processes import end_with_parent
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 
 

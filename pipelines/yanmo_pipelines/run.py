@@ -17,8 +17,7 @@ from typing import Any
 from yanmo.common.answers import RESULTS_LATER
 from yanmo.common.command_end import as_process, ended, process_started
 from yanmo.common.errors import ExitCode
-from yanmo.common.log_lines import VARIABLE
-from yanmo.common.logs import human_bytes, human_seconds, setup
+from yanmo.common.logs import VARIABLE, human_bytes, human_seconds, setup
 from yanmo.common.names import name_problems
 from yanmo.options.command_line import load
 from yanmo.options.fields import default_argv, opt
@@ -26,7 +25,7 @@ from yanmo.options.shared import ToolOptions, store_flags
 from yanmo.store.file_store import FileStore
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
-from yanmo.store.pause import PausedOutput
+from yanmo.store.output import PausedOutput
 from yanmo.store.runs.in_use import LEASE
 from yanmo.store.runs.lease import Lease
 from yanmo_pipelines.compile import PIPELINES, find_pipeline

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from yanmo.common.answers import visible
+from yanmo.common.words import visible
 
 VOID = {"meta", "input", "br", "img", "link"}
 _MARKUP = [

@@ -12,13 +12,11 @@ from yanmo.common.errors import DataError, UsageError
 from yanmo.nights.observer import NightObserver
 from yanmo.options.fields import input_ref, opt
 from yanmo.options.shared import StageOptions
-from yanmo.stage.declaration import Stage
-from yanmo.stage.metric import Metric
+from yanmo.stage.declaration import Metric, Stage
 from yanmo.stage.run import run
 from yanmo.stage.stage_run import Finish, Prepared, Skip, StageRun, Steps
 from yanmo.store.commit import Attempt, Result
-from yanmo.store.output import Output
-from yanmo.store.pause import Pause
+from yanmo.store.output import Output, Pause
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from yanmo.stage.metric import Metric
+from yanmo.stage.declaration import Metric
 from yanmo.stage.shared_metrics import declared
 from yanmo_pipelines.stages import LANGUAGE_MODEL
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yanmo.stage.metric import GENRE, Metric
+from yanmo.stage.declaration import GENRE, Metric
 
 METRICS = (
     Metric(

@@ -27,11 +27,10 @@ from yanmo.balance.report import (
 from yanmo.balance.writing import write_train
 from yanmo.common.errors import UsageError
 from yanmo.common.freed_memory import trim_heap
-from yanmo.common.words import some_of
+from yanmo.common.words import did_you_mean, some_of
 from yanmo.engine.maps import begin, paths_for_tasks, tasks_at_a_time
 from yanmo.formats.documents import text_form
 from yanmo.nights.observer import NightObserver
-from yanmo.options.nearest import did_you_mean
 from yanmo.stage.stage_run import Finish, Prepared, StageRun, Steps
 from yanmo.store.commit import Result
 from yanmo.store.manifest import file_sha256

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TextIO
 
 from yanmo.common.bar import above_the_bar
+from yanmo.common.words import visible
 
 RESULTS_LATER = "YANMO_RESULTS_LATER"
 """Environment variable that `yanmo run` sets for its stages where it prints their results at its own end."""
@@ -25,19 +25,6 @@ _answers: list[TextIO | None] = []
 """Where `answer` writes: what stdout was when `only_answers` was entered."""
 _taken: list[int] = []
 """The descriptor of stdout, once it is taken."""
-
-
-_STEERING = re.compile(
-    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f"
-    "\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb]"
-)
-"""Control characters, marks of writing direction, and others that cannot be seen: a genre or a title may hold
-them, and a terminal obeys them."""
-
-
-def visible(text: str) -> str:
-    """`text` with such characters as JSON writes them (`\\u202e`), so that JSON stays JSON."""
-    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class _Visible(io.TextIOWrapper):

@@ -1,7 +1,8 @@
 """A file that a person gives to be read whole: options, a reference, a dictionary, a tokenizer.
 
 It is read up to a bound, whatever it is: a device never ends, and a pipe may never begin. Pipes are read, as
-in `--config <(jq .train options.json)`. Bytes become text here, so that each file is refused alike.
+in `--config <(jq .train options.json)`. Bytes become text here, so that each file is refused alike, and JSON
+that somebody may have damaged becomes a value.
 """
 
 from __future__ import annotations
@@ -144,3 +145,15 @@ def _no_utf8(data: bytes, error: UnicodeDecodeError) -> str:
         f"byte 0x{data[error.start]:02x} at position {error.start}, which is not; convert it (from GB18030: "
         "iconv -f GB18030 -t UTF-8 OLD > NEW), or look whether it is the right file"
     )
+
+
+def json_value(data: str | bytes, **how: Any) -> Any:
+    """Return the value in `data`, as by `json.loads`.
+
+    Raises:
+        ValueError: it is no JSON, or nested more deeply than anything that is written here.
+    """
+    try:
+        return json.loads(data, **how)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

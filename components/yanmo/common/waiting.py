@@ -1,4 +1,5 @@
-"""What this process waits for outside of itself, and for how long: bounded, in its log and in its metrics.
+"""What this process waits for outside of itself, and for how long: bounded, in its log and in its metrics;
+and waits that another thread cancels (`Cancellation`), as an end does not wait for a server that is away.
 
 A store that does not answer and another run of the same output pass, and no new pod mends them: where nobody
 sits before the log, waiting is better than an end with 75 that an installation may not retry. How long is
@@ -7,10 +8,12 @@ said once for a process and those that it starts, by $YANMO_WAIT_SECONDS; a stag
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
 import time
+from collections.abc import Iterator
 from typing import Literal
 
 from yanmo.common.errors import UsageError
@@ -22,6 +25,9 @@ REASONS: tuple[Reason, ...] = ("store", "lease", "retry")
 """store: its requests fail; lease: another run makes the same output; retry: a pause before another try."""
 VARIABLE = "YANMO_WAIT_SECONDS"
 _ending = threading.Event()
+_here = threading.local()
+_LOOK_SECONDS = 0.5
+"""How often a wait looks whether the one above it was cancelled."""
 _FIRST_LINE_SECONDS, _MOST_BETWEEN_LINES = 30.0, 600.0
 
 
@@ -132,3 +138,47 @@ def seconds_of(reason: Reason) -> float:
 def total_of(*reasons: Reason) -> float:
     """Return seconds of all waits of this process so far, for these reasons together."""
     return sum(_ledgers[reason].total() for reason in reasons)
+
+
+class Cancellation:
+    """Set once, by another thread; requests under it are then given up as soon as a try of theirs fails."""
+
+    def __init__(self, above: Cancellation | None = None) -> None:
+        """Args:
+        above: the one under which the thread works that has others do a part of its work.
+        """
+        self._event, self._above = threading.Event(), above
+
+    def set(self) -> None:
+        """Cancel them."""
+        self._event.set()
+
+    def is_set(self) -> bool:
+        """Return whether they were cancelled."""
+        return self._event.is_set() or bool(self._above and self._above.is_set())
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but no longer than until they are cancelled."""
+        end = time.monotonic() + seconds
+        while not self.is_set() and (left := end - time.monotonic()) > 0:
+            self._event.wait(min(left, _LOOK_SECONDS) if self._above else left)
+
+
+_NEVER = Cancellation()
+
+
+def current_cancellation() -> Cancellation:
+    """Return the one under which this thread makes its requests."""
+    found: Cancellation = getattr(_here, "cancellation", _NEVER)
+    return found
+
+
+@contextlib.contextmanager
+def under(cancellation: Cancellation) -> Iterator[None]:
+    """Requests of this thread are cancelled by `cancellation`."""
+    before = current_cancellation()
+    _here.cancellation = cancellation
+    try:
+        yield
+    finally:
+        _here.cancellation = before

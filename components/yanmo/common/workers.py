@@ -5,7 +5,7 @@ worker was doing and how it ended; an error keeps its type, or at least its exit
 pickled; and whatever ends the work here ends the workers, that may be in the middle of a file. The standard
 library's pool was the alternative: it takes an error that does not unpickle for a killed process.
 
-Many small tasks in order: `ordered_map`. Where the processes come from: `fork_server`.
+Many small tasks in order: `ordered_map`. Where the processes come from: `child_processes`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar, cast
 
-from yanmo.common import fork_server
+from yanmo.common import child_processes
+from yanmo.common.child_processes import end_with_parent
 from yanmo.common.errors import WorkerLost, exit_code, in_words
-from yanmo.common.parent import end_with_parent
 from yanmo.common.threads import thread_pool
 
 R = TypeVar("R")
@@ -97,7 +97,7 @@ class Workers:
         """
         if at_once:
             if not self._lock.acquire(timeout=_STUCK_SECONDS):  # a thread waits for a server that is stopped
-                fork_server.kill()
+                child_processes.kill()
                 self._lock.acquire()
             self._closed = True
             workers = list(self._all)
@@ -133,8 +133,8 @@ class _Worker:
     """A process and this end of the pipe to it."""
 
     def __init__(self) -> None:
-        self._pipe, theirs = fork_server.CONTEXT.Pipe()
-        self.process = fork_server.CONTEXT.Process(target=_serve, args=(theirs,), daemon=True)
+        self._pipe, theirs = child_processes.CONTEXT.Pipe()
+        self.process = child_processes.CONTEXT.Process(target=_serve, args=(theirs,), daemon=True)
         try:
             self.process.start()
         except (OSError, EOFError) as error:
@@ -147,7 +147,7 @@ class _Worker:
         finally:
             theirs.close()
         self._pid = self.process.pid or 0
-        fork_server.ALIVE.add(self._pid)
+        child_processes.ALIVE.add(self._pid)
 
     def ask(self, asked: bytes) -> bytes | None:
         """Return the answer; None where the process has ended."""
@@ -161,7 +161,7 @@ class _Worker:
         """Wait until it has ended, and say how it did: it does when the pipe is closed."""
         self._pipe.close()
         self.process.join()
-        fork_server.ALIVE.discard(self._pid)
+        child_processes.ALIVE.discard(self._pid)
         code = self.process.exitcode or 0
         return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
 

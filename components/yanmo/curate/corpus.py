@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from yanmo.chinese.text_runs import Runs
 from yanmo.common.errors import DataError
-from yanmo.common.plain_json import json_value
+from yanmo.common.given_file import json_value
 from yanmo.common.words import plural
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.duplicates.clusters import components, keep_best

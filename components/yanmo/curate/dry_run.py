@@ -21,9 +21,9 @@ from yanmo.curate.split.evaluation_set import EvaluationSet
 from yanmo.curate.split.train_split import left_for_training
 from yanmo.curate.text.record_rules import max_record_bytes, record_rules
 from yanmo.formats.decisions import DECISIONS_FILE
-from yanmo.stage.session import Session
 from yanmo.stage.stage_run import Skip, StageRun
 from yanmo.store.opening import open_store
+from yanmo.store.runs.in_use import Session
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yanmo.stage.metric import GENRE, Label, Metric
+from yanmo.stage.declaration import GENRE, Label, Metric
 
 _REASON = Label(
     name="reason",

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from yanmo.common.fork_server import preload
+from yanmo.common.child_processes import preload
 from yanmo.common.freed_memory import trim_heap
 from yanmo.common.logs import Progress, human_bytes
 from yanmo.common.words import plural, some_of

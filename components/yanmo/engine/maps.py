@@ -20,8 +20,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
+from yanmo.common.child_processes import at_exit
 from yanmo.common.control_group import workers_for
-from yanmo.common.fork_server import at_exit
 from yanmo.common.workers import LESS, Workers
 from yanmo.store.commit import Attempt
 from yanmo.store.objects import ObjectStore

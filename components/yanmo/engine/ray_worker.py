@@ -17,8 +17,7 @@ from yanmo.common.freed_memory import trim_heap
 from yanmo.common.workers import portable
 from yanmo.engine.shared_files import FilesHere, Made, mark_worker, not_seen
 from yanmo.store.objects import ObjectStore
-from yanmo.store.opening import open_store
-from yanmo.store.settings import StoreSettings
+from yanmo.store.opening import StoreSettings, open_store
 
 _PACKAGES = (
     "numpy", "opencc", "orjson", "pyarrow", "rensa", "rjieba", "jieba", "tokenizers", "zstandard"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from yanmo.options.fields import input_ref, opt
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import MOST_EXACT
-from yanmo.stage.declaration import Stage
-from yanmo.stage.metric import GENRE, Metric
+from yanmo.stage.declaration import GENRE, Metric, Stage
 from yanmo.stage.shared_metrics import GPU_METRICS
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from yanmo.common.errors import DataError, naming
-from yanmo.common.plain_json import json_value
+from yanmo.common.given_file import json_value
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 CONVERT = (

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from yanmo.common.errors import advice
+from yanmo.common.waiting import Cancellation, under
 from yanmo.nights.night import BEGUN, LINES_OF_A_VERSE, Row, Words, newest_first
 from yanmo.nights.record import NightRecord, Run, StageEnd, Verdict, record_end, record_verdict
-from yanmo.store.cancellation import Cancellation, under
 from yanmo.store.objects import ObjectStore, amend
 from yanmo.store.record import Record
 

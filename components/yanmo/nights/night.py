@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from yanmo.common.answers import visible
 from yanmo.common.words import Words as Words
+from yanmo.common.words import visible
 from yanmo.store.objects import as_part
 
 BEGUN, DONE, TERMINATED = "begun", "done", "terminated"

@@ -17,12 +17,11 @@ from yanmo.nights.night import DONE, TERMINATED, Words
 from yanmo.nights.record import FAILED, GIVEN_UP, PAUSED, WORKING, Run, StageEnd, Verdict
 from yanmo.options.fields import NONE
 from yanmo.options.shared import StageOptions
-from yanmo.options.time_zone import zone_of
+from yanmo.options.values import zone_of
 from yanmo.store.mounted import mounted
 from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
-from yanmo.store.output import Output
-from yanmo.store.pause import PausedOutput
+from yanmo.store.output import Output, PausedOutput
 from yanmo.store.runs.failure_card import Card
 from yanmo.store.runs.unfinished import GivenUp
 

@@ -29,10 +29,9 @@ from yanmo.nights.night import (
     plain,
     seconds_of,
 )
-from yanmo.options.time_zone import zone_of
+from yanmo.options.values import zone_of
 from yanmo.store.objects import ObjectStore, as_part
-from yanmo.store.record import Record
-from yanmo.store.schema import utc_now
+from yanmo.store.record import Record, utc_now
 
 WORKING, PAUSED, FAILED, GIVEN_UP = "working", "paused", "failed", "given up"
 _ENDED = (GIVEN_UP, TERMINATED, FAILED, PAUSED)

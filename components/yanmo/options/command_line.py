@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from yanmo.common.address import Address
 from yanmo.common.errors import UsageError
+from yanmo.common.words import did_you_mean
 from yanmo.options.fields import AUTO, REQUIRED, Options, called, flag, names_of, spelled, values_of
 from yanmo.options.help import show_commands, show_help
-from yanmo.options.nearest import did_you_mean
 from yanmo.options.one_line import STAGES, read_line
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import Values, WrongValue, brief, mistyped

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from yanmo.common.answers import show
 from yanmo.common.errors import UsageError
+from yanmo.common.words import did_you_mean
 from yanmo.options.fields import (
     NONE,
     REQUIRED,
@@ -25,7 +26,6 @@ from yanmo.options.fields import (
     shown,
     values_of,
 )
-from yanmo.options.nearest import did_you_mean
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import AUTO, MOST, MOST_EXACT, Bounds, brief
 

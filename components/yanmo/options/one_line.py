@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from yanmo.common import names
 from yanmo.common.errors import UsageError
-from yanmo.options.nearest import did_you_mean
+from yanmo.common.words import did_you_mean
 from yanmo.options.values import Values, WrongValue, brief, mistyped
 
 STAGES = ("resolve", *names.STAGES, "launch")

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from yanmo.common.address import Address
-from yanmo.options.nearest import did_you_mean
+from yanmo.common.words import did_you_mean
 
 MOST = 10**9
 """Upper bound of a number that declares none."""
@@ -220,3 +222,20 @@ def bounds(least: float | None, above: float | None, most: float | None, below: 
     low = above if above is not None else 0 if least is None else least
     high = below if below is not None else MOST if most is None else most
     return Bounds(least=low, most=high, above_least=above is not None, below_most=below is not None)
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return the time zone called `name`.
+
+    Raises:
+        ValueError: this machine knows no such zone.
+    """
+    if name == "UTC":  # known to every machine
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(
+            f"--timezone {name!r}: not a time zone that this machine knows; expected a name such as "
+            "Asia/Shanghai (Debian's package tzdata holds them)"
+        ) from None

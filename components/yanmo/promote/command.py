@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from yanmo.common.command_end import ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
+from yanmo.common.words import did_you_mean
 from yanmo.nights.observer import NightObserver
 from yanmo.options.command_line import load_command
 from yanmo.options.fields import default_argv
-from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import brief
 from yanmo.promote.config import STAGE
 from yanmo.promote.history.options import COMMANDS, ByHandOptions, HistoryOptions, RollbackOptions, SetOptions

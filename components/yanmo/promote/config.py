@@ -8,8 +8,7 @@ from yanmo.options.fields import NONE, input_ref, opt
 from yanmo.options.shared import StageOptions
 from yanmo.options.values import MOST_EXACT, brief
 from yanmo.promote.gate.limits import parse_limits
-from yanmo.stage.declaration import Stage
-from yanmo.stage.metric import GENRE, Label, Metric
+from yanmo.stage.declaration import GENRE, Label, Metric, Stage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,8 +43,7 @@ from yanmo.stage.stage_run import Finish
 from yanmo.store.champion_records import CHAMPION, follow, named
 from yanmo.store.commit import Result
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import Output, read_json
-from yanmo.store.pause import PausedOutput
+from yanmo.store.output import Output, PausedOutput, read_json
 from yanmo.store.pointers import read_pointer
 from yanmo.store.runs.unfinished import change_unfinished
 

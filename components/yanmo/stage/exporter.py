@@ -1,7 +1,7 @@
 """What a stage's process measures, held until it is scraped: `Telemetry`.
 
 Served by the supervisor of a stage (endpoint.py), so that a stalled or dead worker stays visible. Only what
-is declared (metric.py) can be set, with its own labels and no more values of them than are allowed.
+is declared (declaration.py) can be set, with its own labels and no more values of them than are allowed.
 
 A measurement that can grow old by itself (an age, a process's memory) is made when it is asked for: a
 `source` is called before each answer. Where a source fails the rest is served without it.
@@ -25,10 +25,10 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from yanmo.common import waiting
 from yanmo.common.errors import exit_code
 from yanmo.common.logs import forget_progress, progress
+from yanmo.stage.declaration import OTHER, Label, Metric
 from yanmo.stage.endpoint import Endpoint
-from yanmo.stage.metric import OTHER, Label, Metric
 from yanmo.stage.shared_metrics import STATES, declared
-from yanmo.store import traffic
+from yanmo.store.objects import traffic
 
 log = logging.getLogger(__name__)
 Figure = tuple[str, float, Mapping[str, str]]
@@ -125,7 +125,7 @@ class Telemetry:
         for reason in waiting.REASONS:
             self.set("waiting_seconds", waiting.seconds_of(reason), reason=reason)
             self.set("waited_seconds", waiting.total_of(reason), reason=reason)
-        for kind, counted in traffic.so_far().items():
+        for kind, counted in traffic().items():
             self.set("requests", counted.requests, room="store", kind=kind)
             self.set("retries", counted.retries, room="store", kind=kind)
         under_way = progress()

@@ -19,8 +19,7 @@ from typing import TypeVar
 
 from yanmo.common import waiting
 from yanmo.common.errors import ExitCode, UsageError, WorkerLost, advice, exit_code, report, shortened
-from yanmo.common.log_lines import last_line
-from yanmo.common.logs import human_seconds
+from yanmo.common.logs import human_seconds, last_line
 from yanmo.common.shell_words import shell_line
 from yanmo.options.one_line import read_line
 from yanmo.options.shared import StageOptions

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import UsageError
-from yanmo.common.plain_json import json_value
+from yanmo.common.given_file import json_value
 from yanmo.options.values import brief
 
 _MOUNTS = {"minio://": "/minio/", "s3://": "/s3/", "gs://": "/gcs/"}

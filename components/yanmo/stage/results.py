@@ -21,8 +21,7 @@ from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.stage_run import Finish, Made, Options, StageRun, Steps
 from yanmo.store.named import CARRIED, Wanted, find_named
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import Output
-from yanmo.store.pause import PausedOutput
+from yanmo.store.output import Output, PausedOutput
 from yanmo.store.pointers import check_movable, move_pointer, pointer_name
 from yanmo.store.runs.in_use import check_present
 from yanmo.store.runs.run_record import add_to_run

@@ -38,7 +38,7 @@ from yanmo.stage.stage_run import Ended, Finish, Made, Options, Skip, StageRun, 
 from yanmo.store.commit import find_whole
 from yanmo.store.named import PausedInput
 from yanmo.store.opening import default_store, store_of
-from yanmo.store.pause import Pause, PausedOutput
+from yanmo.store.output import Pause, PausedOutput
 
 log = logging.getLogger(__name__)
 _DONE = Ended(int(ExitCode.DONE), "")

@@ -25,15 +25,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from yanmo.common import fork_server
+from yanmo.common import child_processes
 from yanmo.common.made_by import code
 from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Figure, Telemetry
 from yanmo.stage.nvml import Gpu, Nvml
 from yanmo.stage.shared_metrics import GPU_METRICS, THROTTLES
-from yanmo.store.opening import local_folder
-from yanmo.store.settings import StoreSettings
+from yanmo.store.opening import StoreSettings, local_folder
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -59,7 +58,7 @@ def telemetry_of(stage: Stage, options: StageOptions) -> Telemetry:
     disk = Sampler(functools.partial(_disk_of, options))
 
     def measure() -> None:
-        telemetry.set("workers", fork_server.count(), room="stage")
+        telemetry.set("workers", child_processes.count(), room="stage")
         usage = disk.latest()
         size = usage and usage.used + usage.free  # without what is kept for root
         for name, value in (("disk_bytes", size), ("disk_free_bytes", usage and usage.free)):
@@ -180,7 +179,7 @@ def figures_of(gpu: Gpu) -> list[tuple[str, float | None, dict[str, str]]]:
 def cpu_seconds() -> float:
     """CPU time of this process so far, of the ended ones that it started, and of its workers."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used) + fork_server.cpu_seconds()
+    return sum(usage.ru_utime + usage.ru_stime for usage in used) + child_processes.cpu_seconds()
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from yanmo.stage.metric import Label, Metric
+from yanmo.stage.declaration import Label, Metric
 
 STATES = ("starting", "working", "handing_over", "done", "paused", "failed")
 """What a stage does: reads options and inputs; makes its output; moves pointers; how it ended."""
 REASONS = ("store", "lease", "retry")
 """As in common/waiting.py."""
 REQUESTS = ("read", "write", "stat", "list", "copy", "delete")
-"""As in store/traffic.py; a test compares both."""
+"""As REQUEST_KINDS of store/objects.py; a test compares both."""
 
 _REASON = Label(name="reason", values=REASONS)
 _WORK = Label(name="work", about="what is counted, with its unit", zh="所计之事及其单位", most=16)

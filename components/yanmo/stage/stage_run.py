@@ -15,12 +15,10 @@ from yanmo.options.shared import StageOptions
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.run_telemetry import CostMeter, Counted
-from yanmo.stage.session import Session
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import Output
-from yanmo.store.pause import Pause, PausedOutput
-from yanmo.store.runs.in_use import announce, work_name
+from yanmo.store.output import Output, Pause, PausedOutput
+from yanmo.store.runs.in_use import Session, announce, work_name
 from yanmo.store.runs.work_folder import WorkFolder
 
 Options = TypeVar("Options", bound=StageOptions)

@@ -21,15 +21,14 @@ from typing import Any, Literal
 
 from yanmo.common import waiting
 from yanmo.common.errors import DataError, StorageError, is_out_of_space
+from yanmo.common.given_file import json_value
 from yanmo.common.logs import human_seconds
-from yanmo.common.plain_json import json_value
 from yanmo.store.manifest import FileEntry, Manifest, Role, content_digest, make_key
 from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, Written, check_name
-from yanmo.store.output import Output, find_output, manifest_name, superseded_name
-from yanmo.store.pause import Pause
+from yanmo.store.output import Output, Pause, find_output, manifest_name, superseded_name
+from yanmo.store.record import utc_now
 from yanmo.store.runs.in_use import Removed, announce, lease_name
 from yanmo.store.runs.lease import Lease
-from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from yanmo.common.errors import DataError, StoreUnusable
-from yanmo.store import traffic
 from yanmo.store.durable_files import (
     LACKING,
     NO_LINKS,
@@ -38,11 +37,13 @@ from yanmo.store.objects import (
     Changed,
     Leftover,
     ObjectInfo,
+    RequestKind,
     Wanted,
     Written,
     check_name,
     check_sha256,
     check_size,
+    count_request,
     is_name,
 )
 
@@ -55,14 +56,14 @@ _FOR_GOOD = {
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def _request(kind: traffic.Kind | None = None) -> Callable[[_Method], _Method]:
+def _request(kind: RequestKind | None = None) -> Callable[[_Method], _Method]:
     """Return a method that is counted, and says what to do where the system says "permission denied" only."""
 
     def counted(method: _Method) -> _Method:
         @functools.wraps(method)
         def request(store: FileStore, /, *args: Any, **options: Any) -> Any:
             if kind:
-                traffic.request(kind)
+                count_request(kind)
             with store.explaining():
                 return method(store, *args, **options)
 
@@ -273,7 +274,7 @@ class FileStore:
         return path
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        traffic.request("list")
+        count_request("list")
         for path in self._files(prefix):
             if not path.name.startswith(TEMPORARY):
                 with contextlib.suppress(FileNotFoundError):  # deleted while we list

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from yanmo.store.objects import MAX_DOCUMENT_BYTES
-from yanmo.store.record import shown
-from yanmo.store.schema import MAX_REFERENCE_BYTES as MAX_REFERENCE_BYTES
-from yanmo.store.schema import judging, parse
+from yanmo.store.record import MAX_REFERENCE_BYTES as MAX_REFERENCE_BYTES
+from yanmo.store.record import judging, parse, shown
 
 MANIFEST_SCHEMA = "yanmo.manifest/1"
 REFERENCE_SCHEMA = "yanmo.reference/1"

@@ -23,8 +23,7 @@ from yanmo.common.given_file import read_bounded
 from yanmo.common.names import NONE, name_problems
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.store.objects import ObjectStore, is_name
-from yanmo.store.output import SHORTEST_KEY, Output, find_by_digits
-from yanmo.store.pause import PausedOutput
+from yanmo.store.output import SHORTEST_KEY, Output, PausedOutput, find_by_digits
 from yanmo.store.pointers import POINTED, check_stage, open_named, pointer_name, read_pointer
 from yanmo.store.runs.run_record import read_run
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from yanmo.common.errors import DataError, StorageError
 
@@ -248,3 +249,40 @@ def check_sha256(where: str, wanted: Wanted, found: str) -> None:
             f"{where}: changed since it was committed: expected sha256 {wanted.sha256[:16]}..., "
             f"found {found[:16]}..."
         )
+
+
+RequestKind = Literal["read", "write", "stat", "list", "copy", "delete"]
+REQUEST_KINDS: tuple[RequestKind, ...] = ("read", "write", "stat", "list", "copy", "delete")
+"""Those that are counted for /metrics: of this process; an operation on a folder counts as a request."""
+
+
+@dataclass
+class Traffic:
+    """What this process has asked of its stores, of one kind of request."""
+
+    requests: int = 0
+    """Tries included."""
+    retries: int = 0
+    """Tries that failed and may pass: made again, or given up."""
+
+
+_lock = threading.Lock()
+_traffic = {kind: Traffic() for kind in REQUEST_KINDS}
+
+
+def count_request(kind: RequestKind) -> None:
+    """Count a try of a request."""
+    with _lock:
+        _traffic[kind].requests += 1
+
+
+def count_failed(kind: RequestKind) -> None:
+    """Count a try that failed in a way that may pass."""
+    with _lock:
+        _traffic[kind].retries += 1
+
+
+def traffic() -> dict[RequestKind, Traffic]:
+    """Return what was counted until now, by kind."""
+    with _lock:
+        return {kind: replace(counted) for kind, counted in _traffic.items()}

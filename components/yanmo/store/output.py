@@ -1,17 +1,22 @@
-"""Reading a committed output: nothing is used that does not match its manifest."""
+"""A committed output: nothing is used that does not match its manifest; and what is passed on in its place
+where the work stopped before it was whole.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import hashlib
 import re
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.given_file import json_value
 from yanmo.common.names import maker_of
-from yanmo.common.plain_json import json_value
 from yanmo.store.manifest import FileEntry, Manifest, Reference
 from yanmo.store.objects import Damaged, ObjectStore, Wanted, is_name
+from yanmo.store.record import Record, utc_now
 
 KEY = re.compile(r"[0-9a-f]{64}")
 SHORTEST_KEY = 4
@@ -206,3 +211,55 @@ def read_json(output: Output, name: str) -> dict:  # type: ignore[type-arg]
     if not isinstance(value, dict):
         raise DataError(f"{output}: {name}: expected a JSON object")
     return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pause:
+    """Why a stage's work stopped; what it made is kept below `runs/`, and the same command goes on there."""
+
+    where: str
+    """How far it had come: `step 120 of 450`."""
+    why: str
+    """What ended it: `--max-seconds 60`."""
+    is_planned: bool = True
+    """Whether its own hours were over. Somebody else (a drained node, a deleted pod) may have stopped it: a
+    Job must not count that as success."""
+
+    def __post_init__(self) -> None:
+        if not (self.where and self.why):
+            raise ValueError("a pause says where it is, and why")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PausedOutput:
+    """What is passed on in the place of a reference: no output was committed, no pointer moved."""
+
+    status: Literal["paused"] = "paused"
+    stage: str
+    key: str
+    where: str
+    why: str
+    at: str
+    """UTC, ISO 8601."""
+
+    @classmethod
+    def of(cls, stage: str, key: str, pause: Pause) -> PausedOutput:
+        """That `stage` paused now while it made `key`."""
+        return cls(stage=stage, key=key, where=pause.where, why=pause.why, at=utc_now())
+
+    def __str__(self) -> str:
+        return f"{self.stage}/{self.key[:12]} is paused at {self.where} ({self.why})"
+
+    def to_json(self) -> str:
+        return _PAUSED.to_json(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> PausedOutput | None:
+        """Return the pause that `text` records; None where it is something else."""
+        try:
+            return _PAUSED.parse(text, "a pause")
+        except DataError:
+            return None
+
+
+_PAUSED = Record("yanmo.pause/1", PausedOutput)

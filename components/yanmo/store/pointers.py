@@ -10,7 +10,7 @@ from yanmo.common.names import PARTS, STAGES, maker_of, name_problems
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Reference
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, amend
 from yanmo.store.output import Output, open_reference
-from yanmo.store.schema import OtherSchema, parse
+from yanmo.store.record import OtherSchema, parse
 
 POINTED = {
     **{made: made for made in (*STAGES, *PARTS)},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yanmo.stage.metric import Metric
+from yanmo.stage.declaration import Metric
 
 METRICS = (
     Metric(name="tokens", help="Tokens in the cache", zh="词元缓存中的词元数", final=True),

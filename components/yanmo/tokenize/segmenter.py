@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 
 from yanmo.common.errors import DataError, in_words
+from yanmo.common.given_file import json_value
 from yanmo.common.jit import has_numba
-from yanmo.common.plain_json import json_value
 from yanmo.common.words import plural
 from yanmo.formats.records import num_characters
 from yanmo.formats.round_trip import open_tokenizer

@@ -22,8 +22,7 @@ import pyarrow as pa
 from yanmo.common.errors import DataError
 from yanmo.common.freed_memory import trim_heap
 from yanmo.formats.documents import document_batches
-from yanmo.formats.token_cache import INDEX, write_index
-from yanmo.formats.token_file import id_type, write_tokens
+from yanmo.formats.token_cache import INDEX, id_type, write_index, write_tokens
 from yanmo.tokenize.foreign import read_segmenter
 from yanmo.tokenize.jieba_agreement import agreement_counts, sampled, thinned
 from yanmo.tokenize.segmenter import Encoded, Marks, Segmenter, encode

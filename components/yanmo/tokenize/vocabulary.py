@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from yanmo.common.child_processes import preload
 from yanmo.common.errors import DataError
-from yanmo.common.fork_server import preload
 from yanmo.common.logs import Progress
 from yanmo.common.words import plural
 from yanmo.engine.maps import pool

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from yanmo.common.child_processes import preload
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import DataError
-from yanmo.common.fork_server import preload
 from yanmo.common.freed_memory import trim_heap
 from yanmo.common.given_file import MIB, read_given
 from yanmo.common.logs import Progress, human_bytes

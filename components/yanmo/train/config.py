@@ -24,12 +24,13 @@ from yanmo.train.options.recipe_options import (
     LoraOptions,
     ModelOptions,
     OptimizerOptions,
+    SizeOptions,
     StartOptions,
     left_to_lora,
+    left_to_size,
     num_parameters,
     shape_of,
 )
-from yanmo.train.options.sizes import SizeOptions, left_to_size
 from yanmo.train.schedule import ContinuedOptions, ScheduleOptions
 from yanmo.train.time_window import HoursOptions
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, assert_never, cast, get_args
 
 from yanmo.options.fields import Options, Scalar, opt
-from yanmo.train.options.sizes import BUNDLED
+from yanmo.train.options.recipe_options import BUNDLED
 
 _WARMUP, _WARMUP_SHARE = 30, 15
 ScheduleName = Literal["linear", "cosine", "constant", "wsd", "sgdr", "plateau"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from yanmo.options.fields import Options, opt
-from yanmo.options.time_zone import zone_of
+from yanmo.options.values import zone_of
 
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from yanmo.common.child_processes import end_with_parent
 from yanmo.common.command_end import stacks_on_request
 from yanmo.common.freed_memory import keep_freed_memory
 from yanmo.common.logs import setup
-from yanmo.common.parent import end_with_parent
 from yanmo.common.words import plural
 from yanmo.train import job
 from yanmo.train.backends.accelerator import before_torch, find_device, prepare

@@ -16,9 +16,9 @@ from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import EnvironmentFault, ExitCode, UsageError
 from yanmo.common.logs import setup
 from yanmo.common.names import name_problems
+from yanmo.common.words import did_you_mean
 from yanmo.options.command_line import load
 from yanmo.options.fields import Contradiction, default_argv, opt, word
-from yanmo.options.nearest import did_you_mean
 from yanmo.options.one_line import as_line
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.place import PlaceOptions

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from yanmo.common.log_lines import last_words_in, read_line
+from yanmo.common.logs import last_words_in, read_line
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.refusals import NotFound
 

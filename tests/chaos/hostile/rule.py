@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chaos.hostile.engine import Ended
-from yanmo.common.log_lines import read_line
+from yanmo.common.logs import read_line
 
 USAGE, DATA, BUG, RETRY, ENVIRONMENT = 64, 65, 70, 75, 78
 DOCUMENTED = (0, USAGE, DATA, RETRY, ENVIRONMENT)

@@ -22,7 +22,7 @@ from chaos.hostile.engine import Ended
 from chaos.hostile.rule import Expected, judge, message_of
 from chaos.hostile.store import ALL, DATA, Store, look
 from chaos.place import S3Place
-from yanmo.common.log_lines import formatter
+from yanmo.common.logs import formatter
 
 SEED = int(selection.draw()[:6].ljust(1, "0"), 36)
 TRAIN = ("train", "evaluate", "tokenizer", "model", "run")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.given_file import given_json, given_text, read_given
+from yanmo.common.given_file import given_json, given_text, json_value, read_given
 
 WHAT = "a list of names"
 
@@ -80,3 +80,9 @@ def test_what_is_no_json_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(DataError, match=rf"{path}: expected {WHAT}; it is not JSON: "):
         given_json(path, WHAT)
+
+
+@pytest.mark.parametrize("text", ["", "x", "[" * 100_000, '{"a":' * 100_000, "\ufeff{}"])
+def test_whatever_is_wrong_is_one_kind_of_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        json_value(text)

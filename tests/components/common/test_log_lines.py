@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from yanmo.common import log_lines
-from yanmo.common.log_lines import (
+from yanmo.common import logs
+from yanmo.common.logs import (
     FORMS,
     JSON,
     PLAIN,
@@ -21,8 +21,8 @@ from yanmo.common.log_lines import (
     last_line,
     last_words_in,
     read_line,
+    setup,
 )
-from yanmo.common.logs import setup
 
 ANY = st.text(alphabet=st.characters(exclude_categories=("Cs",)), max_size=60)
 WORDS = ANY.filter(lambda text: text.strip() == text and text and text.isprintable())
@@ -39,7 +39,7 @@ def test_what_is_written_is_read_in_each_form(message: str, form: str, rank: int
     line = read_line(written(form, message, rank))
     assert line is not None and line.stage == "train"
     # what would steer a terminal is spelled out in all of them
-    assert line.message == message or log_lines.visible(message) == log_lines.visible(line.message)
+    assert line.message == message or logs.visible(message) == logs.visible(line.message)
     if form != PLAIN:
         assert line.level == "warning" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.time)
         assert ("rank" in line.values) == (rank is not None)
@@ -135,11 +135,11 @@ def test_the_cause_is_found_whole_however_the_last_line_shortens_it(cause: str, 
 
 
 def test_the_environment_gives_the_form_where_no_option_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(log_lines.VARIABLE, "json")
+    monkeypatch.setenv(logs.VARIABLE, "json")
     stream = io.StringIO()
     setup("info", "test")
     logging.getLogger().handlers[-1].setStream(stream)  # type: ignore[attr-defined]
     logging.getLogger("yanmo.x").info("one")
     assert json.loads(stream.getvalue())["message"] == "one"
-    monkeypatch.setenv(log_lines.VARIABLE, "nonsense")
-    assert isinstance(formatter("", "x"), log_lines.PlainLines)
+    monkeypatch.setenv(logs.VARIABLE, "nonsense")
+    assert isinstance(formatter("", "x"), logs.PlainLines)

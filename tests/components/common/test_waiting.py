@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from yanmo.common.waiting import Wait, seconds_of, total_of
-from yanmo.store.cancellation import Cancellation
+from yanmo.common.waiting import Cancellation, Wait, seconds_of, total_of
 
 
 def test_waits_are_added_up_while_they_last_and_afterwards() -> None:

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import is_alive, needs_proc, survivors
 
-from yanmo.common import fork_server as module
+from yanmo.common import child_processes as module
+from yanmo.common.child_processes import preload
 from yanmo.common.errors import ExitCode, WorkerLost, exit_code
-from yanmo.common.fork_server import preload
 from yanmo.common.workers import Workers, portable
 from yanmo.engine.maps import ordered_map
 
@@ -205,7 +205,7 @@ SPENDING = """
 import resource, sys
 sys.path[:0] = [{tests!r}, {components!r}]
 from asked_of_workers import spend
-from yanmo.common.fork_server import cpu_seconds
+from yanmo.common.child_processes import cpu_seconds
 from yanmo.engine.maps import ordered_map
 from yanmo.common.workers import Workers
 if __name__ == "__main__":

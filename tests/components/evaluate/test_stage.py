@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 
 import pyarrow.parquet as pq
@@ -13,7 +14,6 @@ from yanmo.common.answers import RESULTS_LATER
 from yanmo.evaluate.config import STAGE
 from yanmo.evaluate.work import STEPS
 from yanmo.formats.records import EVALUATION
-from yanmo.formats.stage_cost import stage_cost
 from yanmo.nights.record import read_record
 from yanmo.stage.run import main
 from yanmo.store.named import carried_in
@@ -73,9 +73,11 @@ def test_the_workers_are_as_many_as_cpus_may_be_used_and_the_bytes_are_the_same(
 
 def test_what_is_made_after_the_output_records_a_cost_of_its_own(ground):
     assert evaluate(ground, documents="latest") == 0
-    outputs = [opened(ground, name) for name in ("evaluate", "baselines", "writing")]
-    costs = [stage_cost(output) for output in outputs]
-    assert all(cost.seconds and cost.cpu_seconds and cost.gpu_hours == 0 for cost in costs)
+    for name in ("evaluate", "baselines", "writing"):
+        recorded = opened(ground, name).path("metrics.prom").read_text(encoding="utf-8")
+        for figure in ("duration", "cpu"):
+            found = re.search(rf"^yanmo_{name}_{figure}_seconds (\S+)$", recorded, re.MULTILINE)
+            assert found and float(found[1]) > 0, figure
     digest = opened(ground, "baselines").content_digest
     assert evaluate(ground, "--force", documents="latest") == 0
     assert opened(ground, "baselines").content_digest == digest, "a record is no content"

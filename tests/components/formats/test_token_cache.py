@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.formats import token_cache, token_file
-from yanmo.formats.token_cache import INDEX, SpecialIds, TokenCache, write_index
-from yanmo.formats.token_file import open_tokens, write_tokens
+from yanmo.formats import token_cache
+from yanmo.formats.token_cache import INDEX, SpecialIds, TokenCache, open_tokens, write_index, write_tokens
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output
@@ -126,7 +125,7 @@ def test_token_file_is_mapped_exactly(tmp_path, num, vocab_size, dtype):
 
 
 def test_a_file_takes_as_many_bytes_as_it_may_and_no_more(tmp_path, monkeypatch):
-    monkeypatch.setattr(token_file, "MAX_BYTES", 64)
+    monkeypatch.setattr(token_cache, "MAX_BYTES", 64)
     path, more = tmp_path / "tokens.parquet", {"vocab_size": 9, "tokenizer": "t", "split": "train"}
     write_tokens(path, np.arange(32) % 9, **more)
     assert len(open_tokens(path).ids) == 32
@@ -177,7 +176,7 @@ def test_another_file_is_refused_by_the_field_that_differs(tmp_path, monkeypatch
         with pytest.raises(DataError, match="schema differs: expected 'token_documents', found None"):
             token_cache.read_index(path)
     else:
-        monkeypatch.setattr(token_file, "VERSION", "2" if name == "version" else "1")
+        monkeypatch.setattr(token_cache, "VERSION", "2" if name == "version" else "1")
         write_tokens(path, np.arange(9), vocab_size=10, tokenizer="t", split="train")
         monkeypatch.undo()
     with pytest.raises(DataError, match=f"{name} differs: expected '.*', found"):

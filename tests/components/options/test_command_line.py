@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yanmo.common.errors import UsageError
+from yanmo.common.words import did_you_mean
 from yanmo.options.command_line import load, load_given
 from yanmo.options.fields import by_kind, opt
-from yanmo.options.nearest import did_you_mean
 from yanmo.options.shared import StageOptions
 from yanmo.options.yaml_file import dump_yaml, read_yaml
 

@@ -14,7 +14,7 @@ from yanmo.promote.history import champion
 from yanmo.stage import run
 from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.store.champion_records import all_records, last_record
-from yanmo.store.pause import Pause, PausedOutput
+from yanmo.store.output import Pause, PausedOutput
 from yanmo.store.runs.run_record import add_to_run
 
 

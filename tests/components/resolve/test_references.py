@@ -23,8 +23,8 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.manifest import Reference
 from yanmo.store.output import Output
 from yanmo.store.pointers import move_pointer, read_pointer
+from yanmo.store.record import utc_now
 from yanmo.store.runs.run_record import RUN, add_to_run, run_record_name
-from yanmo.store.schema import utc_now
 
 PINNED = ("champion", "evaluation_set", "start_model", "tokenizer")
 

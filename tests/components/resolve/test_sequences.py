@@ -23,8 +23,7 @@ from yanmo.stage.exporter import Telemetry
 from yanmo.stage.stage_run import StageRun
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once, find_whole
 from yanmo.store.manifest import Reference
-from yanmo.store.output import open_reference
-from yanmo.store.pause import Pause
+from yanmo.store.output import Pause, open_reference
 from yanmo.store.runs.unfinished import GIVEN_UP, change_unfinished, read_unfinished
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.supervision.unfinished import GivenUp, begins, is_trained, pauses

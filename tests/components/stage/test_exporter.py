@@ -25,10 +25,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from yanmo.common import waiting
 from yanmo.common.logs import Progress
 from yanmo.stage import endpoint
+from yanmo.stage.declaration import OTHER, Label, Metric
 from yanmo.stage.exporter import Telemetry
-from yanmo.stage.metric import OTHER, Label, Metric
 from yanmo.stage.shared_metrics import REASONS, REQUESTS, declared
-from yanmo.store import traffic
+from yanmo.store import objects
 from yanmo.store.s3.retry import ASKED
 
 open_directly = build_opener(ProxyHandler({})).open
@@ -329,9 +329,9 @@ def test_promtool_finds_nothing_wrong():
 
 
 def test_labels_that_other_rooms_fill_have_their_values():
-    assert waiting.REASONS == REASONS and traffic.KINDS == REQUESTS
+    assert waiting.REASONS == REASONS and objects.REQUEST_KINDS == REQUESTS
     assert {kind for kind, _ in ASKED.values()} == set(REQUESTS)
-    sources = (Path(traffic.__file__).parent / "s3").glob("*.py")
+    sources = (Path(objects.__file__).parent / "s3").glob("*.py")
     first = {
         word for path in sources for word in re.findall(r'\.(?:retry|ask)\(\s*f?"(\w+) ', path.read_text())
     }

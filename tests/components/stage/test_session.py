@@ -12,11 +12,11 @@ import pytest
 import toy_stage
 from toy_outputs import recipe, write_text
 
-from yanmo.stage import session
 from yanmo.store.commit import Recipe, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output, find_output, superseded_name
 from yanmo.store.pointers import move_pointer, read_pointer
+from yanmo.store.runs import in_use as session
 from yanmo.store.runs.in_use import Removed
 from yanmo.tools.store.command import main as tool
 

@@ -21,8 +21,7 @@ from yanmo.store import commit as commit_module
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.objects import MAX_DOCUMENT_BYTES
-from yanmo.store.output import Output, find_output, open_reference
-from yanmo.store.pause import Pause
+from yanmo.store.output import Output, Pause, find_output, open_reference
 from yanmo.store.runs.in_use import check_present
 
 POINTS = ("half-written", "before-manifest", "in-create", "before-link", "after-link", "after-manifest")

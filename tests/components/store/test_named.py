@@ -20,8 +20,7 @@ from yanmo.stage.inputs import resolve_inputs
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.named import CHAMPION, LATEST, MODEL, PausedInput, Wanted, find_named
-from yanmo.store.output import Output
-from yanmo.store.pause import Pause, PausedOutput
+from yanmo.store.output import Output, Pause, PausedOutput
 from yanmo.store.pointers import POINTED, move_pointer
 from yanmo.store.runs.run_record import add_to_run
 from yanmo.tools.generate.named_model import model_output

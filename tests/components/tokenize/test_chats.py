@@ -8,8 +8,7 @@ import pytest
 
 from yanmo.common.errors import DataError
 from yanmo.formats.records import DOCUMENTS_WITH_TURNS, write_parquet
-from yanmo.formats.token_cache import SpecialIds, read_index
-from yanmo.formats.token_file import open_tokens
+from yanmo.formats.token_cache import SpecialIds, open_tokens, read_index
 from yanmo.tokenize.segmenter import Marks, encode, has_chats
 from yanmo.tokenize.shards import FileTask, loss_spans, tokenize_file
 

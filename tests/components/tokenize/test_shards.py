@@ -3,8 +3,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from yanmo.common.errors import DataError
-from yanmo.formats.token_cache import read_index
-from yanmo.formats.token_file import open_tokens
+from yanmo.formats.token_cache import open_tokens, read_index
 from yanmo.tokenize.segmenter import Marks
 from yanmo.tokenize.shards import FileTask, loss_spans, tokenize_file
 

@@ -20,8 +20,7 @@ import pyarrow as pa
 import pytest
 
 from yanmo.formats.records import GENRES, document_id
-from yanmo.formats.token_cache import INDEX, SpecialIds, TokenCache, write_index
-from yanmo.formats.token_file import write_tokens
+from yanmo.formats.token_cache import INDEX, SpecialIds, TokenCache, write_index, write_tokens
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.manifest import Reference
 from yanmo.store.opening import open_store

@@ -11,7 +11,7 @@ from yanmo.options.shared import StageOptions
 from yanmo.stage.run import run
 from yanmo.stage.stage_run import StageRun, Steps
 from yanmo.store.commit import Result
-from yanmo.store.pause import Pause
+from yanmo.store.output import Pause
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,10 +20,9 @@ from yanmo.balance.document_table import DRAWN, Rows, chosen_rows, parts_of, tok
 from yanmo.balance.quotas.filling import choose
 from yanmo.balance.quotas.targets import OTHERS, Quota, QuotaPlan, Target, parse_plan
 from yanmo.common.errors import DataError, UsageError
-from yanmo.common.words import some_of
+from yanmo.common.words import did_you_mean, some_of
 from yanmo.engine.maps import ordered_map
 from yanmo.formats.records import GENRE_ALIASES
-from yanmo.options.nearest import did_you_mean
 
 _COPIES = """
 create or replace table copies as

@@ -23,8 +23,8 @@ from typing import Any
 from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
-from yanmo.common.answers import visible
 from yanmo.common.logs import human_bytes, human_seconds
+from yanmo.common.words import visible
 
 _HERE = Path(__file__).parent
 _MOST_OF_A_NAME = 80

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from yanmo.common.errors import DataError, StorageError, UsageError
-from yanmo.common.plain_json import json_value
+from yanmo.common.given_file import json_value
 from yanmo.common.words import plural, some_of
 from yanmo.curate.sources.entries import NO_SETTINGS, Settings, read_entries
 from yanmo.curate.sources.raw_files import (

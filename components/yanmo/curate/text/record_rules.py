@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from yanmo.common.errors import UsageError
+from yanmo.common.words import did_you_mean
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.options.source_options import chat_pair
 from yanmo.curate.sources.batches import MAX_RECORD_BYTES, Reading
@@ -17,7 +18,6 @@ from yanmo.curate.text.filters import FilterRules
 from yanmo.curate.text.normalize import CLASSICAL, form_steps
 from yanmo.curate.text.plugin_filters import plugin_filters
 from yanmo.curate.text.privacy import KINDS
-from yanmo.options.nearest import did_you_mean
 
 _RECORD_BYTES_PER_CHARACTER = 12
 """Bytes of the longest spelling of a character in JSON: two escapes of six bytes."""

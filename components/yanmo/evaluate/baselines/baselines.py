@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from yanmo.common.fork_server import preload
+from yanmo.common.child_processes import preload
 from yanmo.common.words import plural
 from yanmo.common.workers import Workers
 from yanmo.evaluate.baselines.compressors import added_by_ppmd, added_by_xz

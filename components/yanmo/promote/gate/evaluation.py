@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.common.errors import DataError
-from yanmo.common.plain_json import json_value
+from yanmo.common.given_file import json_value
 from yanmo.formats.records import check_schema
 from yanmo.formats.training_text import training_text
 from yanmo.store.manifest import MAKE_AGAIN

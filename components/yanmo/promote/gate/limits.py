@@ -9,8 +9,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from yanmo.common.words import Words
-from yanmo.options.nearest import did_you_mean
+from yanmo.common.words import Words, did_you_mean
 from yanmo.options.values import number_in
 
 VERSE = {

@@ -26,7 +26,7 @@ from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.store.pointers import open_named, pointer_name, read_pointer
-from yanmo.store.schema import utc_now
+from yanmo.store.record import utc_now
 
 
 class ChampionChanged(StorageError):

@@ -15,7 +15,7 @@ from yanmo.store.champion_records import CHAMPION, ChampionRecord, RolledBack, a
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
-from yanmo.store.schema import utc_now
+from yanmo.store.record import utc_now
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from yanmo.promote.page.lineage import data_report, trace
 from yanmo.promote.page.tasks import task_rows
 from yanmo.promote.page.training import training_report
 from yanmo.store.output import Output
-from yanmo.store.schema import utc_now
+from yanmo.store.record import utc_now
 
 _SCHEMA = "yanmo.report/9"
 _MOST_SAMPLES = 4

@@ -16,8 +16,7 @@ from yanmo.common.pages import html
 from yanmo.common.words import Words, together
 from yanmo.store.champion_records import shown_time
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import Output
-from yanmo.store.pause import PausedOutput
+from yanmo.store.output import Output, PausedOutput
 from yanmo.store.runs.run_record import note_night, read_night
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from yanmo.formats.stage_cost import finite, steps_cpu_seconds, training_lines
+from yanmo.formats.training_record import finite, steps_cpu_seconds, training_lines
 from yanmo.store.output import Output
 
 MOST_POINTS = 400

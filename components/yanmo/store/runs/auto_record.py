@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.store.output import KEY
-from yanmo.store.record import Record
-from yanmo.store.schema import utc_now
+from yanmo.store.record import Record, utc_now
 
 Scalar = str | int | float | bool
 

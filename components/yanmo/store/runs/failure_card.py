@@ -22,9 +22,8 @@ from yanmo.common.errors import DataError, EnvironmentFault, ExitCode, LeaseLost
 from yanmo.common.logs import human_seconds
 from yanmo.common.made_by import code
 from yanmo.store.objects import ObjectStore
-from yanmo.store.record import Record
+from yanmo.store.record import Record, utc_now
 from yanmo.store.runs.in_use import work_name
-from yanmo.store.schema import utc_now
 
 log = logging.getLogger(__name__)
 FILE = "FAILURE.json"

@@ -24,8 +24,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from yanmo.common.errors import EnvironmentFault, LeaseLost
-from yanmo.common.plain_json import json_value
-from yanmo.store.cancellation import Cancellation, under
+from yanmo.common.given_file import json_value
+from yanmo.common.waiting import Cancellation, under
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore
 from yanmo.store.record import built
 
@@ -271,7 +271,7 @@ def is_held(store: ObjectStore, name: str) -> bool:
 def live_holder(name: str, data: bytes, age: float) -> str:
     """Return the machine of the living run that may hold the lease `name`, `runs/<stage>/<key>/LEASE.json`.
 
-    "" where nobody does, and of a session (stage/session.py), which makes nothing: its lease is no key's,
+    "" where nobody does, and of a session (store/runs/in_use.py), which makes nothing: its lease is no key's,
     and its attempt is named after itself.
 
     Args:

@@ -26,8 +26,7 @@ from yanmo.common.errors import DataError
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import KEY
-from yanmo.store.record import Record
-from yanmo.store.schema import utc_now
+from yanmo.store.record import Record, utc_now
 
 OPEN, TRAINED = "open", "trained"
 GIVEN_UP, LEFT, OUTDATED = "given up", "left", "outdated"

@@ -28,7 +28,7 @@ from urllib3 import BaseHTTPResponse
 from yanmo.common import waiting
 from yanmo.common.errors import StorageError
 from yanmo.common.threads import thread_pool
-from yanmo.store.cancellation import Cancellation, current, under
+from yanmo.common.waiting import Cancellation, current_cancellation, under
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, Damaged, Wanted, Written, check_sha256, check_size
 from yanmo.store.s3.client import connect
 from yanmo.store.s3.retry import OutOfRange, PreconditionFailed, Retry, RetryBudget, Truncated, retry_seconds
@@ -233,7 +233,7 @@ class Bucket:
     def _ordered(self, action: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
         """Results in order, never more than `THREADS` ahead of the reader."""
         running: deque[Future[T]] = deque()
-        cancellation = Cancellation(current())
+        cancellation = Cancellation(current_cancellation())
 
         def run(item: S) -> T:
             with under(cancellation):

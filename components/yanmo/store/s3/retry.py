@@ -30,9 +30,8 @@ from urllib3.exceptions import SSLError as TransportSSLError
 from yanmo.common import waiting
 from yanmo.common.authorities import ca_source
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, UsageError
-from yanmo.store import traffic
-from yanmo.store.cancellation import current
-from yanmo.store.objects import NotSupportedHere
+from yanmo.common.waiting import current_cancellation
+from yanmo.store.objects import NotSupportedHere, RequestKind, count_failed, count_request
 from yanmo.store.s3.credentials import NoKey
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ _CREDENTIAL_CODES = {*_EXCHANGED, "AuthorizationHeaderMalformed"}
 _FULL_CODES = {"QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity"}
 
 
-ASKED: dict[str, tuple[traffic.Kind, str]] = {
+ASKED: dict[str, tuple[RequestKind, str]] = {
     "reading": ("read", "s3:GetObject"),
     **dict.fromkeys(("writing", "completing"), ("write", "s3:PutObject")),
     "aborting": ("write", "s3:AbortMultipartUpload"),
@@ -136,7 +135,7 @@ class Retry:
         """
         self.what, self._retry_budget, self._absent_passes = what, retry_budget, absent_passes
         self._kind = ASKED[what.partition(" ")[0]][0]
-        self._cancellation = current()
+        self._cancellation = current_cancellation()
         self.failures = 0
         self._started = time.monotonic()
 
@@ -160,7 +159,7 @@ class Retry:
         while True:
             offset = budget.pool.clock_offset
             try:
-                traffic.request(self._kind)
+                count_request(self._kind)
                 result = request()
                 budget.down, budget.accepted = False, True
                 return result
@@ -172,7 +171,7 @@ class Retry:
                 if final is not None and not (self._absent_passes and _is_absent(error)):
                     raise final from error
                 self.failures += 1
-                traffic.failed(self._kind)
+                count_failed(self._kind)
                 wait.because(f"{self.what}: {describe(error)}")
                 self._wait(error, awaited)
 

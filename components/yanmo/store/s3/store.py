@@ -35,7 +35,6 @@ from yanmo.store.s3.bucket import PART_BYTES, Bucket
 from yanmo.store.s3.client import bucket_problem
 from yanmo.store.s3.retry import PreconditionFailed
 from yanmo.store.scratch import Scratch
-from yanmo.store.settings import GIB, StoreSettings
 
 log = logging.getLogger(__name__)
 _UPLOADS = 1000
@@ -46,7 +45,10 @@ class S3Store:
 
     is_shared = False
 
-    def __init__(self, uri: str, settings: StoreSettings) -> None:
+    def __init__(self, uri: str, endpoint: str, scratch: Scratch) -> None:
+        """Args:
+        endpoint: http(s)://host[:port]; "" for what the environment or the mounted secret says, else AWS.
+        """
         parts = urlsplit(uri)
         name, self.prefix = parts.netloc, parts.path.strip("/")
         if parts.query or parts.fragment:
@@ -58,8 +60,8 @@ class S3Store:
                 f"--store {uri}: expected s3://bucket/prefix, a prefix of letters, digits, . _ = -"
             )
         self.uri = f"{parts.scheme}://{name}" + (f"/{self.prefix}" if self.prefix else "")
-        self.bucket = Bucket(parts.scheme, name, settings.endpoint)
-        self.scratch = Scratch(settings.scratch_folder, int(settings.scratch_gib * GIB))
+        self.bucket = Bucket(parts.scheme, name, endpoint)
+        self.scratch = scratch
         self._conditional: bool | None = None
         self._quoted = True
         self._published: dict[str, list[tuple[str, Written]]] = {}

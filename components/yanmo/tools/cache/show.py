@@ -13,8 +13,7 @@ from yanmo.common.logs import human_bytes
 from yanmo.common.words import plural
 from yanmo.formats.packing_settings import SPLITS
 from yanmo.formats.round_trip import open_tokenizer
-from yanmo.formats.token_cache import TOKENIZER, TokenCache
-from yanmo.formats.token_file import id_type
+from yanmo.formats.token_cache import TOKENIZER, TokenCache, id_type
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 from yanmo.tools.store.find import find, print_json

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import UsageError, naming
-from yanmo.common.plain_json import json_value
+from yanmo.common.given_file import json_value
 from yanmo.store.durable_files import fsync_dir
 
 RECORD = "yanmo.json"

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from yanmo.common.answers import answer, only_answers, visible
+from yanmo.common.answers import answer, only_answers
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.logs import setup
+from yanmo.common.words import visible
 from yanmo.options.command_line import load_given
 from yanmo.options.fields import default_argv
 from yanmo.store.opening import store_of

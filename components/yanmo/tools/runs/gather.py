@@ -16,7 +16,7 @@ from typing import Any
 
 from yanmo.common.errors import UsageError
 from yanmo.common.names import DATA_STAGES
-from yanmo.options.nearest import did_you_mean
+from yanmo.common.words import did_you_mean
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, open_reference

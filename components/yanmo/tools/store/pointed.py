@@ -10,8 +10,8 @@ from yanmo.common.errors import DataError
 from yanmo.store.manifest import Reference, unsealed
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectInfo, ObjectStore
 from yanmo.store.pointers import RECORD_SCHEMA, RECORDED, check_stage, parse_pointer
+from yanmo.store.record import judging, parse
 from yanmo.store.runs.run_record import RUN, is_run_record
-from yanmo.store.schema import judging, parse
 
 _RECORD = re.compile(r"pointers/[^/]+/history/\d{6}\.json\Z")
 _POINTER = re.compile(r"pointers/[^/]+/([^/]+)\.json\Z")

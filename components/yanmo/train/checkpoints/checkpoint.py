@@ -30,7 +30,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from yanmo.common.errors import DataError, StorageError, wrong_in
-from yanmo.common.plain_json import json_value
+from yanmo.common.given_file import json_value
 from yanmo.model.weights_file import write_tensors
 from yanmo.store.durable_files import fsync_dir
 from yanmo.store.manifest import file_sha256

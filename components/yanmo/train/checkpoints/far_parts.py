@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from yanmo.common.errors import StorageError
-from yanmo.common.plain_json import json_value
+from yanmo.common.given_file import json_value
 from yanmo.store.objects import ObjectStore, Wanted, amend
 from yanmo.train.backends.process_group import Collectives
 

@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Any
 
 from yanmo.common.errors import DataError, EnvironmentFault, LeaseLost
-from yanmo.common.plain_json import json_value
+from yanmo.common.given_file import json_value
+from yanmo.common.waiting import Cancellation, under
 from yanmo.stage.exporter import Telemetry
-from yanmo.store.cancellation import Cancellation, under
 from yanmo.store.runs.lease import Lease
 from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from yanmo.common.plain_json import json_value
+from yanmo.common.given_file import json_value
 
 FOLDER = "heartbeats"
 TRAINING = "training step"

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault, UsageError
+from yanmo.common.given_file import json_value
 from yanmo.common.logs import human_bytes
-from yanmo.common.plain_json import json_value
 from yanmo.common.words import plural
 from yanmo.formats.token_cache import TokenCache
 from yanmo.store.output import Output

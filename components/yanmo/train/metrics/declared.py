@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yanmo.stage.metric import GENRE, RANK, Label, Metric
+from yanmo.stage.declaration import GENRE, RANK, Label, Metric
 from yanmo.stage.shared_metrics import GPU_METRICS
 
 DOINGS = (

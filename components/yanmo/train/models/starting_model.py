@@ -14,7 +14,6 @@ from typing import Any
 from yanmo.common.errors import DataError
 from yanmo.common.given_file import read_object
 from yanmo.formats.token_cache import TokenCache
-from yanmo.model.weights_check import WEIGHTS, check_weights
 from yanmo.store.output import Output
 from yanmo.train.config import TrainConfig
 
@@ -66,6 +65,8 @@ def check_finite(model: Output) -> None:
     Raises:
         DataError: names the file and the tensor.
     """
+    from yanmo.model.weights_check import WEIGHTS, check_weights  # few trainings start from a model
+
     if model.entries(WEIGHTS):
         check_weights(model.path(WEIGHTS).parent)
 

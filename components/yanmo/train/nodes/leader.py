@@ -14,7 +14,7 @@ from pathlib import Path
 
 from yanmo.common.errors import EnvironmentFault
 from yanmo.options.fields import by_kind
-from yanmo.store.pause import Pause
+from yanmo.store.output import Pause
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import Place, WorkerJob
 from yanmo.train.nodes.record import PARTS, End, NodesRecord, forget_parts

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from yanmo.common.errors import ERROR_OF, DataError, EnvironmentFault, ExitCode, UsageError, advice, exit_code
+from yanmo.common.given_file import json_value
 from yanmo.common.made_by import made_by
-from yanmo.common.plain_json import json_value
 from yanmo.options.fields import by_kind, flag, spelled
 from yanmo.store.file_store import FileStore
 from yanmo.store.objects import ObjectStore
-from yanmo.store.pause import Pause
+from yanmo.store.output import Pause
 from yanmo.store.record import Record
 from yanmo.store.runs.in_use import lease_name, work_name
 from yanmo.store.runs.lease import is_live

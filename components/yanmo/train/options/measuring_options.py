@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from yanmo.common.words import did_you_mean
 from yanmo.options.fields import Options, opt
-from yanmo.options.nearest import did_you_mean
 from yanmo.options.values import brief
 
 _LEAST_HANG = 10

@@ -16,9 +16,9 @@ import threading
 import time
 from pathlib import Path
 
+from yanmo.common.child_processes import end_with_parent
 from yanmo.common.errors import in_words
 from yanmo.common.logs import setup
-from yanmo.common.parent import end_with_parent
 from yanmo.train.sinks.sink import Follower, Sink, TrainingRun
 
 log = logging.getLogger("yanmo.train.sinks")

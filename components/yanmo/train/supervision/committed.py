@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from yanmo.common.errors import DataError
-from yanmo.common.given_file import read_object
+from yanmo.common.given_file import json_value, read_object
 from yanmo.common.made_by import made_by
-from yanmo.common.plain_json import json_value
 from yanmo.common.words import plural
-from yanmo.formats.stage_cost import finite, training_lines
 from yanmo.formats.token_cache import TokenCache
+from yanmo.formats.training_record import finite, training_lines
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
 from yanmo.store.output import Output
@@ -23,7 +22,6 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
 from yanmo.train.job import clear, read_metrics
 from yanmo.train.models.starting_model import CONFIG, shape_in
-from yanmo.train.nodes.record import forget_record
 from yanmo.train.supervision.machine_check import TrainRun
 from yanmo.train.supervision.unfinished import is_trained
 
@@ -116,6 +114,8 @@ def _lora(run: TrainRun, result: dict[str, Any]) -> dict[str, Any]:
 
 def forget(run: TrainRun, output: Output) -> Finish:
     """Delete the checkpoints and working files of a finished run; its model is committed."""
+    from yanmo.train.nodes.record import forget_record  # an earlier try may have had other nodes
+
     if run.options.twins > 1:
         _say_whether_noise_is_missing(output, run.options.twins)
     is_trained(run, output)

@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import IO
 
 from yanmo.common.bar import above_the_bar
+from yanmo.common.child_processes import PARENT
 from yanmo.common.errors import WorkerLost
-from yanmo.common.log_lines import read_line
-from yanmo.common.parent import PARENT
+from yanmo.common.logs import read_line
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import BEFORE_OTHERS, Heartbeats, Silence, alive, doings
 from yanmo.train.job import MEETING, Place, Status, WorkerJob, parse_status

@@ -30,8 +30,7 @@ from yanmo.formats.seed_noise import FILE, NOISE, PART, SeedNoise, Twin
 from yanmo.formats.token_cache import TokenCache
 from yanmo.options.fields import by_kind
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
-from yanmo.store.output import Output, find_output, read_json
-from yanmo.store.pause import Pause
+from yanmo.store.output import Output, Pause, find_output, read_json
 from yanmo.store.runs.in_use import work_name
 from yanmo.store.runs.work_folder import WorkFolder
 from yanmo.train import job

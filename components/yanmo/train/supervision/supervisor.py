@@ -23,8 +23,7 @@ from yanmo.stage.exporter import Telemetry
 from yanmo.stage.nvml import power_limit
 from yanmo.stage.stage_run import Ended, Prepared, Skip
 from yanmo.store.commit import Result
-from yanmo.store.output import Output
-from yanmo.store.pause import Pause
+from yanmo.store.output import Output, Pause
 from yanmo.store.runs.failure_card import Details, attach, details_of
 from yanmo.train import job
 from yanmo.train.backends.hardware import memory_kills, this_machine

@@ -15,8 +15,8 @@ import textwrap
 from yanmo.common.errors import DataError, EnvironmentFault, advice
 from yanmo.options.fields import NONE, by_kind
 from yanmo.store.opening import store_of
-from yanmo.store.output import Output
-from yanmo.store.pause import Pause
+from yanmo.store.output import Output, Pause
+from yanmo.store.record import utc_now
 from yanmo.store.runs.failure_card import Card, keep_card
 from yanmo.store.runs.unfinished import (
     GIVEN_UP,
@@ -30,7 +30,6 @@ from yanmo.store.runs.unfinished import (
     read_unfinished,
     resumed_by,
 )
-from yanmo.store.schema import utc_now
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.supervision.machine_check import TrainRun
 

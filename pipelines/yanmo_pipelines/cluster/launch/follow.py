@@ -11,11 +11,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from yanmo.common.answers import visible
 from yanmo.common.errors import ERROR_OF, ExitCode, StorageError, UsageError
-from yanmo.common.words import plural
+from yanmo.common.words import plural, visible
 from yanmo.store.manifest import Reference
-from yanmo.store.pause import PausedOutput
+from yanmo.store.output import PausedOutput
 from yanmo.store.runs.failure_card import Details, attach
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.launch.made_by import Maker, state_of

@@ -9,7 +9,7 @@ from typing import Any
 
 from yanmo.common.errors import EnvironmentFault, ExitCode
 from yanmo.store.manifest import Reference
-from yanmo.store.pause import PausedOutput
+from yanmo.store.output import PausedOutput
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.pods import ended_state, one_line, pods_by, true_condition
 from yanmo_pipelines.cluster.refusals import Forbidden, NotFound

@@ -14,8 +14,7 @@ from yanmo.common.words import plural
 from yanmo.stage.stage_run import Finish
 from yanmo.store.commit import Result
 from yanmo.store.objects import ObjectStore
-from yanmo.store.output import open_reference
-from yanmo.store.pause import Pause, PausedOutput
+from yanmo.store.output import Pause, PausedOutput, open_reference
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.launch.follow import Follower
 from yanmo_pipelines.cluster.launch.made_by import Maker, maker_of, state_of

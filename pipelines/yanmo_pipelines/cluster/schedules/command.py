@@ -11,10 +11,9 @@ from yanmo.common.answers import answer
 from yanmo.common.command_end import as_process, ended
 from yanmo.common.errors import ExitCode, UsageError
 from yanmo.common.logs import setup
-from yanmo.common.words import plural
+from yanmo.common.words import did_you_mean, plural
 from yanmo.options.command_line import load_command
 from yanmo.options.fields import default_argv, opt, word
-from yanmo.options.nearest import did_you_mean
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi
 from yanmo_pipelines.cluster.place import KFP_NAMESPACE, PlaceOptions

@@ -25,11 +25,9 @@ from typing import Any
 from yanmo.common.errors import UsageError
 from yanmo.common.given_file import given_text
 from yanmo.common.names import name_problems
-from yanmo.common.words import plural
+from yanmo.common.words import did_you_mean, plural
 from yanmo.options.fields import opt, values_of
-from yanmo.options.nearest import did_you_mean
-from yanmo.options.time_zone import zone_of
-from yanmo.options.values import WrongValue, brief
+from yanmo.options.values import WrongValue, brief, zone_of
 from yanmo.options.yaml_file import plain_yaml, yaml_problem
 from yanmo_pipelines.cluster.schedules.cron import Cron, parse_cron
 from yanmo_pipelines.compile import COMPILED, PIPELINES

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from yanmo.common.answers import visible
+from yanmo.common.words import visible
 from yanmo_pipelines.cluster.follow import failure, was_terminated
 from yanmo_pipelines.cluster.kfp_api import KfpApi
 from yanmo_pipelines.cluster.kubernetes_api import KubernetesApi

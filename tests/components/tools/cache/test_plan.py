@@ -10,8 +10,7 @@ import pytest
 from yanmo.formats.packing import plan_epoch
 from yanmo.formats.packing_settings import Packing
 from yanmo.formats.records import GENRES
-from yanmo.formats.token_cache import INDEX, SpecialIds, write_index
-from yanmo.formats.token_file import write_tokens
+from yanmo.formats.token_cache import INDEX, SpecialIds, write_index, write_tokens
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.opening import open_store
 from yanmo.store.pointers import move_pointer

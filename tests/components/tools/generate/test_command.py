@@ -10,8 +10,8 @@ import torch
 from saying import random_model, saying_model
 from tokenizers import Tokenizer
 
-from yanmo.common.answers import visible
 from yanmo.common.errors import DataError, ExitCode
+from yanmo.common.words import visible
 from yanmo.store.commit import Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer

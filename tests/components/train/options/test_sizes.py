@@ -9,8 +9,7 @@ from yanmo.options.command_line import load
 from yanmo.train.config import TrainConfig
 from yanmo.train.memory.estimate import estimate, largest_that_fits
 from yanmo.train.options.machine_options import AUTO
-from yanmo.train.options.recipe_options import num_parameters, shape_of
-from yanmo.train.options.sizes import PRESETS, SIZES, preset_names
+from yanmo.train.options.recipe_options import PRESETS, SIZES, num_parameters, preset_names, shape_of
 
 
 def options(*flags: str) -> TrainConfig:

@@ -33,7 +33,7 @@ from yanmo.tools.store.command import main as store_tool
 from yanmo.train.backends import hardware as machine_module
 from yanmo.train.backends.hardware import Machine, this_machine
 from yanmo.train.config import STAGE, TrainConfig
-from yanmo.train.options.sizes import SIZES
+from yanmo.train.options.recipe_options import SIZES
 from yanmo.train.supervision.automatic import decide, settle
 from yanmo.train.supervision.machine_check import LEFT, check_machine
 

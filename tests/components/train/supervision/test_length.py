@@ -18,7 +18,7 @@ from yanmo.store.output import open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.train.backends.hardware import Machine
 from yanmo.train.config import STAGE, TrainConfig
-from yanmo.train.options.sizes import SIZES
+from yanmo.train.options.recipe_options import SIZES
 from yanmo.train.supervision.automatic import settle, with_length
 
 MANY = 10**9

@@ -44,9 +44,9 @@ def watch(process, message, folder, *, hang_seconds=0.0, silence_seconds=0.0, st
 
 ORPHAN = """
 import os, sys, time
-from yanmo.common.parent import PARENT
+from yanmo.common.child_processes import PARENT
 from yanmo.train.supervision.ranks import Ranks
-rank = "from yanmo.common.parent import end_with_parent; end_with_parent(); print('alive')"
+rank = "from yanmo.common.child_processes import end_with_parent; end_with_parent(); print('alive')"
 parent = "1" if sys.argv[1] == "dead" else str(os.getpid())
 group = Ranks([sys.executable, "-c", rank], [{**os.environ, PARENT: parent}])
 said = group.stdout.read().decode().strip() or "ended"

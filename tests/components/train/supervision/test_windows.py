@@ -16,7 +16,7 @@ from yanmo.common import waiting
 from yanmo.common.errors import WorkerLost
 from yanmo.stage.nvml import Nvml, power_limit
 from yanmo.store.manifest import Reference
-from yanmo.store.pause import Pause
+from yanmo.store.output import Pause
 from yanmo.train.config import TrainConfig
 from yanmo.train.job import WorkerJob
 from yanmo.train.supervision.supervisor import _pause

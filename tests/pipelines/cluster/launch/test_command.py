@@ -13,8 +13,7 @@ from servers.replayed import kubeconfig, one, serving
 
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.opening import open_store
-from yanmo.store.output import Output
-from yanmo.store.pause import Pause, PausedOutput
+from yanmo.store.output import Output, Pause, PausedOutput
 from yanmo.store.pointers import move_pointer, read_pointer
 from yanmo_pipelines.cluster.launch import command
 

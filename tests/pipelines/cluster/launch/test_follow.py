@@ -13,7 +13,7 @@ from servers.replayed import answers, one
 
 from yanmo.common.errors import DataError, EnvironmentFault, StorageError, exit_code
 from yanmo.store.manifest import Reference
-from yanmo.store.pause import Pause, PausedOutput
+from yanmo.store.output import Pause, PausedOutput
 from yanmo.store.runs.failure_card import details_of
 from yanmo_pipelines.cluster.launch.follow import Follower
 from yanmo_pipelines.cluster.launch.made_by import TrainJobs

@@ -14,7 +14,7 @@ from processes import is_alive, needs_proc
 COMPONENTS = Path(__file__).parents[3] / "components"
 CHILD = """
 import os, sys, time
-from yanmo.common.parent import end_with_parent
+from yanmo.common.child_processes import end_with_parent
 time.sleep(float(sys.argv[1]))
 end_with_parent()
 print(os.getpid(), flush=True)
@@ -22,7 +22,7 @@ time.sleep(600)
 """
 PARENT = """
 import os, subprocess, sys
-from yanmo.common.parent import PARENT
+from yanmo.common.child_processes import PARENT
 environment = {**os.environ, PARENT: str(os.getpid())}
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]], env=environment)
 print(child.pid, flush=True)

@@ -1,4 +1,4 @@
-"""The process that workers are forked from, what they cost, and its end.
+"""Processes that this one starts: what workers are forked from, what they cost, and the end of all.
 
 A clean process imports what workers need once (`preload`) and forks them. Forking this process, with its
 lease and metrics threads, may deadlock; spawning costs every worker the imports: beside the fork server, 8
@@ -8,17 +8,26 @@ cores, Python 3.11).
 The system counts the workers' CPU time for the fork server, and the server's for us only once it has ended:
 `cpu_seconds` asks for it before, and at the end of this process the server is ended, so that whoever waits
 for us is told everything.
+
+A process ends when the one that started it does, also by kill -9: nobody waits for it any more
+(`end_with_parent`). On Linux the kernel sees to it, whatever the process is doing then (a rank may stand in C
+code). It means the thread that started the process, so that one has to live as long. Where `multiprocessing`
+started it the fork server stands between, which ends after its children: there, and on other systems, a
+thread looks.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import importlib.util
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing import forkserver
 from pathlib import Path
@@ -26,6 +35,12 @@ from pathlib import Path
 CONTEXT = multiprocessing.get_context("forkserver")
 ALIVE: set[int] = set()
 """Process ids of the workers that have not ended."""
+PARENT = "YANMO_PARENT"
+"""The variable that tells a process who started it: a parent killed at once leaves no other trace."""
+_PR_SET_PDEATHSIG = 1
+_LOOK_SECONDS = 1.0
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+"""Loaded here, as nothing may be loaded between fork and exec."""
 _PID = os.getpid()
 _END_SECONDS = 5.0
 """How long the end of this process waits for the fork server's."""
@@ -99,6 +114,32 @@ def kill() -> None:
     """End the server at once; the next worker starts another one."""
     for pid in _pids():
         os.kill(pid, signal.SIGKILL)
+
+
+def end_with_parent(parent: int = 0, how: signal.Signals = signal.SIGKILL) -> None:
+    """End this process by the signal `how` when its parent ends; at once where it is gone already.
+
+    Args:
+        parent: its process id. Without it, it is the process that `multiprocessing` started this one for,
+            else the one that `PARENT` names, else the parent of now.
+    """
+    started_for = None if parent else multiprocessing.parent_process()
+    expected = parent or int(os.environ.get(PARENT, os.getppid()))
+
+    def is_gone() -> bool:
+        return not started_for.is_alive() if started_for else os.getppid() != expected
+
+    def watch() -> None:
+        while not is_gone():
+            started_for.join() if started_for else time.sleep(_LOOK_SECONDS)
+        os.kill(os.getpid(), how)
+
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, how)
+    if is_gone():  # it ended before the kernel was asked
+        os.kill(os.getpid(), signal.SIGKILL)  # between fork and exec another one would not act
+    if started_for or _libc is None:
+        threading.Thread(target=watch, daemon=True).start()
 
 
 at_exit(_end)
