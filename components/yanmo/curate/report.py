@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from yanmo.common.aligned_table import short_table, text_table
-from yanmo.common.markdown import plain, table
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.limits import PLAN_REASONS, reasons_in
 from yanmo.curate.map_report import MapReport
@@ -16,6 +16,7 @@ from yanmo.curate.text.record_rules import record_rules
 from yanmo.formats.decisions import MALFORMED
 
 log = logging.getLogger(__name__)
+_IN_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|~&])")
 
 _COLUMNS = (
     *("genre", "read", "filtered", "copies", "overlap", "train"),
@@ -154,3 +155,15 @@ def _dropped(report: MapReport) -> Rows:
         first = report.first_malformed[0]
         rows.append((MALFORMED, f"{report.malformed:,}", "", "", f"{first.file}:{first.line}"))
     return [("reason", "documents", "characters", "share", "for instance"), *rows]
+
+
+def plain(text: str) -> str:
+    """Return a text on one line of Markdown, with nothing in it that Markdown or HTML would read."""
+    visible = "".join(c if c.isprintable() else " " for c in text)
+    return _IN_MARKDOWN.sub(r"\\\1", " ".join(visible.split()))[:200] or "-"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a table; its cells are Markdown."""
+    lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -7,7 +7,7 @@ characters of a line; a line of seven has two more in front, which alternate as 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from yanmo.chinese.pingshui import LEVEL, OBLIQUE, rhymes, tones
 from yanmo.verse.poems import Poem
@@ -106,3 +106,18 @@ def _pairs(characters: Sequence[str]) -> Tally:
     found = [rhymes(c) for c in characters]
     known = [(a, b) for a, b in itertools.pairwise(found) if a and b]
     return sum(bool(a & b) for a, b in known), len(known)
+
+
+OF_REGULAR: dict[str, Callable[[Poem], Tally]] = {
+    rule.__name__: rule
+    for rule in (whole_rhyme, alternation, opposition, adhesion, no_lone_level, mixed_ending)
+}
+"""Rules of a poem with a regular form, by name."""
+
+
+def is_regulated(poem: Poem) -> bool:
+    """Return whether a poem has a regular form and breaks no rule of rhyme and tones.
+
+    An unknown character breaks none.
+    """
+    return poem.form is not None and all(a == b for a, b in (rule(poem) for rule in OF_REGULAR.values()))

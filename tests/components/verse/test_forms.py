@@ -8,11 +8,12 @@ import json
 import opencc
 import pytest
 import zstandard
+from verse_judge import passes
 
 from yanmo.verse.ci_tunes import main as learn
 from yanmo.verse.forms import REGULAR, form_of, known_forms, tunes
 from yanmo.verse.poems import read_poem
-from yanmo.verse.rules import is_regulated, passes
+from yanmo.verse.sound import is_regulated
 from yanmo.verse.steps import Steps
 from yanmo.verse.tunes import tune_of
 

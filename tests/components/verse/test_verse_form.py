@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from tokenizers import Tokenizer
+from verse_judge import passes
 
 from yanmo.verse.forms import REGULAR, tunes
 from yanmo.verse.poems import read_poem
-from yanmo.verse.rules import OF_REGULAR, passes
+from yanmo.verse.sound import OF_REGULAR
 from yanmo.verse.verse_form import VerseForm
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools/generate"))

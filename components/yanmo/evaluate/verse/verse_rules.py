@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from yanmo.evaluate.verse.parallel import Pairs
 from yanmo.verse import sound
 from yanmo.verse.poems import Poem
-from yanmo.verse.rules import is_regulated
+from yanmo.verse.sound import is_regulated
 from yanmo.verse.tunes import Tunes
 
 Tally = tuple[int, int]

@@ -9,6 +9,7 @@ import pytest
 import torch
 from saying import random_model, saying_model
 from tokenizers import Tokenizer
+from verse_judge import passes
 
 from yanmo.common.errors import DataError, ExitCode
 from yanmo.common.words import visible
@@ -19,7 +20,6 @@ from yanmo.tools.generate.command import clean, main
 from yanmo.tools.generate.named_model import writes_chatml
 from yanmo.tools.generate.spelling import Spelling
 from yanmo.verse.forms import form_of
-from yanmo.verse.rules import passes
 
 
 @pytest.fixture

@@ -1,37 +1,13 @@
-"""Whether a poem has its form: by the rules that `yanmo evaluate` counts, or by the pattern of its tune.
-
-Written apart from what writes verse (steps.py), which is tested by it.
-"""
+"""Whether a text has a form of verse, judged apart from what writes verse (verse/steps.py)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 
 from yanmo.chinese.pingshui import rhymes, tones
 from yanmo.verse.forms import ANY, REGULAR, Form, Line
 from yanmo.verse.poems import Poem, read_poem
-from yanmo.verse.sound import (
-    adhesion,
-    alternation,
-    mixed_ending,
-    no_lone_level,
-    opposition,
-    whole_rhyme,
-)
-
-OF_REGULAR: dict[str, Callable[[Poem], tuple[int, int]]] = {
-    rule.__name__: rule
-    for rule in (whole_rhyme, alternation, opposition, adhesion, no_lone_level, mixed_ending)
-}
-
-
-def is_regulated(poem: Poem) -> bool:
-    """Return whether a poem has a regular form and breaks no rule of rhyme and tones.
-
-    An unknown character breaks none.
-    """
-    return poem.form is not None and all(a == b for a, b in (rule(poem) for rule in OF_REGULAR.values()))
+from yanmo.verse.sound import is_regulated
 
 
 def passes(text: str, form: Form) -> bool:
