@@ -55,6 +55,10 @@ def _text_of(path: Path) -> str:
 
 temporary_files_in_memory()
 
+# Threads of torch that wait for each other by spinning take the processor from those they wait for: three
+# workers on two busy cores took up to 30 times as long. Before torch is loaded, here and in all children.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # A shell without job control starts what it puts into the background with SIGINT ignored, and all processes
 # inherit that: the programs under test would not hear Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
