@@ -1,11 +1,13 @@
 """Data stages of a run of KFP on a Ray cluster: the same as without one, while its pods are deleted.
 
-The pods are those of manifests/components/ray, with less CPU, as Deployments: no operator is needed. The node
-has the image yanmo-data-ray.
+The cluster is that of manifests/components/ray, with less CPU and memory: Kueue, where it is installed, lets
+it begin, KubeRay makes its pods, and Ray's autoscaler asks for workers, none of which is there at first. The
+node has the image yanmo-data-ray.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import secrets
@@ -25,8 +27,9 @@ from yanmo_pipelines.resources import IMAGES, RAY_SECRET, images_of
 
 pytestmark = pytest.mark.fault
 ROOT = Path(__file__).parents[2]
-SPEC = yaml.safe_load((ROOT / "manifests/components/ray/cluster.yaml").read_text(encoding="utf-8"))["spec"]
-HEAD, WORKERS, SERVICE = "yanmo-head", "yanmo-workers", "yanmo-head-svc"
+CLUSTER = yaml.safe_load((ROOT / "manifests/components/ray/cluster.yaml").read_text(encoding="utf-8"))
+NAME = f"raycluster/{CLUSTER['metadata']['name']}"
+LITTLE = {"requests": {"cpu": "200m", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}
 OPTIONS = "curate.shard_characters=500000 tokenize.agreement_sentences=100"
 TEXTS = """
 import sys
@@ -52,26 +55,16 @@ STOP = (
 """Has the tasks of a pod stand still, and names their processes."""
 
 
-def deployment(group: str, template: dict[str, Any], replicas: int, image: str, flags: list[str]) -> Any:
-    """Pods of the cluster as KubeRay makes them of the manifest."""
-    pod, labels = copy.deepcopy(template), {"ray.io/cluster": "yanmo", "ray.io/node-type": group}
-    pod["metadata"]["labels"] |= labels
-    (container,) = pod["spec"]["containers"]
-    token = {"secretKeyRef": {"name": SPEC["authOptions"]["secretName"], "key": "auth_token"}}
-    container |= {
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["ray", "start", "--block", "--disable-usage-stats", "--object-store-memory=200000000"],
-        "args": flags,
-        "env": [{"name": "RAY_AUTH_MODE", "value": "token"}, {"name": "RAY_AUTH_TOKEN", "valueFrom": token}],
-        "resources": {
-            "requests": {"cpu": "200m", "memory": "1Gi"},
-            "limits": {"cpu": "1", "memory": "2Gi"},
-        },
-    }
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pod}
-    name = HEAD if group == "head" else WORKERS
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+def small(image: str) -> dict[str, Any]:
+    """The cluster of the manifest with less CPU and memory, and at most two workers."""
+    cluster = copy.deepcopy(CLUSTER)
+    (workers,) = cluster["spec"]["workerGroupSpecs"]
+    workers["maxReplicas"] = 2
+    for group in (cluster["spec"]["headGroupSpec"], workers):
+        group["rayStartParams"]["object-store-memory"] = "200000000"
+        (container,) = group["template"]["spec"]["containers"]
+        container |= {"image": image, "imagePullPolicy": "IfNotPresent", "resources": LITTLE}
+    return cluster
 
 
 class OnRay:
@@ -87,35 +80,32 @@ class OnRay:
     def start(self) -> None:
         """Start the cluster, and put eight files of text into the bucket."""
         image = images_of(self.cluster.image_prefix, with_ray=True)[IMAGES["data"]]
-        head, workers = SPEC["headGroupSpec"], SPEC["workerGroupSpecs"][0]
-        own = {group: [f"--{n}={v}" for n, v in of["rayStartParams"].items()] for group, of in
-               (("head", head), ("worker", workers))}  # fmt: skip
-        ports = [{"name": "gcs", "port": 6379}, {"name": "client", "port": 10001}]
-        service = {"ports": ports, "selector": {"ray.io/node-type": "head"}}
         token = {"auth_token": secrets.token_hex(32)}
-        flags = ["--head", "--port=6379", "--ray-client-server-port=10001", *own["head"]]
-        of_workers = [f"--address={SERVICE}:6379", "--num-cpus=1", *own["worker"]]
-        objects = [
-            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": RAY_SECRET}, "stringData": token},
-            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": SERVICE}, "spec": service},
-            deployment("head", head["template"], 1, image, flags),
-            deployment("worker", workers["template"], 2, image, of_workers),
-        ]
-        self.cluster.kubectl("apply", "-f=-", stdin=yaml.safe_dump_all(objects))
-        for name in (HEAD, WORKERS):
-            self.cluster.kubectl("rollout", "status", f"deployment/{name}", "--timeout=300s")
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": RAY_SECRET}, "stringData": token}
+        both = {"apiVersion": "v1", "kind": "List", "items": [secret, small(image)]}
+        if "localqueues" in self.cluster.kubectl("api-resources", "--api-group=kueue.x-k8s.io"):
+            self.cluster.kubectl("apply", f"-f={ROOT / 'manifests/components/queue/queues.yaml'}")
+        self.cluster.kubectl("apply", "-f=-", stdin=json.dumps(both))
+        self.cluster.kubectl("wait", NAME, "--for=condition=HeadPodReady", "--timeout=300s")
         with (ROOT / "corpus/small.jsonl.zst").open("rb") as file:
             texts = zstandard.ZstdDecompressor().stream_reader(file).read().decode()
         self.in_head(TEXTS, f"{self.place}/texts", stdin=texts)
 
     def stop(self) -> None:
-        """Remove the cluster, without a wait."""
-        named = [f"secret/{RAY_SECRET}", f"service/{SERVICE}", f"deploy/{HEAD}", f"deploy/{WORKERS}"]
-        self.cluster.kubectl("delete", "--wait=false", "--ignore-not-found", *named)
+        """Remove the cluster, and wait until its pods are gone: the next one has the same name."""
+        self.cluster.kubectl("delete", "--ignore-not-found", f"secret/{RAY_SECRET}", NAME)
+        self.cluster.wait(lambda: not self.pods("head") + self.pods("worker"), "the end of the cluster")
+
+    def pods(self, node_type: str) -> list[str]:
+        """The cluster's pods, as pod/NAME: head or worker."""
+        return self.cluster.kubectl(
+            "get", "pods", f"--selector=ray.io/node-type={node_type}", "-o=name"
+        ).split()
 
     def in_head(self, program: str, *words: str, stdin: str = "") -> str:
         """What a program of Python's prints in the head's pod."""
-        command = ("exec", "-i", f"deploy/{HEAD}", "--", "python3", "-c", program, *words)
+        (head,) = self.pods("head")
+        command = ("exec", "-i", head, "--container=ray-head", "--", "python3", "-c", program, *words)
         return self.cluster.kubectl(*command, stdin=stdin)
 
     def run(self, name: str, engine: str) -> str:
@@ -137,17 +127,16 @@ class OnRay:
         """Delete a pod of the cluster by force while a worker is at work on a task of curate, which stands
         still from then on: a pod lives on for seconds, in which a task may end."""
 
-        def pods(of: str) -> list[str]:
-            return self.cluster.kubectl("get", "pods", f"--selector=ray.io/node-type={of}", "-o=name").split()
-
         def at_work() -> str | None:
-            return next(
-                (pod for pod in pods("worker") if self.cluster.kubectl("exec", pod, "--", *STOP)), None
-            )
+            for pod in self.pods("worker"):
+                with contextlib.suppress(RuntimeError):  # it has not started yet
+                    if self.cluster.kubectl("exec", pod, "--", *STOP):
+                        return pod
+            return None
 
         self.cluster.wait(lambda: "on a Ray cluster with" in self.said(run_id), "curate", every=0.5)
         busy = self.cluster.wait(at_work, "a task", every=0.1)
-        (chosen,) = [busy] if node_type == "worker" else pods(node_type)
+        (chosen,) = [busy] if node_type == "worker" else self.pods(node_type)
         self.cluster.remove(chosen.removeprefix("pod/"), by_force=True)
 
     def said(self, run_id: str) -> str:
@@ -177,7 +166,8 @@ def made_here(on_ray: OnRay) -> dict[str, str]:
 def test_a_run_makes_the_same_on_a_ray_cluster(on_ray: OnRay, made_here: dict[str, str]) -> None:
     run_id = on_ray.run("ray", "ray")
     assert on_ray.made("ray", run_id) == made_here
-    assert "on a Ray cluster with 2 CPUs" in on_ray.said(run_id)
+    assert "on a Ray cluster with" in on_ray.said(run_id)
+    assert on_ray.pods("worker"), "what waited for room brought none"
 
 
 @pytest.mark.parametrize(

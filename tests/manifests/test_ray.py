@@ -90,3 +90,11 @@ def test_strangers_reach_no_port_of_it_and_stages_the_clients_alone() -> None:
         assert drivers["ports"] == [{"port": 10001, "protocol": "TCP"}]
     ports = {port["containerPort"] for port in PODS["head"]["spec"]["containers"][0]["ports"]}
     assert 10001 in ports and not ports & {8265, 52365}, "the dashboard's"
+
+
+def test_a_cluster_that_grows_and_shrinks_is_one_that_kueue_takes() -> None:
+    """Its webhook (of 0.18.2) refuses one with an autoscaler and a queue that is not called elastic, and one
+    with more groups than a Workload has room for."""
+    assert "kueue.x-k8s.io/queue-name" in CLUSTER["metadata"]["labels"] and SPEC["enableInTreeAutoscaling"]
+    assert CLUSTER["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] == "true"
+    assert len(SPEC["workerGroupSpecs"]) <= 7
