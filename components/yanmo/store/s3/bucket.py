@@ -66,7 +66,7 @@ class Bucket:
 
     def ask(self, what: str, request: Callable[[], T], *, absent_passes: bool = False) -> T:
         """Return the answer to a request, made again while its failure may pass; raises as `Retry.run`."""
-        return Retry(what, self._retry_budget, absent_passes=absent_passes).run(request)
+        return Retry(what, self._retry_budget, absent_passes=lambda: absent_passes).run(request)
 
     def get(
         self,
@@ -116,7 +116,18 @@ class Bucket:
         Raises:
             PreconditionFailed: another writer's object is there, or there is none to replace.
         """
-        retry = Retry(f"writing {where}", self._retry_budget, absent_passes="If-None-Match" in headers)
+
+        def absent_passes() -> bool:
+            """Return whether NoSuchKey is no word on the object: one to replace is there, and not ours."""
+            if "If-None-Match" in headers:
+                return True
+            try:
+                found = self.get(key, where)
+            except FileNotFoundError:
+                return False
+            return not retry.failures or found.data != data
+
+        retry = Retry(f"writing {where}", self._retry_budget, absent_passes=absent_passes)
         try:
             return f'"{retry.run(lambda: self._put(key, data, dict(headers)))}"'
         except (PreconditionFailed, FileNotFoundError) as refusal:

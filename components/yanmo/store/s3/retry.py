@@ -128,10 +128,12 @@ class Retry:
     conditional write may be the echo of our own earlier try.
     """
 
-    def __init__(self, what: str, retry_budget: RetryBudget, *, absent_passes: bool = False) -> None:
+    def __init__(
+        self, what: str, retry_budget: RetryBudget, *, absent_passes: Callable[[], bool] = lambda: False
+    ) -> None:
         """Args:
-        absent_passes: NoSuchKey is tried again. radosgw 16 gives it to a plain PUT that meets the remains
-            of an earlier, cut one of the same object.
+        absent_passes: whether NoSuchKey, which the server has just said, is to be tried again. radosgw 16
+            gives it to a PUT that meets the remains of an earlier, cut one of the same object.
         """
         self.what, self._retry_budget, self._absent_passes = what, retry_budget, absent_passes
         self._kind = ASKED[what.partition(" ")[0]][0]
@@ -168,7 +170,7 @@ class Retry:
                 budget.accepted |= isinstance(final, FileNotFoundError | PreconditionFailed)
                 if awaited or (_is_forbidden(error) and budget.pool.clock_offset != offset):
                     final = None  # a new one may come; or our clock was off, as its Date tells: sign again
-                if final is not None and not (self._absent_passes and _is_absent(error)):
+                if final is not None and not (_is_absent(error) and self._absent_passes()):
                     raise final from error
                 self.failures += 1
                 count_failed(self._kind)

@@ -252,7 +252,35 @@ def test_a_404_to_a_plain_put_is_tried_again_and_one_to_a_replace_means_that_it_
     told.requests.clear()
     with pytest.raises(Changed):
         store.replace("a", b"1", '"old"')
-    assert len(told.requests) == 1
+    assert [request.method for request in told.requests] == ["PUT", "GET"]
+
+
+def test_a_404_to_a_replace_of_what_is_there_is_tried_again(told: Told, store: S3Store) -> None:
+    """Ceph 16 says NoSuchKey to a PUT that meets the remains of an earlier, cut one of the same object."""
+
+    def answer(request: Request, n: int) -> Answer:
+        if request.method == "GET":
+            return Answer(body=b"1", headers={"ETag": '"v1"'})
+        return xml_error(404, "NoSuchKey") if n < 4 else Answer(headers={"ETag": '"v2"'})
+
+    told.answer = answer
+    assert conditional(store).replace("a", b"2", '"v1"') == '"v2"'
+    assert [request.method for request in told.requests] == ["PUT", "GET", "PUT", "GET", "PUT"]
+
+
+def test_a_server_is_not_refused_for_such_a_404_to_its_probe(told: Told, store: S3Store) -> None:
+    honest = _honest(told)
+    asked: list[Request] = []
+
+    def answer(request: Request, n: int) -> Answer:
+        if request.method == "PUT" and "If-Match" in request.headers:
+            asked.append(request)
+            if len(asked) % 2:
+                return xml_error(404, "NoSuchKey")
+        return honest(request, n)
+
+    told.answer = answer
+    assert store._probe() and len(asked) == 4
 
 
 def test_a_body_cut_short_is_tried_again(told: Told, store: S3Store) -> None:
