@@ -55,8 +55,9 @@ def _text_of(path: Path) -> str:
 
 temporary_files_in_memory()
 
-# Threads of torch that wait for each other by spinning take the processor from those they wait for: three
-# workers on two busy cores took up to 30 times as long. Before torch is loaded, here and in all children.
+# Threads of torch that wait for each other by spinning take the processor from those they wait for: on a busy
+# machine several times what they need. Before torch is loaded, here and in all children; ranks too, which
+# spin a little where nobody has said how to wait (test_watching.py).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # A shell without job control starts what it puts into the background with SIGINT ignored, and all processes

@@ -78,6 +78,10 @@ class RealCluster:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
         return done.stdout
 
+    def serves(self, group: str) -> bool:
+        """Whether the cluster has an API group."""
+        return bool(self.kubectl("api-resources", f"--api-group={group}", "--output=name").strip())
+
     def start(self, pipeline: Path, parameters: dict[str, Any], name: str) -> str:
         """The id of a new run with these fields of the form."""
         spec, platform = yaml.safe_load_all(pipeline.read_text(encoding="utf-8"))

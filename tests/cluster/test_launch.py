@@ -18,21 +18,16 @@ NODES = "launch.nodes=2 launch.cpu=600m launch.memory=1700Mi"
 """Two of these and the launcher fit a node of 2 cores and 4 GB."""
 
 
-def serves(cluster: RealCluster, group: str) -> bool:
-    """Whether the cluster has an API group."""
-    return bool(cluster.kubectl("api-resources", f"--api-group={group}", "--output=name").strip())
-
-
 @pytest.fixture(scope="module")
 def launching(cluster: RealCluster, templates: None, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The components applied that this cluster can have; options of the nodes."""
     names, options = ["launch"], NODES
-    if serves(cluster, "kueue.x-k8s.io"):
+    if cluster.serves("kueue.x-k8s.io"):
         names, options = [*names, "queue"], f"{options} launch.queue=yanmo"
     folder = tmp_path_factory.mktemp("manifests")
     for name in ("base", "components", "overlays"):
         shutil.copytree(MANIFESTS / name, folder / name)
-    if not serves(cluster, "trainer.kubeflow.org"):
+    if not cluster.serves("trainer.kubeflow.org"):
         path = folder / "components/launch/kustomization.yaml"
         path.write_text(path.read_text(encoding="utf-8").replace("  - runtime.yaml\n", ""), encoding="utf-8")
     here = folder / "overlays/here"
@@ -86,7 +81,7 @@ def last_figures(said: str) -> list[str]:
 
 
 def test_a_job_trains_on_two_nodes_and_the_next_finds_its_model(cluster: RealCluster, jobs: Jobs) -> None:
-    if not serves(cluster, "trainer.kubeflow.org"):
+    if not cluster.serves("trainer.kubeflow.org"):
         pytest.skip("needs a cluster with Kubeflow Trainer")
     job = jobs.start("launch", "first")
     assert jobs.ended(job) == "Complete", jobs.log(job)
@@ -117,7 +112,7 @@ def test_two_launches_at_once_make_one_training(cluster: RealCluster, jobs: Jobs
 
 @pytest.mark.fault
 def test_an_eviction_in_a_checkpoint_loses_nothing(cluster: RealCluster, jobs: Jobs) -> None:
-    if not serves(cluster, "kueue.x-k8s.io"):
+    if not cluster.serves("kueue.x-k8s.io"):
         pytest.skip("needs a cluster with Kueue")
     options = f"train.steps=150 train.seed={jobs.seed + 8}"
     job = jobs.start("launch", "evicted", options)

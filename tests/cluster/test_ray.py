@@ -7,7 +7,6 @@ node has the image yanmo-data-ray.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import secrets
@@ -29,6 +28,7 @@ pytestmark = pytest.mark.fault
 ROOT = Path(__file__).parents[2]
 CLUSTER = yaml.safe_load((ROOT / "manifests/components/ray/cluster.yaml").read_text(encoding="utf-8"))
 NAME = f"raycluster/{CLUSTER['metadata']['name']}"
+PODS = f"--selector=ray.io/cluster={CLUSTER['metadata']['name']}"
 LITTLE = {"requests": {"cpu": "200m", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}
 OPTIONS = "curate.shard_characters=500000 tokenize.agreement_sentences=100"
 TEXTS = """
@@ -68,7 +68,7 @@ def small(image: str) -> dict[str, Any]:
 
 
 class OnRay:
-    """A Ray cluster of a head and two workers, texts in a bucket, and runs that use both."""
+    """A Ray cluster of a head and up to two workers, texts in a bucket, and runs that use both."""
 
     def __init__(self, cluster: RealCluster, folder: Path) -> None:
         self.cluster = cluster
@@ -83,8 +83,9 @@ class OnRay:
         token = {"auth_token": secrets.token_hex(32)}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": RAY_SECRET}, "stringData": token}
         both = {"apiVersion": "v1", "kind": "List", "items": [secret, small(image)]}
-        if "localqueues" in self.cluster.kubectl("api-resources", "--api-group=kueue.x-k8s.io"):
-            self.cluster.kubectl("apply", f"-f={ROOT / 'manifests/components/queue/queues.yaml'}")
+        if self.cluster.serves("kueue.x-k8s.io"):
+            folder = ROOT / "manifests/components/queue"
+            self.cluster.kubectl("apply", f"-f={folder / 'queues.yaml'}", f"-f={folder / 'priorities.yaml'}")
         self.cluster.kubectl("apply", "-f=-", stdin=json.dumps(both))
         self.cluster.kubectl("wait", NAME, "--for=condition=HeadPodReady", "--timeout=300s")
         with (ROOT / "corpus/small.jsonl.zst").open("rb") as file:
@@ -98,9 +99,12 @@ class OnRay:
 
     def pods(self, node_type: str) -> list[str]:
         """The cluster's pods, as pod/NAME: head or worker."""
-        return self.cluster.kubectl(
-            "get", "pods", f"--selector=ray.io/node-type={node_type}", "-o=name"
-        ).split()
+        return self.cluster.kubectl("get", "pods", f"{PODS},ray.io/node-type={node_type}", "-o=name").split()
+
+    def is_ready(self, pod: str) -> bool:
+        """Whether a pod's containers answer."""
+        condition = '-o=jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+        return self.cluster.kubectl("get", pod, condition, "--ignore-not-found") == "True"
 
     def in_head(self, program: str, *words: str, stdin: str = "") -> str:
         """What a program of Python's prints in the head's pod."""
@@ -128,11 +132,8 @@ class OnRay:
         still from then on: a pod lives on for seconds, in which a task may end."""
 
         def at_work() -> str | None:
-            for pod in self.pods("worker"):
-                with contextlib.suppress(RuntimeError):  # it has not started yet
-                    if self.cluster.kubectl("exec", pod, "--", *STOP):
-                        return pod
-            return None
+            ready = (pod for pod in self.pods("worker") if self.is_ready(pod))
+            return next((pod for pod in ready if self.cluster.kubectl("exec", pod, "--", *STOP)), None)
 
         self.cluster.wait(lambda: "on a Ray cluster with" in self.said(run_id), "curate", every=0.5)
         busy = self.cluster.wait(at_work, "a task", every=0.1)
@@ -149,6 +150,10 @@ class OnRay:
 
 @pytest.fixture(scope="module")
 def on_ray(cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnRay]:
+    if not cluster.serves("ray.io"):
+        pytest.skip("needs a cluster with KubeRay")
+    if cluster.kubectl("get", NAME, "--ignore-not-found"):
+        pytest.skip(f"{NAME} is there, and not of these tests")
     found = OnRay(cluster, tmp_path_factory.mktemp("ray"))
     try:
         found.start()

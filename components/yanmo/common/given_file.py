@@ -1,8 +1,7 @@
-"""A file that a person gives to be read whole: options, a reference, a dictionary, a tokenizer.
+"""A file that a person gives to be read whole, and JSON that somebody may have damaged (`json_value`).
 
-It is read up to a bound, whatever it is: a device never ends, and a pipe may never begin. Pipes are read, as
-in `--config <(jq .train options.json)`. Bytes become text here, so that each file is refused alike, and JSON
-that somebody may have damaged becomes a value.
+A file is read up to a bound, whatever it is: a device never ends, and a pipe may never begin. Pipes are
+read, as in `--config <(jq .train options.json)`. Bytes become text here, so that each file is refused alike.
 """
 
 from __future__ import annotations

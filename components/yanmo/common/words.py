@@ -1,4 +1,4 @@
-"""Numbers, lists of things and likely names in the words of a message, and messages in two languages."""
+"""Words of a message: numbers, lists, likely names, two languages, and nothing that steers a terminal."""
 
 from __future__ import annotations
 

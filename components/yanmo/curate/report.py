@@ -110,7 +110,7 @@ Sums = Mapping[str, Sequence[int]]
 def page(report: MapReport, sums: Sums) -> str:
     """Return a page of what is kept and what is dropped, for readers who have only the UI."""
     tables = [
-        table(head, [tuple(map(plain, row)) for row in rows])
+        _table(head, [tuple(map(_plain, row)) for row in rows])
         for head, *rows in (_kept(sums), _dropped(report))
     ]
     return "# What is kept for training\n\n" + "\n\n## What is not, and why\n\n".join(tables) + "\n"
@@ -157,13 +157,13 @@ def _dropped(report: MapReport) -> Rows:
     return [("reason", "documents", "characters", "share", "for instance"), *rows]
 
 
-def plain(text: str) -> str:
+def _plain(text: str) -> str:
     """Return a text on one line of Markdown, with nothing in it that Markdown or HTML would read."""
     visible = "".join(c if c.isprintable() else " " for c in text)
     return _IN_MARKDOWN.sub(r"\\\1", " ".join(visible.split()))[:200] or "-"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Return a table; its cells are Markdown."""
     lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

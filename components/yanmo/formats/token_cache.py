@@ -40,6 +40,7 @@ from yanmo.common.errors import DataError
 from yanmo.store.output import Output
 
 VERSION = "1"
+"""Of token files and of their documents' tables: they are written, read and refused together."""
 ROW_BYTES = 2048
 """Width of the Parquet column; the last row is padded with zeros."""
 MAX_BYTES = 1 << 30

@@ -1,4 +1,4 @@
-"""What a training recorded in its metrics.jsonl: a line for every few steps, read whatever became of it."""
+"""Reads metrics.jsonl, which a training wrote (train/metrics/metrics_log.py), whatever became of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""From a text to the value of an option, within its bounds: the only place where options are read.
+"""From a text to the value of an option, within its bounds: the only place where options are read; and to the
+time zone that one names.
 
 Every number has finite bounds, so that no option holds infinity, 1e300 or a thousand digits, and none is read
 in another base: `010` is ten. A text has no NUL and can be written as UTF-8, as every record is.

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from yanmo.store.objects import MAX_DOCUMENT_BYTES
-from yanmo.store.record import MAX_REFERENCE_BYTES as MAX_REFERENCE_BYTES
 from yanmo.store.record import judging, parse, shown
 
 MANIFEST_SCHEMA = "yanmo.manifest/1"
 REFERENCE_SCHEMA = "yanmo.reference/1"
+MAX_REFERENCE_BYTES = 4096
 MAKE_AGAIN = "restore it, or run the stage that made it again, with --force"
 """What to do about a damaged manifest: the message comes from stages that only read the output."""
 Role = Literal["content", "record"]

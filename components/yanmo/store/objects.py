@@ -1,4 +1,4 @@
-"""Objects of a store: what every backend must do.
+"""Objects of a store: what every backend must do, and how often this process has asked for what.
 
 Everything above this file (manifests, leases, pointers) needs just two promises: an object that
 becomes visible is whole, and `create` / `replace` are conditional (S3's If-None-Match and If-Match).

@@ -1,4 +1,7 @@
-"""Opens the store at an address, by its scheme. Settings are never part of a key or a manifest."""
+"""Opens the store at an address, by its scheme.
+
+Where its server and this machine's scratch folder are is never part of a key or a manifest.
+"""
 
 from __future__ import annotations
 

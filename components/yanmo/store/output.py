@@ -1,5 +1,5 @@
-"""A committed output: nothing is used that does not match its manifest; and what is passed on in its place
-where the work stopped before it was whole.
+"""A committed output, of which nothing is used that does not match its manifest; and the pause that is passed
+on in its place.
 """
 
 from __future__ import annotations

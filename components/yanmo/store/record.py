@@ -28,7 +28,6 @@ from yanmo.common.given_file import json_value, kind_of_json
 from yanmo.store.objects import MAX_DOCUMENT_BYTES, ObjectStore, amend
 
 T = TypeVar("T")
-MAX_REFERENCE_BYTES = 4096
 
 
 class OtherSchema(ValueError):

@@ -31,6 +31,7 @@ from typing import Any
 
 from yanmo.common.errors import advice, exit_code
 from yanmo.store.manifest import Reference
+from yanmo.store.objects import ObjectStore
 from yanmo.store.opening import store_of
 from yanmo.store.output import Output, open_reference
 from yanmo.train.config import TrainConfig
@@ -39,6 +40,9 @@ from yanmo.train.health.watchdog import forget_heartbeats
 STOP, METRICS, EXPORT, CHECKPOINTS, RESULT = "stop", "metrics.jsonl", "export", "checkpoints", "result.json"
 MICRO_BATCH, TRACE = "micro_batch.json", "trace.json.gz"
 NODES = "nodes"
+NODES_FILE, PARTS = "NODES.json", "parts"
+"""What a training on several nodes has in the store: what node 0 tells the others (nodes/record.py), and
+parts of checkpoints on their way to it."""
 MEETING = "YANMO_RANKS"
 """The variable that names the file in which the ranks of one node meet."""
 
@@ -279,3 +283,21 @@ def is_calm(progress: Mapping[str, Any]) -> bool:
     """
     state = progress.get("health", {})
     return bool(state.get("bad") == 0 and state.get("high") == 0)
+
+
+def forget_nodes(store: ObjectStore, work_name: str) -> None:
+    """Delete what nodes left in the store beside a training whose model is committed.
+
+    Args:
+        work_name: where the work lies in the store.
+    """
+    forget_parts(store, work_name)
+    store.delete(f"{work_name}/{NODES_FILE}")
+
+
+def forget_parts(store: ObjectStore, work_name: str) -> None:
+    """Delete parts of checkpoints that nobody fetches any more: of earlier starts, or of a whole training."""
+    if store.is_shared:
+        return  # ranks write into the folder of the checkpoint itself
+    for found in list(store.list(f"{work_name}/{PARTS}")):
+        store.delete(found.name)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from yanmo.evaluate.verse.parallel import Pairs
 from yanmo.verse import sound
 from yanmo.verse.poems import Poem
-from yanmo.verse.sound import is_regulated
 from yanmo.verse.tunes import Tunes
 
 Tally = tuple[int, int]
@@ -62,7 +61,7 @@ def _regular_form(text: Text, knowledge: Knowledge) -> Tally:
 
 def _regulated(text: Text, knowledge: Knowledge) -> Tally:
     """Return what `yanmo generate --form` always writes."""
-    return int(is_regulated(text.poem)), 1
+    return int(sound.is_regulated(text.poem)), 1
 
 
 def _equal_lines(text: Text, knowledge: Knowledge) -> Tally:

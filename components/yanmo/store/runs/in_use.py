@@ -3,14 +3,13 @@
 Below `runs/<stage>/<key>` lie its lease, its work in progress and INPUTS.json, which names the outputs that
 must stay while it runs.
 
-    runs/<stage>/<64 digits, drawn>/LEASE.json, INPUTS.json
-
 A key's own lease and list (`announce`) protect what a run rests on while it makes the key. They do not reach
 what is made before the key is known (curate's parts), what is made after it was committed (an evaluation's
 baselines), nor the fresh output itself until a pointer names it. A gc without an age took these, and a run
 beside `gc --older-than 0s` in a loop began again and again. So a run that makes anything holds a `Session` as
-well: to gc it is one more live run, whose list it heeds. Its cost: two small objects written and removed, and
-one write for each output taken up outside of its key's own list, the first time it is.
+well, below `runs/<stage>/<64 digits, drawn>`: to gc it is one more live run, whose list it heeds. Its cost:
+two small objects written and removed, and one write for each output taken up outside of its key's own list,
+the first time it is.
 """
 
 from __future__ import annotations

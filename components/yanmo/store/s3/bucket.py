@@ -111,21 +111,22 @@ class Bucket:
     def put_if(self, key: str, data: bytes, where: str, headers: dict[str, str]) -> str:
         """Write a small object under the condition in `headers`; return its version.
 
-        After a try whose answer was lost, a refusal is compared with what is there.
+        After a try whose answer was lost, or was no word on the object, a refusal is compared with what is
+        there.
 
         Raises:
             PreconditionFailed: another writer's object is there, or there is none to replace.
         """
 
         def absent_passes() -> bool:
-            """Return whether NoSuchKey is no word on the object: one to replace is there, and not ours."""
+            """Return whether NoSuchKey is no word on the object: one to create, or the version to replace."""
             if "If-None-Match" in headers:
                 return True
             try:
                 found = self.get(key, where)
             except FileNotFoundError:
                 return False
-            return not retry.failures or found.data != data
+            return found.etag.removeprefix("W/").strip('"') == headers["If-Match"].strip('"')
 
         retry = Retry(f"writing {where}", self._retry_budget, absent_passes=absent_passes)
         try:

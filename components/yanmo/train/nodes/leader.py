@@ -16,8 +16,8 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.options.fields import by_kind
 from yanmo.store.output import Pause
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import Place, WorkerJob
-from yanmo.train.nodes.record import PARTS, End, NodesRecord, forget_parts
+from yanmo.train.job import PARTS, Place, WorkerJob, forget_parts
+from yanmo.train.nodes.record import End, NodesRecord
 from yanmo.train.options.machine_options import longest_silence
 from yanmo.train.supervision.machine_check import TrainRun
 from yanmo.train.supervision.ranks import LOOPBACK

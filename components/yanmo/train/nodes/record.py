@@ -21,15 +21,13 @@ from yanmo.common.errors import ERROR_OF, DataError, EnvironmentFault, ExitCode,
 from yanmo.common.given_file import json_value
 from yanmo.common.made_by import made_by
 from yanmo.options.fields import by_kind, flag, spelled
-from yanmo.store.file_store import FileStore
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Pause
 from yanmo.store.record import Record
 from yanmo.store.runs.in_use import lease_name, work_name
 from yanmo.store.runs.lease import is_live
 from yanmo.train.config import STAGE, TrainConfig
-
-NODES, PARTS = "NODES.json", "parts"
+from yanmo.train.job import NODES_FILE
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ NODES_RECORD = Record("yanmo.nodes/1", NodesRecord)
 
 def record_name(key: str) -> str:
     """Return where the record of a key lies."""
-    return f"{work_name(STAGE.name, key)}/{NODES}"
+    return f"{work_name(STAGE.name, key)}/{NODES_FILE}"
 
 
 def read_nodes_record(store: ObjectStore, key: str) -> NodesRecord | None:
@@ -128,21 +126,3 @@ def is_at_work(store: ObjectStore, key: str, attempt: str) -> bool:
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return False
     return info is not None and holder == attempt and is_live(data, store.clock() - info.modified)
-
-
-def forget_record(store: ObjectStore, work_name: str) -> None:
-    """Delete all that nodes left in the store beside a training whose model is committed."""
-    forget_parts(store, work_name)
-    store.delete(f"{work_name}/{NODES}")
-
-
-def forget_parts(store: ObjectStore, work_name: str) -> None:
-    """Delete parts of checkpoints that nobody fetches any more: of earlier starts, or of a whole training.
-
-    Args:
-        work_name: where the work lies in the store.
-    """
-    if isinstance(store, FileStore):
-        return  # ranks write into the folder of the checkpoint itself
-    for found in list(store.list(f"{work_name}/{PARTS}")):
-        store.delete(found.name)

@@ -114,14 +114,12 @@ def _lora(run: TrainRun, result: dict[str, Any]) -> dict[str, Any]:
 
 def forget(run: TrainRun, output: Output) -> Finish:
     """Delete the checkpoints and working files of a finished run; its model is committed."""
-    from yanmo.train.nodes.record import forget_record  # an earlier try may have had other nodes
-
     if run.options.twins > 1:
         _say_whether_noise_is_missing(output, run.options.twins)
     is_trained(run, output)
     folder = run.work_folder.path
     run.work_folder.forget()
-    forget_record(run.store, run.work_folder.name)
+    job.forget_nodes(run.store, run.work_folder.name)
     for name in (job.CHECKPOINTS, job.EXPORT, job.NODES):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in (job.METRICS, job.TRACE, job.MICRO_BATCH, "job.json", "workers.log"):

@@ -34,7 +34,7 @@ def test_a_text_is_the_same_alone_and_among_others(writer, choice):
         return [text(p, seed=i, most=1 + i % 17) for i, p in enumerate(starts)]
 
     alone = [written(writer, [each], choice)[0] for each in texts()]
-    for at_once in (3, 8, 40):
+    for at_once in (1, 3, 8, 40):
         assert written(writer, texts(), choice, at_once) == alone
         assert written(writer, texts(), choice, at_once, shares=True) == alone
     assert {finish for _, finish in alone} == {STOP, LENGTH}
