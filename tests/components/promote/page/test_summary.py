@@ -1,6 +1,6 @@
 """What a person reads at the end of a run."""
 
-from yanmo.promote.page.summary import chosen_verses
+from yanmo.promote.page.summary import base_lines, chosen_verses
 
 
 def test_three_verses_are_chosen_by_seed():
@@ -24,3 +24,16 @@ def test_the_summary_ends_with_verdict_and_verses(judged):
     assert any(line.startswith(f"{asked}seed's noise of 0.25 %, which is assumed") for line in lines)
     assert any("true gain under 1.18 % may take more than three nights" in line for line in lines)
     assert text.count("(generated)") == 3
+
+
+def test_what_tuning_changed_is_said_in_bits_and_in_tasks():
+    change = {"base": 9.5, "tuned": 8.25, "interval": [-1.5, -1.0]}
+    row = {"task": "genre", "measure": "accuracy", "base": 0.25, "value": 0.5, "chance": 0.25}
+    tasks = {"rows": [{**row, "interval": [0.4, 0.6]}, {**row, "measure": "obedient", "interval": None}]}
+    lines = base_lines({"base": {"answers": change, "forgotten": None}, "tasks": tasks})
+    (bits,) = (line for line in lines if line.startswith("bits of answers"))
+    assert [word for word in bits.split() if word[-1].isdigit()] == ["9.500", "8.250", "-1.500", "-1.000"]
+    (task,) = (line for line in lines if line.startswith("name the genre"))
+    assert "after: 40" in task and "60" in task, "one line: what no person reads as a share is left out"
+    assert not any(line.startswith("bits of texts") for line in lines)
+    assert not base_lines({"base": None, "tasks": tasks})
