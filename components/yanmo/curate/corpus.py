@@ -21,11 +21,12 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.duplicates.clusters import components, keep_best
 from yanmo.curate.limits import PLAN_REASONS, check_filters, check_malformed, summary
 from yanmo.curate.map_report import EXAMPLES, OF_GENRE, MapReport
+from yanmo.curate.mapped_texts import mapped_rows
 from yanmo.curate.mapping import DROPPED
 from yanmo.curate.plan import find_exact_copies, read_documents
 from yanmo.curate.sources.listing import Source
+from yanmo.engine.maps import paths_for_tasks
 from yanmo.engine.sql import Tables, literally, parquet
-from yanmo.formats.documents import take_rows
 from yanmo.formats.licenses import UNKNOWN, Allowed
 from yanmo.store.output import Output
 
@@ -55,8 +56,9 @@ class Corpus:
     """
 
     paths: list[Path]
-    """The mapped files."""
+    """The mapped files, for tasks to read."""
     signed: list[Path]
+    """What is decided by of each."""
     form: str
     """The text form of all documents."""
     tables: Tables
@@ -92,9 +94,8 @@ class Corpus:
             )
         check_malformed(report, options)
         check_filters(report, options)
-        paths = [path for part in mapped for path in part.paths("mapped-*.parquet")]
         columns = [path for part in signed for path in part.paths("signed-*.parquet")]
-        count = sum(pq.read_metadata(path).num_rows for path in paths)
+        count = sum(pq.read_metadata(path).num_rows for path in columns)
         if not count:
             raise DataError(
                 f"no document passed the filters: {summary(report)}; look whether --sources are the right "
@@ -102,13 +103,11 @@ class Corpus:
                 "filters)"
             )
         tables = Tables(options.workers, needs=count * _SPILLED)
-        read_documents(
-            tables, paths, columns, "" if options.split_by == "cluster" else options.split_by, allowed
-        )
+        read_documents(tables, columns, "" if options.split_by == "cluster" else options.split_by, allowed)
         find_exact_copies(tables)
         tables.run("create view kept as select * from texts where reason = 0")
         corpus = cls(
-            paths=paths,
+            paths=[path for part in mapped for path in paths_for_tasks(part, "mapped-*.parquet")],
             signed=columns,
             form=mapped[0].manifest.metadata["text_form"],
             tables=tables,
@@ -205,11 +204,9 @@ class Corpus:
         return np.asarray(found["position"].to_numpy())
 
     def rows(self, places: Sequence[tuple[int, int]], columns: Sequence[str]) -> pa.Table:
-        """Return the mapped rows at some places, file and row, in that order."""
-        if not places:
-            return pq.read_schema(self.paths[0]).empty_table().select(columns)
+        """Return the mapped rows at some places, file and row, in that order; there is at least one."""
         file, row = np.array(places, np.int64).T
-        return take_rows(self.paths, file, row, columns)
+        return mapped_rows(self.paths, file, row, columns)
 
     def licenses(self, chosen: str) -> dict[str, int]:
         """Return how many of some documents are under each licence."""
@@ -247,7 +244,7 @@ class Corpus:
 
     def show_examples(self) -> None:
         """Put the kept examples into the report, reading each file once."""
-        if not self.examples:
+        if not any(self.examples.values()):
             return
         names = [name for name, places in self.examples.items() for _ in places]
         chosen = [place for places in self.examples.values() for place in places]

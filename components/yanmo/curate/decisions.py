@@ -5,6 +5,7 @@ Rows come in the order of files, those of malformed lines and filters first.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.curate.corpus import REASONS, Corpus
-from yanmo.curate.mapped_texts import read_texts
+from yanmo.curate.mapped_texts import RowsOf, comparable, rows_of_file
+from yanmo.engine.maps import on_files
 from yanmo.engine.sql import literally, parquet
 from yanmo.formats.decisions import DECISIONS, MALFORMED
 from yanmo.formats.records import row_groups, write_tables
@@ -42,7 +44,7 @@ from (
     where documents.rank <> texts.rank or texts.reason <> 0
 ) as lost
 left join texts as kept on lost.kept_for = kept.position
-left join {parquet("$mapped")} as other
+left join {parquet("$signed")} as other
     on kept.file = other.file_index and kept.row = other.file_row_number
 order by lost.file, lost.row
 """
@@ -58,47 +60,73 @@ def _tables(corpus: Corpus, sums: Sums) -> Iterator[pa.Table]:
             yield table
     decided = corpus.tables.by_file(
         _DECIDED,
-        mapped=literally(corpus.paths),
+        signed=literally(corpus.signed),
         duplicate=REASONS.index("duplicate"),
         near_duplicate=REASONS.index("near_duplicate"),
     )
-    waiting = next(decided, None)
-    for number, path in enumerate(corpus.paths):
-        own = None
-        if waiting and waiting[0] == number:
-            own, waiting = waiting[1], next(decided, None)
-        yield _of_file(corpus, path, own, sums)
+    sharing = _sharing(corpus)
+    next_decided, next_sharing = next(decided, None), next(sharing, None)
+    for number, path in enumerate(corpus.signed):
+        table = pq.read_table(path, columns=_NAMES, partitioning=None)
+        columns: dict[str, Any] = {name: np.full(len(table), "", object) for name in _ADDED}
+        columns |= {"reason": np.zeros(len(table), np.int8), "value": np.full(len(table), np.nan)}
+        if next_decided and next_decided[0] == number:
+            _fill(columns, next_decided[1])
+            next_decided = next(decided, None)
+        if next_sharing and next_sharing[0] == number:
+            _fill(columns, next_sharing[1])
+            next_sharing = next(sharing, None)
+        yield _of_file(table, columns, sums)
 
 
-def _of_file(corpus: Corpus, path: Path, decided: pa.Table | None, sums: Sums) -> pa.Table:
+_NAMES = ["path", "line", "id", "genre", "characters", "changes"]
+_ADDED = ("note", "other_id", "other_path")
+
+
+def _sharing(corpus: Corpus) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the documents that were dropped for runs of others: a file's number, and their rows in it with
+    the share of each that lies in such runs, and the longest passage."""
+    by_reason = {REASONS.index(name): runs for name, runs in corpus.shared.items()}
+    asked = deque[tuple[int, pa.Table]]()
+
+    def tasks() -> Iterator[RowsOf]:
+        query = "select file, row, reason from texts where list_contains($reasons, reason) order by file, row"
+        for number, rows in corpus.tables.by_file(query, reasons=list(by_reason)):
+            asked.append((number, rows))
+            yield RowsOf(mapped=corpus.paths[number], rows=rows["row"].to_numpy(), columns=("text",))
+
+    with on_files(rows_of_file, tasks()) as read:
+        for found in read:
+            number, rows = asked.popleft()
+            texts = comparable(found["text"].to_pylist(), corpus.form)
+            runs = [by_reason[reason] for reason in rows["reason"].to_pylist()]
+            shares = [of.shares([text])[0][0] for of, text in zip(runs, texts, strict=True)]
+            longest = [of.longest(text) for of, text in zip(runs, texts, strict=True)]
+            yield number, pa.table({"row": rows["row"], "value": shares, "note": longest})
+
+
+def _fill(columns: dict[str, Any], some: pa.Table) -> None:
+    """Put values of some rows into the columns of all."""
+    rows = some["row"].to_numpy()
+    for name in columns.keys() & set(some.column_names):
+        values = some[name]
+        columns[name][rows] = (pc.fill_null(values, "") if name in _ADDED else values).to_numpy()
+
+
+def _of_file(table: pa.Table, columns: dict[str, Any], sums: Sums) -> pa.Table:
     """Return the rows of a mapped file's documents.
 
     Args:
-        decided: those of `_DECIDED` that are in this file.
+        table: all documents of the file.
+        columns: what was decided on each.
     """
-    names = ["path", "line", "id", "genre", "characters", "changes"]
-    table = pq.read_table(path, columns=names, partitioning=None)
-    reason, others = np.zeros(len(table), np.int8), np.full((2, len(table)), "", object)
-    if decided is not None:
-        rows = decided["row"].to_numpy()
-        reason[rows] = decided["reason"].to_numpy()
-        for found, name in zip(others, ("other_id", "other_path"), strict=True):
-            found[rows] = pc.fill_null(decided[name], "").to_numpy()
+    reason = columns["reason"]
     _add(sums, table["path"], reason == 0, table["characters"].to_numpy())
     chosen = np.flatnonzero((reason != 0) | pc.not_equal(table["changes"], "").to_numpy())
-    table, reason, others = table.take(pa.array(chosen)), reason[chosen], others[:, chosen]
-    value, note = np.full(len(chosen), np.nan), np.full(len(chosen), "", object)
-    for name, runs in corpus.shared.items():
-        rows = np.flatnonzero(reason == REASONS.index(name))
-        texts = read_texts(path, chosen[rows].astype(np.int32)) if len(rows) else []
-        value[rows], note[rows] = runs.shares(texts)[0], [runs.longest(text) for text in texts]
-    columns = {name: table[name] for name in names} | {
-        "reason": np.array(REASONS, object)[reason],
-        "value": pa.array(value, from_pandas=True),
-        "note": note,
-        "other_id": others[0],
-        "other_path": others[1],
-    }
+    columns = {name: values[chosen] for name, values in columns.items()}
+    columns |= {name: table[name].take(pa.array(chosen)) for name in _NAMES}
+    columns["reason"] = np.array(REASONS, object)[columns["reason"]]
+    columns["value"] = pa.array(columns["value"], from_pandas=True)
     return pa.table({name: columns[name] for name in DECISIONS.names}, schema=DECISIONS)
 
 

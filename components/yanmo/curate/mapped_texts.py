@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,10 @@ import pyarrow.parquet as pq
 
 from yanmo.chinese.text_runs import Runs, compared, is_by_characters
 from yanmo.curate.text.normalize import normalize
+from yanmo.engine.maps import on_files
 from yanmo.formats.records import TEXT_FORM
+
+Ints = npt.NDArray[np.signedinteger[Any]]
 
 
 def read_texts(path: Path, rows: npt.NDArray[np.int32] | None = None) -> list[str]:
@@ -22,6 +26,38 @@ def read_texts(path: Path, rows: npt.NDArray[np.int32] | None = None) -> list[st
     column = pq.read_table(path, columns=["text"], partitioning=None)["text"]
     chosen = column if rows is None else column.take(pa.array(rows))
     return comparable(chosen.to_pylist(), form_of_file(path))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsOf:
+    """Some rows of a mapped file."""
+
+    mapped: Path
+    rows: Ints
+    columns: tuple[str, ...]
+
+
+def mapped_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str]) -> pa.Table:
+    """Return row `row[i]` of file `paths[file[i]]`, for each i in order; a column that is in no file is null.
+
+    Each file is read once, where it lies; only its chosen rows are kept.
+    """
+    order = np.argsort(file, kind="stable")
+    files, starts = np.unique(file[order], return_index=True)
+    tasks = (
+        RowsOf(mapped=paths[number], rows=row[of_file], columns=tuple(columns))
+        for number, of_file in zip(files, np.split(order, starts[1:]), strict=True)
+    )
+    inverse = np.empty(len(order), np.int64)
+    inverse[order] = np.arange(len(order))
+    with on_files(rows_of_file, tasks) as found:
+        return pa.concat_tables(found, promote_options="default").take(pa.array(inverse))
+
+
+def rows_of_file(task: RowsOf) -> pa.Table:
+    """Return the rows, with those of the columns that the file has."""
+    names = [name for name in pq.read_schema(task.mapped).names if name in task.columns]
+    return pq.read_table(task.mapped, columns=names, partitioning=None).take(pa.array(task.rows))
 
 
 def form_of_file(path: Path) -> str:

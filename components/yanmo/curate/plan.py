@@ -1,6 +1,6 @@
 """Phase `plan`: decides in SQL, over small tables, which copies stay.
 
-documents   a row for each document of the mapped files
+documents   a row for each document of the mapped files, from the signed ones beside them
 texts       a row for each text that is compared: the best of its exact copies
 
 Nothing depends on the order of files or rows: copies are ordered by their content, texts by the digest of
@@ -24,11 +24,11 @@ _MARKED = 40
 """A text with at least one punctuation mark per this many units that are compared counts as punctuated."""
 
 _GENRES = f"""
-create or replace type genre as enum (select distinct genre from {parquet("$mapped")} order by genre)
+create or replace type genre as enum (select distinct genre from {parquet("$signed")} order by genre)
 """
 _DOCUMENTS = f"""
 create or replace table documents as
-select mapped.file_index::integer as file, mapped.file_row_number::integer as row,
+select file_index::integer as file, file_row_number::integer as row,
     left(id, 32)::uuid as id, hex(cluster)::uuid as cluster, genre::genre as genre,
     coalesce(license, '') as license, characters::integer as characters, {{owner}} as owner,
     units >= {SHINGLE} as is_long,
@@ -37,9 +37,7 @@ select mapped.file_index::integer as file, mapped.file_row_number::integer as ro
         is_forbidden, marks::bigint * {_MARKED} < units, lacunae, units desc, marks desc,
         left(id, 32)::uuid, whole, file, row
     )::integer as rank
-from {parquet("$mapped")} as mapped
-join {parquet("$signed")} as signed
-    on mapped.file_index = signed.file_index and mapped.file_row_number = signed.file_row_number
+from {parquet("$signed")}
 left join forbidden on forbidden = coalesce(license, '')
 """
 """rank: allowed before forbidden, punctuated before unpunctuated, then fewer lost characters, longer, more
@@ -62,28 +60,23 @@ position of the text that is kept for it. reason: why it is not in train, an ind
 
 
 def read_documents(
-    tables: Tables,
-    mapped: Sequence[Path],
-    signed: Sequence[Path],
-    owner: str = "",
-    allowed: Allowed | None = None,
+    tables: Tables, signed: Sequence[Path], owner: str = "", allowed: Allowed | None = None
 ) -> None:
-    """Make the table of all documents in the mapped files.
+    """Make the table of all documents in the signed files.
 
     Args:
         owner: column that must not be divided between splits, `author` or `source`; "" for none.
         allowed: licences that are allowed; None for all.
     """
-    paths = {"mapped": literally(mapped), "signed": literally(signed)}
-    forbidden = []
+    files, forbidden = literally(signed), []
     if allowed:
-        query = f"select distinct coalesce(license, '') from {parquet('$mapped')}"
-        names = [name for (name,) in tables.rows(query, mapped=paths["mapped"])]
+        query = f"select distinct coalesce(license, '') from {parquet('$signed')}"
+        names = [name for (name,) in tables.rows(query, signed=files)]
         forbidden = [name for name in names if not allowed.allows(name)]
     tables.add("forbidden", forbidden=pa.array(forbidden, pa.string()))
     tables.add("unknown", name=pa.array(sorted(UNKNOWN_AUTHORS), pa.string()))
-    tables.run(_GENRES, mapped=paths["mapped"])
-    tables.run(_DOCUMENTS.format(owner=_OWNER.format(owner) if owner else "null::uuid"), **paths)
+    tables.run(_GENRES, signed=files)
+    tables.run(_DOCUMENTS.format(owner=_OWNER.format(owner) if owner else "null::uuid"), signed=files)
 
 
 def find_exact_copies(tables: Tables) -> None:

@@ -106,7 +106,8 @@ class Cluster:
     def cpus(self) -> int:
         """Return the CPUs of all nodes."""
         if time.monotonic() - self._looked > _CPUS_SECONDS or not self._looked:
-            self._cpus = int(self._ray.cluster_resources().get("CPU", 0))
+            with _or_gone():
+                self._cpus = int(self._ray.cluster_resources().get("CPU", 0))
             self._looked = time.monotonic()
         return self._cpus
 
@@ -171,9 +172,10 @@ class Cluster:
 
     def _begin(self, task: _Task) -> None:
         try:
-            task.ref = self._remote.remote(*task.call)
-        except Exception as error:
-            _set(task.future, None, _gone(error))
+            with _or_gone():
+                task.ref = self._remote.remote(*task.call)
+        except StorageError as error:
+            _set(task.future, None, error)
             return
         task.tries += 1
         with self._lock:
@@ -325,10 +327,9 @@ class Cluster:
         key = (str(path), status.st_mtime_ns, status.st_size)
         with self._lock:
             if key not in self._sent:
-                self._sent = {
-                    key: self._ray.put(np.fromfile(path, np.uint8)),
-                    **dict(list(self._sent.items())[:7]),
-                }
+                data = np.fromfile(path, np.uint8)
+                with _or_gone():
+                    self._sent = {key: self._ray.put(data), **dict(list(self._sent.items())[:7])}
             return self._sent[key]
 
 
@@ -353,7 +354,18 @@ def _set(future: Future[Any], value: Any, error: Exception | None) -> None:
         future.set_exception(error) if error else future.set_result(value)
 
 
+@contextlib.contextmanager
+def _or_gone() -> Iterator[None]:
+    """A request to the cluster, which may go away at any time."""
+    try:
+        yield
+    except Exception as error:
+        raise _gone(error) from error
+
+
 def _gone(error: Exception) -> StorageError:
+    if isinstance(error, StorageError):
+        return error
     return StorageError(
         f"the Ray cluster went away: {in_words(error)[:300]}. What was committed before is kept: run the "
         "same command again when it is back"

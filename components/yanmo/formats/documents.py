@@ -117,22 +117,6 @@ def evaluated_texts(documents: Output) -> Iterator[tuple[str, str]]:
                 yield f"document {row['id']} of {found}", row["text"]
 
 
-def take_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str] | None = None) -> pa.Table:
-    """Row `row[i]` of file `paths[file[i]]`, for each i in order.
-
-    Each file is read once; only its chosen rows are kept. What a file has no column of is null.
-    """
-    order = np.argsort(file, kind="stable")
-    chosen, pieces = file[order], []
-    for index in np.unique(chosen):
-        names = columns and [name for name in pq.read_schema(paths[index]).names if name in columns]
-        table = pq.read_table(paths[index], columns=names, partitioning=None)
-        pieces.append(table.take(pa.array(row[order[chosen == index]])))
-    inverse = np.empty(len(order), dtype=np.int64)
-    inverse[order] = np.arange(len(order))
-    return pa.concat_tables(pieces, promote_options="default").take(pa.array(inverse))
-
-
 def shard_bounds(characters: Ints, shard_characters: int) -> list[tuple[int, int]]:
     """Ranges of rows that hold about `shard_characters` each; without any rows one empty range."""
     if not len(characters):

@@ -16,43 +16,30 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from yanmo.curate.duplicates.signing import SIGNED
-from yanmo.curate.mapping import MAPPED
 from yanmo.curate.plan import find_exact_copies, owner_digest, read_documents
 from yanmo.curate.split.hold_out import SplitSize, hold_out
 from yanmo.engine.sql import Tables
 from yanmo.formats.licenses import Allowed
 
 Row = dict[str, Any]
+_NUMBERS = ("marks", "lacunae", "units")
 
 
 def planned(folder: Path, files: list[list[Row]], owner: str = "", allowed: Allowed | None = None) -> Tables:
     """The tables of documents with these fields: `id`, `cluster` and `whole` are any bytes."""
-    paths: list[tuple[Path, Path]] = []
-    for number, rows in enumerate(files):
-        paths.append((folder / f"mapped-{number}.parquet", folder / f"signed-{number}.parquet"))
-        mapped = [
-            {field.name: {pa.int32(): 0, pa.string(): ""}.get(field.type) for field in MAPPED}
-            | {
-                "labels": [],
-                "characters": 1,
-                "marks": row.get("marks", 0),
-                "line": i,
-                "genre": row.get("genre", "诗"),
-            }
-            | {name: row[name] for name in ("author", "license") if name in row}
+    paths = [folder / f"signed-{number}.parquet" for number in range(len(files))]
+    for path, rows in zip(paths, files, strict=True):
+        signed = [
+            {field.name: "" if field.type == pa.string() else 0 for field in SIGNED}
+            | {"characters": 1, "units": 20, "line": i, "genre": "诗"}
+            | {name: row[name] for name in row.keys() & {"author", "license", "genre", *_NUMBERS}}
             | {"id": row["id"].ljust(16, b"\0").hex() + "0" * 32}
             | {name: row.get(name, row["id"]).ljust(16, b"\0") for name in ("cluster", "whole")}
             for i, row in enumerate(rows)
         ]
-        pq.write_table(pa.Table.from_pylist(mapped, schema=MAPPED), paths[-1][0])
-        signed = [
-            {"units": row.get("units", 20), "lacunae": row.get("lacunae", 0)}
-            | {field.name: 0 for field in list(SIGNED)[2:]}
-            for row in rows
-        ]
-        pq.write_table(pa.Table.from_pylist(signed, schema=SIGNED), paths[-1][1])
+        pq.write_table(pa.Table.from_pylist(signed, schema=SIGNED), path)
     tables = Tables()
-    read_documents(tables, [p for p, _ in paths], [p for _, p in paths], owner, allowed)
+    read_documents(tables, paths, owner, allowed)
     find_exact_copies(tables)
     return tables
 

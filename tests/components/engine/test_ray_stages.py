@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from servers.ray import ROOT, RayCluster
 
@@ -63,7 +64,8 @@ def made(store: ObjectStore) -> dict[str, str]:
 
 
 def of_curate(found: dict[str, str]) -> dict[str, str]:
-    return {name: digest for name, digest in found.items() if "curate" in name}
+    own = ("cas/curate", "cas/evaluation_set")
+    return {name: digest for name, digest in found.items() if name.startswith(own)}
 
 
 def stages(store: object, sources: object, environment: dict[str, str], *flags: str) -> dict[str, str]:
@@ -133,6 +135,10 @@ def test_nothing_but_a_bucket_is_shared(s3_server, s3_place, sources, made_here,
             for name, value in before.items():
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
     assert found == made_here
+    fetched = [p for p in (tmp_path / "scratch").rglob("*") if p.is_file() and p.stat().st_size]
+    tables = [pq.read_schema(path) for path in fetched if path.read_bytes().startswith(b"PAR1")]
+    kinds = {table.metadata.get(b"yanmo.schema") for table in tables if table.metadata}
+    assert b"signed" in kinds and b"mapped" not in kinds, "no text comes to the process that decides"
     assert left and not [name for name in left if "/scratch/" in name], "what tasks gave each other"
 
 

@@ -218,4 +218,25 @@ def test_a_connection_that_ended_is_not_made_again(
     importlib.import_module("ray").shutdown()
     with pytest.raises(StorageError, match="the Ray cluster went away"):
         cluster.submit(begun, (str(tmp_path / "note"), 0.0)).result(timeout=120)
+    monkeypatch.setattr("yanmo.engine.ray_cluster._CPUS_SECONDS", 0.0)
+    with pytest.raises(StorageError, match="the Ray cluster went away"):
+        cluster.cpus()
+    (tmp_path / "file").write_text("to send")
+    with pytest.raises(StorageError, match="the Ray cluster went away"):
+        cluster.submit(begun, tmp_path / "file")
     cluster.close()
+
+
+def test_a_worker_that_ray_kills_for_memory_is_named_with_what_to_lower(
+    nodes: RayCluster, tmp_path: Path, caplog
+) -> None:
+    """Ray's own monitor kills: of a node it may use less than what is taken already."""
+    monitor = {"RAY_memory_usage_threshold": "0.001", "RAY_memory_monitor_refresh_ms": "100"}
+    token = nodes.environment["RAY_AUTH_TOKEN"]
+    with RayCluster(tmp_path, 1, [Path(__file__).parent], RAY_AUTH_TOKEN=token, **monitor) as other:
+        cluster = Cluster(options(other), FileStore(tmp_path / "store"))
+        coming = cluster.submit(begun, (str(tmp_path / "note"), 60.0), less="a smaller --batch-bytes")
+        with pytest.raises(WorkerLost, match=r"begun found no memory .* 4 times; .* a smaller --batch-bytes"):
+            coming.result(timeout=300)
+        cluster.close()
+    assert "was killed as its node had no memory left in begun; its task is done again" in caplog.text

@@ -23,10 +23,9 @@ import pyarrow as pa
 from yanmo.curate.duplicates.shingle_sets import Sets, SetsFile, SetsTask, similarities, write_sets
 from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
 from yanmo.curate.duplicates.signing import BAND_COLUMNS
-from yanmo.curate.mapped_texts import comparable, form_of_file
+from yanmo.curate.mapped_texts import comparable, mapped_rows
 from yanmo.engine.maps import brought_here, ordered_map, remove_folder
 from yanmo.engine.sql import Tables, literally, parquet
-from yanmo.formats.documents import take_rows
 from yanmo.formats.records import row_groups, write_tables
 from yanmo.store.commit import Attempt, Result
 
@@ -194,6 +193,7 @@ def find_similar(
     texts: Sequence[str],
     mapped: Sequence[Path],
     signed: Sequence[Path],
+    form: str,
     similarity: float,
 ) -> Ints:
     """Positions of the documents that are similar to one of a few comparable `texts` (an evaluation set)."""
@@ -214,8 +214,8 @@ def find_similar(
         rows, own = np.unique(batch["position"].to_numpy(), return_index=True, return_inverse=True)[1:]
         others, other = np.unique(batch["which"].to_numpy(), return_inverse=True)
         file, row = (batch[name].to_numpy()[rows] for name in ("file", "row"))
-        column = take_rows(mapped, file, row, ("text",))["text"]
-        sets = Sets.of(comparable(column.to_pylist(), form_of_file(mapped[0])))
+        column = mapped_rows(mapped, file, row, ("text",))["text"]
+        sets = Sets.of(comparable(column.to_pylist(), form))
         theirs = Sets.of([texts[i] for i in others])
         is_similar = similarities(sets.take(own), theirs.take(other)) >= similarity
         found.append(batch["position"].to_numpy()[is_similar])

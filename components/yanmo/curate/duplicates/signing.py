@@ -1,7 +1,9 @@
-"""Between `map` and `plan`: the numbers that near duplicates are found by, next to the mapped files.
+"""Between `map` and `plan`: what is decided by of each document, next to the mapped files.
 
-The keys of a band are one column, so that the plan reads them band by band: 4 bytes per document at a time,
-whatever the corpus. They are an output of their own per mapped file, so that only new text is signed.
+That is all but its text, and the numbers that near duplicates are found by. So the process that decides reads
+no text: the mapped files may lie on other machines. The keys of a band are one column, so that the plan reads
+them band by band: 4 bytes per document at a time, whatever the corpus. They are an output of their own per
+mapped file, so that only new text is signed.
 """
 
 from __future__ import annotations
@@ -16,23 +18,28 @@ import pyarrow.parquet as pq
 
 from yanmo.curate.duplicates.shingles import BANDS, band_keys
 from yanmo.curate.mapped_texts import form_of_file, in_first_form
+from yanmo.curate.mapping import MAPPED
 from yanmo.curate.text.normalize import LOST
 from yanmo.engine.maps import add_made, ordered_map, paths_for_tasks
 from yanmo.store.commit import Attempt, Result
 from yanmo.store.output import Output
 
-REVISION = 3
-"""Raised when the same text gets other keys."""
+REVISION = 4
+"""Raised when the same text gets other keys, or the files have other columns."""
 
 BAND_COLUMNS = tuple(f"band_{i:02d}" for i in range(BANDS))
 
+_COPIED = tuple(name for name in MAPPED.names if name not in ("text", "labels", "title"))
+"""Columns that are the mapped file's."""
+
 SIGNED = pa.schema(
     [
+        *(MAPPED.field(name) for name in _COPIED),
         pa.field("units", pa.int32(), nullable=False),
         pa.field("lacunae", pa.int32(), nullable=False),
         *(pa.field(name, pa.uint32(), nullable=False) for name in BAND_COLUMNS),
     ],
-    metadata={"yanmo.schema": "signed", "yanmo.version": "1"},
+    metadata={"yanmo.schema": "signed", "yanmo.version": "2"},
 )
 """One row per row of the mapped file: units that are compared, marks of lost characters, key of each band."""
 
@@ -66,12 +73,19 @@ def _tasks(attempt: Attempt, mapped: Output) -> Iterator[_Task]:
 
 
 def sign_file(task: _Task) -> int:
-    """Write the keys of one mapped file; returns its rows."""
-    texts = pq.read_table(task.mapped, columns=["text"], partitioning=None)["text"].to_pylist()
+    """Write the signed file of one mapped file; returns its rows."""
+    mapped = pq.read_table(task.mapped, columns=["text", *_COPIED], partitioning=None)
+    texts = mapped["text"].to_pylist()
     form = form_of_file(task.mapped)
     keys, sizes = band_keys(in_first_form(texts, form), form)
     lacunae = np.array([sum(map(text.count, LOST)) for text in texts], dtype=np.int32)
-    table = pa.table([sizes, lacunae, *keys], schema=SIGNED)
+    table = pa.table([*map(mapped.column, _COPIED), sizes, lacunae, *keys], schema=SIGNED)
     # Keys are noise: compressing them or looking for repeated ones would only cost time.
-    pq.write_table(table, task.signed, compression="none", use_dictionary=False, write_statistics=False)
+    pq.write_table(
+        table,
+        task.signed,
+        compression=dict.fromkeys(_COPIED, "zstd"),
+        use_dictionary=["genre", "author", "source", "license", "path", "changes"],
+        write_statistics=False,
+    )
     return len(texts)
