@@ -38,7 +38,7 @@ def test_output_is_the_same_as_ever(balance: Run) -> None:
     )
 
 
-def test_quotas_are_met_to_the_character(balance: Run) -> None:
+def test_quotas_are_met_to_the_character(balance: Run, capsys: pytest.CaptureFixture[str]) -> None:
     balanced = balance("--quotas", "shi=1501,ci=250%,*=3000")
     before = balanced.characters("词", "curate")
     assert balanced.characters("诗") == 1501
@@ -51,6 +51,9 @@ def test_quotas_are_met_to_the_character(balance: Run) -> None:
             {"诗": 1501, "词": round(2.5 * before)}.get(genre, 3000)
         )
     assert abs(sum(v["after"]["shares"]["characters"] for v in report.values()) - 1) < 1e-9
+    figures = report["词"]["before"]["characters"], report["词"]["after"]["characters"]
+    row = re.compile(rf"词 +250% +{report['词']['epochs']:.2f} .*{figures[0]:,} +{figures[1]:,} ")
+    assert row.search(capsys.readouterr().err), "the table of the log"
 
 
 def test_copies_name_their_parents_and_originals_stay_as_they_were(balance: Run) -> None:

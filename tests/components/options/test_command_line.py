@@ -16,6 +16,7 @@ from yanmo.options.command_line import load, load_given
 from yanmo.options.fields import by_kind, opt
 from yanmo.options.shared import StageOptions
 from yanmo.options.yaml_file import dump_yaml, read_yaml
+from yanmo.train.config import TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +96,10 @@ def test_a_name_that_is_spelled_nearly_so_is_found() -> None:
     rates = ("adam-learning-rate", "head-learning-rate")
     assert did_you_mean("learning-rate", rates, "--") == f"; did you mean --{', --'.join(rates)}?"
     assert did_you_mean("batch_size", ("seed", "steps")) == ""
+    with pytest.raises(UsageError, match=r"--schedule cosin: .*; did you mean cosine"):
+        load(TrainConfig, ["--schedule=cosin"], "yanmo train")
+    with pytest.raises(UsageError, match=r"--micro-batch outo: .*; did you mean auto"):
+        load(TrainConfig, ["--micro-batch=outo"], "yanmo train")
 
 
 @pytest.mark.parametrize(

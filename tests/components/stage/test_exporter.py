@@ -295,6 +295,16 @@ class TestTheLastScrape:
         assert scrapes.wait_for_another(60) is True
         later.join()
 
+    def test_one_that_is_due_soon_is_not_waited_for_any_longer(self, monkeypatch):
+        monkeypatch.setattr(endpoint, "_LATE_SECONDS", 0.2)
+        scrapes = endpoint._Scrapes()
+        scrapes.asked()
+        now = time.monotonic()
+        scrapes.answered(now - 0.5)
+        scrapes.answered(now - 0.1)
+        assert scrapes.wait_for_another(60) is False
+        assert time.monotonic() - now < 30
+
     def test_the_wait_is_bounded(self):
         scrapes = endpoint._Scrapes()
         scrapes.asked()

@@ -63,6 +63,12 @@ def test_a_sentence_beside_them_changes_and_the_rest_stays(rule: str) -> None:
         assert not re.search("[大观园]", made.replace("大观园", "")), "a word stays whole"
 
 
+def test_words_are_left_out_between_the_first_and_the_last_of_a_clause() -> None:
+    assert modern.delete("我们明天上午参观博物馆。", 1.0, Random(1)) == "我们博物馆。"
+    few = modern.delete("我们明天上午参观博物馆。", 0.5, Random(1))
+    assert few.startswith("我们") and few.endswith("博物馆。")
+
+
 @pytest.fixture(scope="module")
 def novels() -> list[str]:
     """Modern documents of the bundled corpus."""

@@ -90,6 +90,12 @@ def test_the_folders_own_settings_hold_where_no_option_is_given(run, tmp_path):
     (model / "generation_config.json").write_text(text, encoding="utf-8")
     assert run(*how, "--seed", "1")[1] == greedy
     assert run(*how, "--seed", "1", "--temperature", "2.5")[1] != greedy
+    one = run(*how, "--seed", "1", "--top-p", "0.5", "--temperature", "2.5")[1]
+    for top_p, same in ((0.5, True), (1.5, False), (0, False), (True, False)):
+        text = json.dumps({**settings, "top_p": top_p})
+        (model / "generation_config.json").write_text(text, encoding="utf-8")
+        code, out, _ = run(*how, "--seed", "1", "--temperature", "2.5")
+        assert (code, out == one) == (0, same), "what cannot be is left aside"
 
 
 @pytest.fixture
