@@ -124,6 +124,9 @@ def test_plan_of_today_is_the_plan_of_tomorrow():
     lengths = np.arange(2, 500)
     plan = plan_epoch(lengths, lengths % 3 == 0, Packing(context=128), 7, 2)
     assert plan.digest == "4fe11e7c567ee0886b11188af5e3f976ea82d011fe19e03f6d5feffd7ec6a378"
+    lengths = np.arange(20_000) * 7919 % 400 + 2  # in several blocks
+    plan = plan_epoch(lengths, lengths % 3 == 0, Packing(context=128), 7, 2)
+    assert plan.digest == "c59adb59327df63bd83bd430f6bbbb7952da5fc449f84d099efdae117c20b738"
 
 
 def test_best_fit_takes_the_fullest_row_that_has_room():

@@ -108,7 +108,12 @@ def test_an_unfinished_training_is_finished_first_with_what_it_began_with(
     assert night["finishes"]["step"] == 120
 
 
-def test_a_training_is_left_by_a_word_and_taken_up_again_by_its_key(channel: Channel) -> None:
+def test_a_training_is_left_by_a_word_and_taken_up_again_by_its_key(
+    channel: Channel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    channel.cache()
+    assert channel.run("resolve.unfinished=train/0000")[0] == 65
+    assert "there are: none" in capsys.readouterr().err
     training = channel.begun(channel.cache())
     assert channel.handed_on("resolve.unfinished=start-new")[0] == "new"
     assert channel.states() == {training.key: LEFT}
@@ -117,6 +122,7 @@ def test_a_training_is_left_by_a_word_and_taken_up_again_by_its_key(channel: Cha
     assert channel.handed_on(f"resolve.unfinished={name}")[0] == f"finish train/{training.key[:12]}"
     assert channel.handed_on()[0] == f"finish train/{training.key[:12]}", "it is the channel's again"
     assert channel.run("resolve.unfinished=train/0000")[0] == 65
+    assert f"there are: train/{training.key[:12]}, open" in capsys.readouterr().err
     assert channel.run("resolve.unfinished=again")[0] == 64
 
 

@@ -117,6 +117,8 @@ def test_all_known_forms_can_be_made_with_each_tone_and_the_sizes_are_theirs():
             form = form_of(name, tone=tone)
             assert len(form.shape) == len(form.marks) and form.rhymes
     assert {name: form_of(name).shape for name in REGULAR} == {n: (w,) * k for n, (k, w) in REGULAR.items()}
+    most = {name: form_of(name).num_rhyming for name in (*REGULAR, "浣溪沙")}
+    assert most == {"五绝": 3, "五律": 5, "七绝": 3, "七律": 5, "浣溪沙": 5}, "the first line may rhyme too"
     assert len(known_forms()) == 4 + len(tunes()) >= 50
 
 
