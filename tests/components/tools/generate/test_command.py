@@ -90,12 +90,19 @@ def test_the_folders_own_settings_hold_where_no_option_is_given(run, tmp_path):
     (model / "generation_config.json").write_text(text, encoding="utf-8")
     assert run(*how, "--seed", "1")[1] == greedy
     assert run(*how, "--seed", "1", "--temperature", "2.5")[1] != greedy
-    one = run(*how, "--seed", "1", "--top-p", "0.5", "--temperature", "2.5")[1]
-    for top_p, same in ((0.5, True), (1.5, False), (0, False), (True, False)):
-        text = json.dumps({**settings, "top_p": top_p})
+    plain = run(*how, "--seed", "1", "--temperature", "2.5")[1]
+    for name, value, is_left_aside in (
+        ("top_p", 0.5, False),
+        ("top_p", 1.5, True),
+        ("top_p", 0, True),
+        ("top_p", True, True),
+        ("min_p", 0.5, False),
+        ("min_p", 1.5, True),
+    ):
+        text = json.dumps({**settings, name: value})
         (model / "generation_config.json").write_text(text, encoding="utf-8")
         code, out, _ = run(*how, "--seed", "1", "--temperature", "2.5")
-        assert (code, out == one) == (0, same), "what cannot be is left aside"
+        assert (code, out == plain) == (0, is_left_aside), f"{name} {value}"
 
 
 @pytest.fixture
