@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": {"common"},
     "verse": {"chinese"},
     "engine": {"common", "store"},
-    "formats": {"common", "engine", "store"},
+    "formats": {"common", "store"},
     "nights": {"common", "options", "store"},
     "stage": {"common", "options", "store"},
     "resolve": GROUND - {"chinese", "formats"} | {"nights"},

@@ -30,6 +30,7 @@ from servers.s3 import S3Server
 
 from yanmo.promote.gate.headline import conditions, headline
 from yanmo.promote.gate.verdict import Words
+from yanmo.train.schedule import SCHEDULES
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("curate", "balance", "tokenize", "train", "evaluate", "promote")
@@ -210,7 +211,7 @@ def test_tokenizers_are_compared_and_imported(house: House) -> None:
 # Training
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant", "wsd", "sgdr", "plateau"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_schedule_sets_the_learning_rate(house: House, schedule: str) -> None:
     flags = (f"--schedule={schedule}", "--steps=8", "--valid-every=4", "--valid-characters=500")
     model = house.train(f"schedule-{schedule}", *flags)

@@ -9,7 +9,7 @@ What a component takes: the artifacts wired to it (bodies are references of a fe
 channel, and one line with the options of all stages, of which each takes its own. In a pipeline the first
 task alone takes the fields of the form: it makes that line of them, so that a field is read, checked and
 given its default in one place, and leaves it in the store with what the channel's pointers named
-(yanmo.stage.pinned), so that the graph's arrows are those of the data.
+(yanmo.stage.form), so that the graph's arrows are those of the data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kfp import dsl
 from yanmo.options.fields import AUTO, NONE, flag, option_fields, spelled
 from yanmo.options.one_line import as_line
 from yanmo.stage.declaration import Stage
-from yanmo.stage.pinned import PINNED
+from yanmo.stage.form import PINNED
 from yanmo_pipelines import resources
 from yanmo_pipelines.run_form import OWN_FIELDS, FormField
 

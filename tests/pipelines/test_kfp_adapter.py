@@ -22,7 +22,7 @@ from yanmo.options.fields import by_kind, names_of
 from yanmo.options.one_line import MOST_CHARACTERS
 from yanmo.resolve.command import main as resolve
 from yanmo.stage.declaration import Stage
-from yanmo.stage.pinned import load_shared, with_pinned
+from yanmo.stage.form import load_shared, with_pinned
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
 from yanmo.store.pointers import move_pointer
@@ -367,7 +367,7 @@ def test_the_form_is_small_ascii_and_asks_for_nothing(compiled: tuple[Path, Any]
     text = path.read_text(encoding="utf-8")
     assert text.isascii(), "KFP's MySQL may refuse anything else (kubeflow/pipelines#7283)"
     form = specs(path)[0]["root"]["inputDefinitions"]["parameters"]
-    assert len(form) <= MAX_FORM_FIELDS
+    assert len(form) <= MAX_FORM_FIELDS, "leave one off the form: the field `options` takes it"
     values = {n: "x" * MOST_CHARACTERS if n == "options" else f["defaultValue"] for n, f in form.items()}
     assert len(json.dumps(values)) < MAX_PARAMETER_BYTES, "all defaults and a full line of options"
     for name, field in form.items():

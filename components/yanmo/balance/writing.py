@@ -16,9 +16,10 @@ import pyarrow as pa
 from yanmo.balance.augmentation.augment import COLUMNS, REPEAT, Augmentation, augmenter, copy_digest
 from yanmo.common.logs import Progress
 from yanmo.engine.maps import add_made, ordered_map, remove_folder
+from yanmo.engine.row_pieces import Layout, Pieces, cut_file
 from yanmo.engine.sql import Tables
 from yanmo.formats.documents import write_document_file
-from yanmo.formats.row_pieces import Layout, Pieces, cut_file
+from yanmo.formats.records import ROW_GROUP
 from yanmo.store.commit import Attempt
 
 log = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ def join_pieces(task: _Join) -> Made:
     def columns() -> Iterator[tuple[int, dict[str, Any]]]:
         nonlocal shared
         start = 0
-        for table in task.pieces.tables():
+        for table in task.pieces.tables(ROW_GROUP):
             values: dict[str, Any] = {name: table[name] for name in table.column_names}
             copied, of_these = _copied(task.augmentation, table, task.copies[start : start + len(table)])
             values |= copied

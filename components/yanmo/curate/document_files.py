@@ -20,8 +20,9 @@ from yanmo.curate.corpus import Corpus
 from yanmo.curate.map_report import sort_genres
 from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
 from yanmo.engine.maps import add_made, ordered_map, remove_folder
+from yanmo.engine.row_pieces import Layout, Pieces, cut_file
 from yanmo.formats.documents import write_document_file
-from yanmo.formats.row_pieces import Layout, Pieces, cut_file
+from yanmo.formats.records import ROW_GROUP
 from yanmo.store.commit import Attempt
 
 log = logging.getLogger(__name__)
@@ -156,7 +157,7 @@ def join_pieces(task: _Join) -> int:
 def _columns(task: _Join) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of an output file, some at a time."""
     start = 0
-    for table in task.pieces.tables():
+    for table in task.pieces.tables(ROW_GROUP):
         yield (
             len(table),
             {name: table[name] for name in table.column_names}

@@ -59,7 +59,7 @@ _IN_WORKERS = (
     "yanmo.curate.mapping",
     "yanmo.curate.split.containment",
     "yanmo.curate.document_files",
-    "yanmo.formats.row_pieces",
+    "yanmo.engine.row_pieces",
 )
 """Modules that workers need, for their fork server to import."""
 CurateRun = StageRun[CurateOptions, Handed]

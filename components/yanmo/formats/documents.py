@@ -1,7 +1,7 @@
 """Documents in Parquet files: read, counted, gathered from many files, written in shards.
 
 Both `curate` and `balance` choose documents in a small table (one line per document: which file, which row)
-and then write the chosen rows in the order of their ids, gathered by row_pieces.py.
+and then write the chosen rows in the order of their ids (engine/row_pieces.py).
 """
 
 from __future__ import annotations

@@ -86,7 +86,8 @@ def opt(
         metavar: what `--help` shows for its value, where the type does not say enough.
         variable: an environment variable that gives the default where it is set.
         later: whether there were outputs before there was this option: at its default it is left out of their
-            keys, which stay what they were; so its default must never change.
+            keys, which stay what they were; so its default must never change, and must give what they hold
+            byte for byte.
         free: whether it may hold addresses with secrets, as it is kept and shown nowhere.
     """
     meta = {

@@ -28,9 +28,9 @@ from yanmo.stage.channel_lease import Busy
 from yanmo.stage.declaration import Stage
 from yanmo.stage.exporter import Telemetry
 from yanmo.stage.failing import failed, last_words, rerun_command, say_details, until_it_ends
+from yanmo.stage.form import is_pinned, load_shared, with_pinned
 from yanmo.stage.kfp_outputs import ExecutorOutputs
 from yanmo.stage.making import finish_and_hand_over, output_of, recipe_of, run_of
-from yanmo.stage.pinned import is_pinned, load_shared, with_pinned
 from yanmo.stage.pushgateway import pushed
 from yanmo.stage.results import check_pointers, hand_on, pass_on, write_results
 from yanmo.stage.run_telemetry import telemetry_of

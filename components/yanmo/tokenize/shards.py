@@ -62,7 +62,8 @@ class FileTask:
 
 @dataclass(kw_only=True)
 class Done:
-    """The result of one input file."""
+    """The result of one input file. All but the files goes into the manifest of its part, so nothing is here
+    in which two tries may differ, such as seconds."""
 
     files: list[tuple[Path, Path]] = field(default_factory=list)
     """Token file and document file, in order."""

@@ -41,7 +41,7 @@ from yanmo.tokenize.lexicon import (
     user_lines,
     with_user_words,
 )
-from yanmo.tokenize.reuse import Encode, Shard, TokenizeRun, done_of, find_parts, make_part, take_over
+from yanmo.tokenize.parts import Encode, Shard, TokenizeRun, done_of, find_parts, make_part, take_over
 from yanmo.tokenize.segmenter import Segmenter
 from yanmo.tokenize.shards import LESS, Done, FileTask, tokenize_file
 from yanmo.tokenize.tokenizer_files import special_ids, write_tokenizer

@@ -123,7 +123,7 @@ class Schedule:
 
     wsd is constant, then linear over the last `decay_share` of the steps (Hu et al., MiniCPM, 2024); sgdr has
     cosines with restarts (Loshchilov and Hutter, 2017); plateau is constant, times the multiplier of
-    `Plateau`. The last step approaches the floor (with sgdr, the last step of each cosine).
+    `Plateau`. With linear, cosine and wsd the last step approaches the floor, with sgdr that of each cosine.
     """
 
     def __init__(self, options: ScheduleOptions) -> None:

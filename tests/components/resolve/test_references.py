@@ -15,8 +15,8 @@ from yanmo.options.shared import StageOptions
 from yanmo.resolve.command import main
 from yanmo.resolve.config import ResolveOptions
 from yanmo.resolve.references import resolve
+from yanmo.stage.form import load_shared, with_pinned
 from yanmo.stage.inputs import resolve_inputs
-from yanmo.stage.pinned import load_shared, with_pinned
 from yanmo.store.champion_records import ChampionRecord, write_record
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore

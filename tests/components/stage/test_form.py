@@ -1,4 +1,4 @@
-"""The first task refuses what a later one would refuse, by the name of the form's field."""
+"""The first task refuses what a later one would refuse, by the name of the form's field; what it leaves them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,24 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from yanmo.common.errors import DataError
 from yanmo.common.names import STAGES
 from yanmo.options.one_line import as_line, read_line
 from yanmo.resolve.command import main
 from yanmo.resolve.config import STAGE
+from yanmo.stage.form import is_pinned, load_shared, with_pinned
 from yanmo.stage.options_line import options_line, with_settings
+from yanmo.store.file_store import FileStore
+from yanmo.store.manifest import Reference
+from yanmo.store.runs.run_record import pin_for_run
+
+MODEL = Reference(
+    stage="train",
+    key="a" * 64,
+    manifest_uri=f"cas/train/{'a' * 64}/MANIFEST.json",
+    manifest_sha256="b" * 64,
+    content_digest="c" * 64,
+)
 
 FORM = {"curate.sources": "poems.jsonl", "balance.quotas": "size^0.7", "train.steps": "auto"}
 
@@ -165,3 +178,33 @@ def test_flags_win_over_what_follows_a_file_and_that_over_the_file(
         assert read_line(options_line(with_settings(as_line(in_file), given_flags))) == read_line(
             as_line({**in_file, **by_flags})
         )
+
+
+@pytest.mark.parametrize("channel", ["dev", "pinned"])
+def test_values_of_the_first_task_take_the_place_of_words_that_name_them(
+    tmp_path: Path, channel: str
+) -> None:
+    store = FileStore(tmp_path)
+    words = [
+        f"--store={tmp_path}",
+        "--run-id=night-1",
+        "--documents={}",
+        "--options=pinned",
+        "--training=pinned",
+        "--model=pinned:start",
+        "--evaluation-set=pinned:none_yet",
+        f"--channel={channel}",
+    ]
+    assert is_pinned(words) and not is_pinned(words[:3])
+    options = load_shared(words, "yanmo train")
+    with pytest.raises(DataError, match=f"run night-1 has no record in channel '{channel}'.*clone the run"):
+        with_pinned(words, store, options)
+    pin_for_run(store, channel, "night-1", "train.steps=3 train.layers=2", {"start": MODEL, "none_yet": None})
+    assert with_pinned(words, store, options) == [
+        *words[:3],
+        "--options=train.steps=3 train.layers=2",
+        "--training=train.steps=3 train.layers=2",
+        f"--model={MODEL.to_json()}",
+        "--evaluation-set=none",
+        f"--channel={channel}",
+    ]

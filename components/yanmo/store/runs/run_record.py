@@ -72,7 +72,7 @@ def read_night(store: ObjectStore, channel: str, run_id: str) -> dict[str, Any]:
 def pin_for_run(
     store: ObjectStore, channel: str, run_id: str, options: str, pinned: Mapping[str, Reference | None]
 ) -> None:
-    """Record the options and inputs of the run's later tasks (stage/pinned.py); raises as `add_to_run`."""
+    """Record the options and inputs of the run's later tasks (stage/form.py); raises as `add_to_run`."""
     _change(store, channel, run_id, lambda run: {"options": options, "pinned": dict(pinned)})
 
 

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yanmo.engine.sql import Tables
-from yanmo.formats.records import ROW_GROUP
 
 Ints = npt.NDArray[np.signedinteger[Any]]
 
@@ -123,7 +122,7 @@ class Pieces:
     place: Ints
     """For each of its rows, where it is among its pieces one after another."""
 
-    def tables(self, at_a_time: int = ROW_GROUP) -> Iterator[pa.Table]:
+    def tables(self, at_a_time: int) -> Iterator[pa.Table]:
         """Yield the rows in order, so many together, each column one chunk; no table without rows."""
         batches = self._batches()
         for start in range(0, len(self.place), at_a_time):

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from yanmo.engine.row_pieces import Layout, cut_file
 from yanmo.engine.sql import Tables
 from yanmo.formats.documents import write_document_file
 from yanmo.formats.records import DOCUMENTS, ROW_GROUP, documents_schema, write_parquet, write_tables
-from yanmo.formats.row_pieces import Layout, cut_file
 
 TURNS = [{"role": "user", "begin": 0, "end": 1}]
 
