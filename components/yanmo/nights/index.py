@@ -75,7 +75,7 @@ def index_name(channel: str) -> str:
 
 
 def index_page(channel: str) -> str:
-    """Return where the page of that document lies."""
+    """Return where the channel's page of its newest runs lies."""
     return f"nights/{channel}/index.html"
 
 

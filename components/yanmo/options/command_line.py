@@ -235,7 +235,8 @@ def _from_line(cls: type, line: str, stage: str, known: Iterable[str]) -> dict[s
 
 
 def _refuse_twice(where: str, given: Iterable[str], flags: Iterable[str]) -> None:
-    """In a pipeline every field of the run form comes as a flag, so it would silently win."""
+    """Raise `UsageError` for what is given and a flag too: a field of the run form comes as a flag, and would
+    silently win."""
     twice = sorted(flag(name) for name in {*given} & {*flags})
     if twice:
         raise UsageError(

@@ -109,7 +109,7 @@ def _named(store: ObjectStore, value: str, wanted: Wanted) -> _Found:
 
 
 def _by_name(store: ObjectStore, value: str, wanted: Wanted) -> _Found:
-    """Return the output that a name names which is no word of the grammar, and no file."""
+    """Return the output of a name that is neither a word such as `latest` nor a file."""
     name = value.removeprefix("pointers/").removeprefix("cas/").removesuffix("/MANIFEST.json")
     first, slash, second = name.removesuffix(".json").partition("/")
     if not is_name(name) or "/" in second or (slash and not second):

@@ -229,7 +229,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return by_words or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
-def clear(folder: Path) -> None:
+def forget_earlier_start(folder: Path) -> None:
     """Delete what an earlier start left for its workers."""
     (folder / STOP).unlink(missing_ok=True)
     forget_heartbeats(folder)

@@ -1,4 +1,4 @@
-"""The first task refuses what a later one would refuse, by the name of the form's field; what it leaves them."""
+"""The first task refuses what a later one would, by the name of the form's field, and leaves options."""
 
 from __future__ import annotations
 

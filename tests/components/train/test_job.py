@@ -8,8 +8,8 @@ from yanmo.common.errors import DataError, ExitCode, UsageError, exit_code
 from yanmo.train.job import (
     STOP,
     Status,
-    clear,
     failure,
+    forget_earlier_start,
     parse_status,
     read_metrics,
 )
@@ -60,7 +60,7 @@ def test_a_traceback_through_libraries_still_says_where_we_were(levels, capfd):
 
 def test_what_an_earlier_start_left_is_cleared(tmp_path):
     (tmp_path / STOP).touch()
-    clear(tmp_path)
+    forget_earlier_start(tmp_path)
     assert not (tmp_path / STOP).exists()
 
 

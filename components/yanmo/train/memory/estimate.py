@@ -311,7 +311,7 @@ def room(options: TrainConfig, device: str) -> float:
     return FREE_SHARE * share * device_memory(options, device)
 
 
-def divisors(options: TrainConfig) -> list[int]:
+def micro_batches(options: TrainConfig) -> list[int]:
     """Return the micro batches that divide a rank's rows, largest first."""
     rows = options.rank_rows
     small = [n for n in range(1, math.isqrt(rows) + 1) if rows % n == 0]
@@ -321,7 +321,7 @@ def divisors(options: TrainConfig) -> list[int]:
 def largest_that_fits(options: TrainConfig, vocab_size: int, device: str) -> int:
     """By the estimate; 1 where not even that fits (`check` then refuses it)."""
     limit = room(options, device)
-    for rows in divisors(options):
+    for rows in micro_batches(options):
         if not limit or estimate(options, vocab_size, device, rows).total <= limit:
             return rows
     return 1

@@ -24,7 +24,7 @@ from yanmo.train import job
 from yanmo.train.backends.hardware import memory_kills, this_machine
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import BEFORE_OTHERS, doings
-from yanmo.train.job import WorkerJob, clear
+from yanmo.train.job import WorkerJob, forget_earlier_start
 from yanmo.train.memory.fitting import halve_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
 from yanmo.train.nodes.leader import OF_A_START, place_of
@@ -200,7 +200,7 @@ class Follower:
         options = task.options
         gauges = self._gauges.get(task.own) or MetricsGauges(self._run.telemetry, task.own)
         self._gauges[task.own] = gauges
-        clear(task.own)
+        forget_earlier_start(task.own)
         self.stop_file = task.own / job.STOP
         if self._asked:
             self.touch_stop_file()

@@ -20,7 +20,7 @@ from yanmo.store.output import Output
 from yanmo.train import job
 from yanmo.train.config import TrainConfig
 from yanmo.train.health.watchdog import FOLDER as HEARTBEATS
-from yanmo.train.job import clear, read_metrics
+from yanmo.train.job import forget_earlier_start, read_metrics
 from yanmo.train.models.starting_model import CONFIG, shape_in
 from yanmo.train.supervision.machine_check import TrainRun
 from yanmo.train.supervision.unfinished import is_trained
@@ -124,7 +124,7 @@ def forget(run: TrainRun, output: Output) -> Finish:
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in (job.METRICS, job.TRACE, job.MICRO_BATCH, "job.json", "workers.log"):
         (folder / name).unlink(missing_ok=True)
-    clear(folder)
+    forget_earlier_start(folder)
     with suppress(OSError):
         (folder / HEARTBEATS).rmdir()
     return Finish(metadata={"metrics": _metrics(output)})

@@ -29,8 +29,8 @@ from yanmo.train import job
 from yanmo.train.backends.hardware import memory_kills, this_machine
 from yanmo.train.checkpoints.uploader import Uploader
 from yanmo.train.config import STAGE, TrainConfig
-from yanmo.train.job import Status, WorkerJob, clear
-from yanmo.train.memory.estimate import divisors
+from yanmo.train.job import Status, WorkerJob, forget_earlier_start
+from yanmo.train.memory.estimate import micro_batches
 from yanmo.train.memory.fitting import checked, halve_micro_batch, largest_micro_batch
 from yanmo.train.metrics.gauges import MetricsGauges
 from yanmo.train.supervision.committed import committed
@@ -141,7 +141,7 @@ def train_or_pause(
     """
     with stop_file(task.folder / job.STOP) as stopping:
         while True:
-            clear(task.folder)
+            forget_earlier_start(task.folder)
             window = hours.current()
             if stopping or window.ends_at <= time.time():
                 return _pause(task, _saved_step(task.folder), window, stopping)
@@ -191,7 +191,7 @@ def _started(task: WorkerJob, window: TimeWindow) -> WorkerJob:
     options, note = task.options, ""
     most, why = largest_micro_batch(task.folder)
     if most and options.micro_rows > most:
-        rows = next(n for n in divisors(options) if n <= most)  # it may be from a run with other --ranks
+        rows = next(n for n in micro_batches(options) if n <= most)  # it may be from a run with other --ranks
         options, note = dataclasses.replace(options, micro_batch=rows), why
     ends_at = None if math.isinf(window.ends_at) else window.ends_at
     return dataclasses.replace(task, options=options, ends_at=ends_at, reason=window.reason, note=note)
