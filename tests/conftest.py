@@ -60,6 +60,10 @@ temporary_files_in_memory()
 # spin a little where nobody has said how to wait (test_watching.py).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+# A process that may not write compiled files compiles all of ours at each start: a fifth of a CPU second.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # A shell without job control starts what it puts into the background with SIGINT ignored, and all processes
 # inherit that: the programs under test would not hear Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

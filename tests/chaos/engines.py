@@ -29,6 +29,9 @@ ENGINES = [("local", 1), ("local", 2), ("local", 4), ("ray", 1), ("ray", 2)]
 KILLS = {"local": ["nothing", "worker", "all"], "ray": ["nothing", "worker", "node"]}
 MOST_RUNS = 45
 _TRIES = 20
+_KILLS_OF_A_STAGE = 2
+_WAIT_SECONDS = (0.4, 2.4)
+"""Before a kill; a stage takes two to four seconds."""
 
 
 def main() -> None:
@@ -125,13 +128,13 @@ def run(
             *own,
             *flags,
         ]
-        for attempt in range(_TRIES):
+        for _ in range(_TRIES):
             process = subprocess.Popen(
                 command, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True
             )
-            at = time.monotonic() + random.uniform(1, 6)
+            at = time.monotonic() + random.uniform(*_WAIT_SECONDS)
             while process.poll() is None:
-                if victims and time.monotonic() > at and attempt < 2 and len(kills) < 4:
+                if victims and time.monotonic() > at and kills.count(stage) < _KILLS_OF_A_STAGE:
                     for victim in itertools.islice(victims(process.pid), 1):
                         with suppress(ProcessLookupError):
                             if victim < 0 and nodes:
@@ -139,7 +142,7 @@ def run(
                             else:
                                 os.kill(victim, signal.SIGKILL)
                             kills.append(stage)
-                            at = time.monotonic() + random.uniform(1, 6)
+                            at = time.monotonic() + random.uniform(*_WAIT_SECONDS)
                 time.sleep(0.02)
             said = process.communicate()[1]
             if process.returncode == 0:
