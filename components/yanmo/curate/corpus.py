@@ -63,6 +63,7 @@ class Corpus:
     """The text form of all documents."""
     tables: Tables
     report: MapReport
+    workers: int
     excluded_ids: frozenset[str] = frozenset()
     examples: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Reason -> files and rows of what `show_examples` shows for it."""
@@ -112,6 +113,7 @@ class Corpus:
             form=mapped[0].manifest.metadata["text_form"],
             tables=tables,
             report=report,
+            workers=options.workers,
             dropped=[path for part in mapped for path in part.paths(DROPPED)],
         )
         corpus.count("duplicate", "documents anti join texts using (rank)")
@@ -206,7 +208,7 @@ class Corpus:
     def rows(self, places: Sequence[tuple[int, int]], columns: Sequence[str]) -> pa.Table:
         """Return the mapped rows at some places, file and row, in that order; there is at least one."""
         file, row = np.array(places, np.int64).T
-        return mapped_rows(self.paths, file, row, columns)
+        return mapped_rows(self.paths, file, row, columns, self.workers)
 
     def licenses(self, chosen: str) -> dict[str, int]:
         """Return how many of some documents are under each licence."""

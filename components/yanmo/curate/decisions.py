@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from yanmo.curate.corpus import REASONS, Corpus
 from yanmo.curate.mapped_texts import RowsOf, comparable, rows_of_file
-from yanmo.engine.maps import on_files
+from yanmo.engine.maps import ordered_map
 from yanmo.engine.sql import literally, parquet
 from yanmo.formats.decisions import DECISIONS, MALFORMED
 from yanmo.formats.records import row_groups, write_tables
@@ -95,7 +95,7 @@ def _sharing(corpus: Corpus) -> Iterator[tuple[int, pa.Table]]:
             asked.append((number, rows))
             yield RowsOf(mapped=corpus.paths[number], rows=rows["row"].to_numpy(), columns=("text",))
 
-    with on_files(rows_of_file, tasks()) as read:
+    with ordered_map(rows_of_file, tasks(), corpus.workers) as read:
         for found in read:
             number, rows = asked.popleft()
             texts = comparable(found["text"].to_pylist(), corpus.form)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from yanmo.chinese.text_runs import Runs, compared, is_by_characters
 from yanmo.curate.text.normalize import normalize
-from yanmo.engine.maps import on_files
+from yanmo.engine.maps import ordered_map
 from yanmo.formats.records import TEXT_FORM
 
 Ints = npt.NDArray[np.signedinteger[Any]]
@@ -37,10 +37,12 @@ class RowsOf:
     columns: tuple[str, ...]
 
 
-def mapped_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str]) -> pa.Table:
+def mapped_rows(
+    paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str], workers: int
+) -> pa.Table:
     """Return row `row[i]` of file `paths[file[i]]`, for each i in order; a column that is in no file is null.
 
-    Each file is read once, where it lies; only its chosen rows are kept.
+    Each file is read once, by a worker; only its chosen rows are kept.
     """
     order = np.argsort(file, kind="stable")
     files, starts = np.unique(file[order], return_index=True)
@@ -50,7 +52,7 @@ def mapped_rows(paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[
     )
     inverse = np.empty(len(order), np.int64)
     inverse[order] = np.arange(len(order))
-    with on_files(rows_of_file, tasks) as found:
+    with ordered_map(rows_of_file, tasks, workers) as found:
         return pa.concat_tables(found, promote_options="default").take(pa.array(inverse))
 
 

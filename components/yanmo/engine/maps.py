@@ -93,14 +93,6 @@ def ordered_map(function: Callable[[T], R], tasks: Iterable[T], workers: int, le
     return Results((found.submit(function, task) for task in everything), found)
 
 
-def on_files(function: Callable[[T], R], tasks: Iterable[T]) -> Results[R]:
-    """`function` of every task that reads files, in their order, done where these lie: here, or by a cluster.
-
-    For results that are not small, and few; where the files are here it is done when a result is asked for.
-    """
-    return ordered_map(function, tasks, 2 if _cluster else 1)
-
-
 class Pool(Protocol):
     """Calls of functions elsewhere, for threads of this process: common/workers.py, or a cluster."""
 

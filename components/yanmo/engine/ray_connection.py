@@ -16,8 +16,9 @@ from yanmo.engine.ray_worker import GUIDE
 
 log = logging.getLogger(__name__)
 _CONNECTIONS = 3
-_PROXY_FAILED = "Initialization failure from server"
-"""What a head says where the process hangs that it forks for each client, now and then on a busy machine."""
+_PASSING = ("Initialization failure from server", "a session that has already been cleaned up")
+"""What a head says where the process hangs that it forks for each client, or begins too late: now and then on
+a busy machine."""
 
 
 def connected(address: str) -> Any:
@@ -55,7 +56,7 @@ def connected(address: str) -> Any:
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
                 break
             except Exception as error:
-                if not left or _PROXY_FAILED not in str(error):
+                if not left or not any(words in str(error) for words in _PASSING):
                     raise _no_connection(address, error) from error
                 log.warning("the Ray cluster could not start a process for this client; asking again")
     return ray

@@ -195,6 +195,7 @@ def find_similar(
     signed: Sequence[Path],
     form: str,
     similarity: float,
+    workers: int,
 ) -> Ints:
     """Positions of the documents that are similar to one of a few comparable `texts` (an evaluation set)."""
     _read_bands(tables, signed)
@@ -214,7 +215,7 @@ def find_similar(
         rows, own = np.unique(batch["position"].to_numpy(), return_index=True, return_inverse=True)[1:]
         others, other = np.unique(batch["which"].to_numpy(), return_inverse=True)
         file, row = (batch[name].to_numpy()[rows] for name in ("file", "row"))
-        column = mapped_rows(mapped, file, row, ("text",))["text"]
+        column = mapped_rows(mapped, file, row, ("text",), workers)["text"]
         sets = Sets.of(comparable(column.to_pylist(), form))
         theirs = Sets.of([texts[i] for i in others])
         is_similar = similarities(sets.take(own), theirs.take(other)) >= similarity

@@ -177,7 +177,9 @@ class EvaluationSet:
         """
         near, tables = np.zeros(0, np.int64), corpus.tables
         if similarity:
-            near = find_similar(tables, self.texts, corpus.paths, corpus.signed, corpus.form, similarity)
+            near = find_similar(
+                tables, self.texts, corpus.paths, corpus.signed, corpus.form, similarity, corpus.workers
+            )
         tables.add("near", position=near)
         for name, digests in (("held_clusters", self.clusters), ("held_owners", sorted(self.owners))):
             tables.add(name, digest=pa.array(digests, pa.string()))
