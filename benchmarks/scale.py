@@ -94,10 +94,15 @@ KNOWN = (
 BATCHES = ((1e9, 2**19), (5e9, 2**20), (2e10, 2**21), (math.inf, 2**22))
 """Tokens of a step for models below so many parameters: GPT-3's."""
 
-MEASURED = {"curate": (4.1, 0.87, 291, 436), "balance": (22, 0, 423, 0), "tokenize": (26, 0.91, 507, 533)}
-"""Stage -> MB of text per CPU second; speed of each of two workers by one alone (0: it is one process); MB of
-memory of the main process and of a worker. 2.0 GB of text, 2 cores of an AMD EPYC, 2026-11-26, commit a8dc8ad
-(the second worker of tokenize: 5d60af4)."""
+MEASURED = {
+    "curate": (9.3, 0.88, 364, 430),
+    "balance": (45, 0.89, 283, 403),
+    "tokenize": (28, 0.78, 349, 428),
+}
+"""Stage -> MB of text per CPU second; speed of each of two workers by one alone; MB of memory of the main
+process and of a worker. 1.0 GB in texts of 2.7 KB, 2 cores of an Intel Xeon, 2026-11-29
+(benchmarks/NOTES.md#memory-of-the-data-stages). curate takes three times as long for texts as short as the
+bundled ones."""
 BYTES_OF_A_CHARACTER, TOKENS_OF_A_CHARACTER = 3, 0.94
 """UTF-8; the demo's vocabulary on its own text (benchmarks/NOTES.md)."""
 CORE_HOUR_PRICE = 0.0425
@@ -247,10 +252,9 @@ def curation_rows(characters: list[float], workers: int) -> Iterator[str]:
     """A line of a table for each corpus and stage."""
     for count, (stage, (speed, each, main, more)) in itertools.product(characters, MEASURED.items()):
         hours = count * BYTES_OF_A_CHARACTER / 1e6 / speed / 3600
-        together = workers if each else 1
-        took = hours / (together * (each if together > 1 else 1))
-        cells = [number(count / 1e9), stage, str(together), number(hours), number(took)]
-        cells += [number((main + together * more) / 1e3), number(took * together * CORE_HOUR_PRICE)]
+        took = hours / (workers * (each if workers > 1 else 1))
+        cells = [number(count / 1e9), stage, str(workers), number(hours), number(took)]
+        cells += [number((main + workers * more) / 1e3), number(took * workers * CORE_HOUR_PRICE)]
         yield f"| {' | '.join(cells)} |"
 
 
