@@ -40,7 +40,7 @@ def main() -> None:
         "--list", action="store_true", help="only say which there are, and how long they take"
     )
     given = parser.parse_args()
-    # What is installed is compiled, ours by its first start: without this, by every one.
+    # pip compiles what it installs, and the first start of Yanmo its modules: with this, each start would.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     names = [name.strip() for name in given.only.split(",") if name.strip()] or list(NAMES)
     unknown = sorted(set(names) - set(NAMES))

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from yanmo.chinese.text_runs import Runs
 from yanmo.common.errors import DataError
 from yanmo.common.given_file import json_value
 from yanmo.common.words import plural
@@ -51,14 +50,15 @@ from texts left join joined using (position)
 class Corpus:
     """The documents that passed the filters, in the tables `documents` and `texts` of plan.py.
 
-    The view `kept` has the texts that stay. What is chosen is named by a relation with the columns of
-    `documents`: the end of a query, from its FROM on.
+    The view `kept` has the texts that stay, the table `passages` what those share that were dropped for it.
+    What is chosen is named by a relation with the columns of `documents`: the end of a query, from its FROM
+    on.
     """
 
     paths: list[Path]
     """The mapped files, for tasks to read."""
     signed: list[Path]
-    """What is decided by of each."""
+    """Beside each, its columns without text, and the keys of bands."""
     form: str
     """The text form of all documents."""
     tables: Tables
@@ -69,8 +69,6 @@ class Corpus:
     """Reason -> files and rows of what `show_examples` shows for it."""
     dropped: list[Path] = field(default_factory=list)
     """What the filters dropped, as DECISIONS."""
-    shared: dict[str, Runs] = field(default_factory=dict)
-    """Reason -> runs of characters that documents were dropped for."""
 
     @classmethod
     def read(
@@ -107,6 +105,7 @@ class Corpus:
         read_documents(tables, columns, "" if options.split_by == "cluster" else options.split_by, allowed)
         find_exact_copies(tables)
         tables.run("create view kept as select * from texts where reason = 0")
+        tables.run("create table passages (position integer, value double, note varchar)")
         corpus = cls(
             paths=[path for part in mapped for path in paths_for_tasks(part, "mapped-*.parquet")],
             signed=columns,
@@ -270,5 +269,5 @@ class Handed:
     corpus: Corpus | None = None
     """Read once, by the first who asks for it."""
     read: list[Output] = field(default_factory=list)
-    """What it was read from: the mapped files and their band keys, which the next night uses again."""
+    """What it was read from: the mapped files and the signed ones, which the next night uses again."""
     evaluation_set: Output | None = None

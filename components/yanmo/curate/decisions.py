@@ -5,7 +5,6 @@ Rows come in the order of files, those of malformed lines and filters first.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from yanmo.curate.corpus import REASONS, Corpus
-from yanmo.curate.mapped_texts import RowsOf, comparable, rows_of_file
-from yanmo.engine.maps import ordered_map
 from yanmo.engine.sql import literally, parquet
 from yanmo.formats.decisions import DECISIONS, MALFORMED
 from yanmo.formats.records import row_groups, write_tables
 
 Sums = dict[str, list[int]]
 """Folder of the sources, or file that is in none -> documents read, documents and characters kept."""
+
+
+_NAMES = ["path", "line", "id", "genre", "characters", "changes"]
+"""Columns of a signed file that the table has too."""
+_WORDS = ("note", "other_id", "other_path")
+"""Columns that are empty where nothing was decided."""
 
 
 def write_decisions(corpus: Corpus, path: Path) -> Sums:
@@ -35,14 +38,16 @@ def write_decisions(corpus: Corpus, path: Path) -> Sums:
 
 
 _DECIDED = f"""
-select lost.file, lost.row, lost.reason, other.id as other_id, other.path || ':' || other.line as other_path
+select lost.file, lost.row, lost.reason, passages.value, passages.note,
+    other.id as other_id, other.path || ':' || other.line as other_path
 from (
-    select documents.file, documents.row,
+    select documents.file, documents.row, if(documents.rank = texts.rank, texts.position, null) as position,
         if(documents.rank = texts.rank, texts.reason, $duplicate)::tinyint as reason,
         if(documents.rank <> texts.rank or texts.reason = $near_duplicate, texts.kept_for, null) as kept_for
     from documents join texts using (cluster)
     where documents.rank <> texts.rank or texts.reason <> 0
 ) as lost
+left join passages using (position)
 left join texts as kept on lost.kept_for = kept.position
 left join {parquet("$signed")} as other
     on kept.file = other.file_index and kept.row = other.file_row_number
@@ -64,62 +69,29 @@ def _tables(corpus: Corpus, sums: Sums) -> Iterator[pa.Table]:
         duplicate=REASONS.index("duplicate"),
         near_duplicate=REASONS.index("near_duplicate"),
     )
-    sharing = _sharing(corpus)
-    next_decided, next_sharing = next(decided, None), next(sharing, None)
+    waiting = next(decided, None)
     for number, path in enumerate(corpus.signed):
         table = pq.read_table(path, columns=_NAMES, partitioning=None)
-        columns: dict[str, Any] = {name: np.full(len(table), "", object) for name in _ADDED}
-        columns |= {"reason": np.zeros(len(table), np.int8), "value": np.full(len(table), np.nan)}
-        if next_decided and next_decided[0] == number:
-            _fill(columns, next_decided[1])
-            next_decided = next(decided, None)
-        if next_sharing and next_sharing[0] == number:
-            _fill(columns, next_sharing[1])
-            next_sharing = next(sharing, None)
-        yield _of_file(table, columns, sums)
+        own = None
+        if waiting and waiting[0] == number:
+            own, waiting = waiting[1], next(decided, None)
+        yield _of_file(table, own, sums)
 
 
-_NAMES = ["path", "line", "id", "genre", "characters", "changes"]
-_ADDED = ("note", "other_id", "other_path")
-
-
-def _sharing(corpus: Corpus) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the documents that were dropped for runs of others: a file's number, and their rows in it with
-    the share of each that lies in such runs, and the longest passage."""
-    by_reason = {REASONS.index(name): runs for name, runs in corpus.shared.items()}
-    asked = deque[tuple[int, pa.Table]]()
-
-    def tasks() -> Iterator[RowsOf]:
-        query = "select file, row, reason from texts where list_contains($reasons, reason) order by file, row"
-        for number, rows in corpus.tables.by_file(query, reasons=list(by_reason)):
-            asked.append((number, rows))
-            yield RowsOf(mapped=corpus.paths[number], rows=rows["row"].to_numpy(), columns=("text",))
-
-    with ordered_map(rows_of_file, tasks(), corpus.workers) as read:
-        for found in read:
-            number, rows = asked.popleft()
-            texts = comparable(found["text"].to_pylist(), corpus.form)
-            runs = [by_reason[reason] for reason in rows["reason"].to_pylist()]
-            shares = [of.shares([text])[0][0] for of, text in zip(runs, texts, strict=True)]
-            longest = [of.longest(text) for of, text in zip(runs, texts, strict=True)]
-            yield number, pa.table({"row": rows["row"], "value": shares, "note": longest})
-
-
-def _fill(columns: dict[str, Any], some: pa.Table) -> None:
-    """Put values of some rows into the columns of all."""
-    rows = some["row"].to_numpy()
-    for name in columns.keys() & set(some.column_names):
-        values = some[name]
-        columns[name][rows] = (pc.fill_null(values, "") if name in _ADDED else values).to_numpy()
-
-
-def _of_file(table: pa.Table, columns: dict[str, Any], sums: Sums) -> pa.Table:
+def _of_file(table: pa.Table, decided: pa.Table | None, sums: Sums) -> pa.Table:
     """Return the rows of a mapped file's documents.
 
     Args:
         table: all documents of the file.
-        columns: what was decided on each.
+        decided: those of `_DECIDED` that are in this file.
     """
+    columns: dict[str, Any] = {name: np.full(len(table), "", object) for name in _WORDS}
+    columns |= {"reason": np.zeros(len(table), np.int8), "value": np.full(len(table), np.nan)}
+    if decided is not None:
+        rows = decided["row"].to_numpy()
+        for name, values in columns.items():
+            found = decided[name]
+            values[rows] = (pc.fill_null(found, "") if name in _WORDS else found).to_numpy()
     reason = columns["reason"]
     _add(sums, table["path"], reason == 0, table["characters"].to_numpy())
     chosen = np.flatnonzero((reason != 0) | pc.not_equal(table["changes"], "").to_numpy())

@@ -21,15 +21,14 @@ from yanmo.formats.records import TEXT_FORM
 Ints = npt.NDArray[np.signedinteger[Any]]
 
 
-def read_texts(path: Path, rows: npt.NDArray[np.int32] | None = None) -> list[str]:
-    """Return what is compared of the texts of a mapped file, or of some of its rows."""
+def read_texts(path: Path, rows: npt.NDArray[np.int32]) -> list[str]:
+    """Return what is compared of the texts of some rows of a mapped file."""
     column = pq.read_table(path, columns=["text"], partitioning=None)["text"]
-    chosen = column if rows is None else column.take(pa.array(rows))
-    return comparable(chosen.to_pylist(), form_of_file(path))
+    return comparable(column.take(pa.array(rows)).to_pylist(), form_of_file(path))
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowsOf:
+class _RowsOf:
     """Some rows of a mapped file."""
 
     mapped: Path
@@ -47,7 +46,7 @@ def mapped_rows(
     order = np.argsort(file, kind="stable")
     files, starts = np.unique(file[order], return_index=True)
     tasks = (
-        RowsOf(mapped=paths[number], rows=row[of_file], columns=tuple(columns))
+        _RowsOf(mapped=paths[number], rows=row[of_file], columns=tuple(columns))
         for number, of_file in zip(files, np.split(order, starts[1:]), strict=True)
     )
     inverse = np.empty(len(order), np.int64)
@@ -56,7 +55,7 @@ def mapped_rows(
         return pa.concat_tables(found, promote_options="default").take(pa.array(inverse))
 
 
-def rows_of_file(task: RowsOf) -> pa.Table:
+def rows_of_file(task: _RowsOf) -> pa.Table:
     """Return the rows, with those of the columns that the file has."""
     names = [name for name in pq.read_schema(task.mapped).names if name in task.columns]
     return pq.read_table(task.mapped, columns=names, partitioning=None).take(pa.array(task.rows))

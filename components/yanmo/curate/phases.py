@@ -67,7 +67,8 @@ CurateRun = StageRun[CurateOptions, Handed]
 
 def settle(run: CurateRun) -> CurateOptions:
     """Return the options, with the text form and the number of workers where nobody gave them."""
-    begin(run.options, run.store)
+    if not run.options.dry_run:  # which writes to a folder of this machine, that no cluster sees
+        begin(run.options, run.store)
     options = with_likely_form(run)
     return dataclasses.replace(options, workers=tasks_at_a_time(options.workers))
 
@@ -155,7 +156,7 @@ def _map_all(run: CurateRun, chosen: Sequence[tuple[Source, ...]]) -> list[Outpu
 
 
 def _signed(run: CurateRun, mapped: Output) -> Output:
-    """Return the band keys of a mapped file's documents."""
+    """Return what is decided by of a mapped file's documents."""
     build = functools.partial(signing.build_signed, mapped=mapped, workers=run.options.workers)
     return run.part("curate_sign", signing.REVISION, {}, {"mapped": mapped}, build)
 

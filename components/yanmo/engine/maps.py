@@ -193,7 +193,8 @@ class Results(Generic[R]):
     def _abandon(self) -> None:
         """End the work at once: it may be writing where the caller cleans up."""
         if isinstance(self._by, Workers):
-            _shared.pop(self._by.count, None)
+            if _shared.get(self._by.count) is self._by:
+                del _shared[self._by.count]
             self._by.close(at_once=True)
         elif self._by:
             self._by.cancel(self._waiting)

@@ -31,8 +31,7 @@ from yanmo.store.runs.run_record import RUN, run_record_name
 
 PINNED = "pinned"
 """In the place of a value: that of the run's first task."""
-OPTIONS = f"--options={PINNED}"
-_SHARED = tuple(f"{flag(name)}=" for name in names_of(StageOptions))
+_OWN_WORDS = tuple(f"{flag(name)}=" for name in names_of(StageOptions))
 """How words begin that are the task's own, whatever they say: a channel may be called `pinned`."""
 _SET_BY_THE_PIPELINE = tuple(
     f"{flag(name)}={value}"
@@ -232,7 +231,7 @@ def _declared(module: str) -> Stage:
 
 def is_pinned(words: Sequence[str]) -> bool:
     """Return whether a command line takes anything of the run's first task."""
-    return OPTIONS in words
+    return f"--options={PINNED}" in words
 
 
 def load_shared(words: Sequence[str], prog: str) -> StageOptions:
@@ -241,7 +240,7 @@ def load_shared(words: Sequence[str], prog: str) -> StageOptions:
     Raises:
         UsageError: as `load`.
     """
-    return load(StageOptions, [word for word in words if word.startswith(_SHARED)], prog)
+    return load(StageOptions, [word for word in words if word.startswith(_OWN_WORDS)], prog)
 
 
 def with_pinned(words: Sequence[str], store: ObjectStore, options: StageOptions) -> list[str]:
@@ -262,6 +261,6 @@ def with_pinned(words: Sequence[str], store: ObjectStore, options: StageOptions)
 
     def filled(word: str) -> str:
         name, equals, value = word.partition("=")
-        return word if word.startswith(_SHARED) else name + equals + found.get(value, value)
+        return word if word.startswith(_OWN_WORDS) else name + equals + found.get(value, value)
 
     return [filled(word) for word in words]

@@ -197,7 +197,11 @@ def find_similar(
     similarity: float,
     workers: int,
 ) -> Ints:
-    """Positions of the documents that are similar to one of a few comparable `texts` (an evaluation set)."""
+    """Positions of the documents that are similar to one of a few comparable `texts` (an evaluation set).
+
+    Args:
+        form: text form of the mapped files.
+    """
     _read_bands(tables, signed)
     of_texts, sizes = band_keys(texts)
     which = np.flatnonzero(sizes >= SHINGLE)

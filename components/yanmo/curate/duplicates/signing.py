@@ -30,7 +30,7 @@ REVISION = 4
 BAND_COLUMNS = tuple(f"band_{i:02d}" for i in range(BANDS))
 
 _COPIED = tuple(name for name in MAPPED.names if name not in ("text", "labels", "title"))
-"""Columns that are the mapped file's."""
+"""Columns taken over from the mapped file."""
 
 SIGNED = pa.schema(
     [
@@ -41,7 +41,8 @@ SIGNED = pa.schema(
     ],
     metadata={"yanmo.schema": "signed", "yanmo.version": "2"},
 )
-"""One row per row of the mapped file: units that are compared, marks of lost characters, key of each band."""
+"""One row per row of the mapped file: its columns but text, labels and title; then units that are compared,
+marks of lost characters, key of each band."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -110,6 +110,18 @@ def _each_file(
                 progress.add(len(group))
 
 
+def note_passages(corpus: Corpus, chosen: str, runs: Runs, workers: int) -> None:
+    """Note of some texts the share that lies in `runs`, and the longest passage, in the table `passages`."""
+    for positions, (shares, longest) in _each_file(corpus, chosen, runs, workers, passages_in_file):
+        corpus.tables.append("passages", position=positions, value=shares, note=longest)
+
+
+def passages_in_file(task: _File) -> tuple[npt.NDArray[np.float64], list[str]]:
+    """Return how much of each row of a mapped file lies in shared runs, and its longest passage in them."""
+    runs, texts = _runs(task.runs, task.length), read_texts(task.mapped, task.rows)
+    return runs.shares(texts)[0], [runs.longest(text) for text in texts]
+
+
 def look_at_file(task: _File) -> tuple[npt.NDArray[np.float64], Hashes]:
     """Return how much of each row of a mapped file lies in shared runs, and the runs."""
     return _runs(task.runs, task.length).shares(read_texts(task.mapped, task.rows))

@@ -31,6 +31,7 @@ from yanmo.curate.split.containment import (
     coverage,
     fewest_to_drop,
     find_contained,
+    note_passages,
 )
 from yanmo.curate.split.evaluation_set import EvaluationSet
 from yanmo.formats.decisions import DECISIONS_FILE
@@ -246,7 +247,7 @@ def _drop_overlaps(
     """
     chosen = corpus.at(overlapping, "overlapping")
     corpus.count(reason, chosen)
-    corpus.shared[reason] = runs
+    note_passages(corpus, chosen, runs, options.workers)
     corpus.show_examples()
     corpus.show_examples_of(reason, chosen, genres_above(corpus.report, reason, options.max_overlap_share))
     try:

@@ -141,7 +141,7 @@ def test_every_rank_shows_its_counters_and_restarts_are_counted(tmp_path):
     gauges = MetricsGauges(telemetry, tmp_path)
     for _ in (1, 2):
         gauges.starting(dataclasses.replace(OPTIONS, ranks=2))
-        job.clear(tmp_path)
+        job.forget_earlier_start(tmp_path)
         gauges.show()  # before a rank has begun
         for count in (1, 2):
             for rank in (0, 1):
