@@ -92,6 +92,11 @@ def test_a_dry_run_shows_what_a_run_makes_and_leaves_nothing(
     )
 
 
+def test_a_dry_run_needs_no_cluster(curate: Run, lines: list[Record], write_jsonl: Run) -> None:
+    """It writes to a folder of this machine, which no node of one sees."""
+    curate(write_jsonl("a.jsonl", lines), *ALLOW, "--dry-run", "true", "--engine", "ray")
+
+
 def test_a_share_counts_characters_and_shows_its_own_genre(
     curate: Run, lines: list[Record], write_jsonl: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
