@@ -95,9 +95,9 @@ BATCHES = ((1e9, 2**19), (5e9, 2**20), (2e10, 2**21), (math.inf, 2**22))
 """Tokens of a step for models below so many parameters: GPT-3's."""
 
 MEASURED = {
-    "curate": (9.3, 0.88, 364, 430),
-    "balance": (45, 0.89, 283, 403),
-    "tokenize": (28, 0.78, 349, 428),
+    "curate": (9.3, 0.88, 353, 430),
+    "balance": (45, 0.89, 279, 403),
+    "tokenize": (28, 0.78, 258, 428),
 }
 """Stage -> MB of text per CPU second; speed of each of two workers by one alone; MB of memory of the main
 process and of a worker. 1.0 GB in texts of 2.7 KB, 2 cores of an Intel Xeon, 2026-11-29

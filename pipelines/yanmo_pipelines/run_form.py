@@ -11,7 +11,7 @@ from yanmo.options.fields import AUTO, option_fields, spelled
 from yanmo.stage.declaration import Stage
 
 MAX_FORM_FIELDS = 25
-"""KFP's UI shows them in one column, sorted by name and without help: more are not read."""
+"""A choice: KFP's UI shows them in one column, sorted by name and without help."""
 OWN_FIELDS = {
     "channel": "whose pointers are read and moved: main, dev, nightly ...",
     "store": "where outputs are kept: s3://bucket/prefix; empty: what the Secret yanmo-store says, else "

@@ -31,7 +31,7 @@ MOST_RUNS = 45
 _TRIES = 20
 _KILLS_OF_A_STAGE = 2
 _WAIT_SECONDS = (0.4, 2.4)
-"""Before a kill; a stage takes two to four seconds."""
+"""Before a kill; a stage takes one to four seconds."""
 
 
 def main() -> None:

@@ -39,9 +39,10 @@ class _RowsOf:
 def mapped_rows(
     paths: Sequence[Path], file: Ints, row: Ints, columns: Sequence[str], workers: int
 ) -> pa.Table:
-    """Return row `row[i]` of file `paths[file[i]]`, for each i in order; a column that is in no file is null.
+    """Return row `row[i]` of file `paths[file[i]]`, for each i in order.
 
-    Each file is read once, by a worker; only its chosen rows are kept.
+    Each file is read once, by a worker; only its chosen rows are kept. What a file has no column of is null;
+    a column that none of them has is left out.
     """
     order = np.argsort(file, kind="stable")
     files, starts = np.unique(file[order], return_index=True)

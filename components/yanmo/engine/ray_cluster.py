@@ -359,8 +359,6 @@ def _or_gone() -> Iterator[None]:
     """A request to the cluster, which may go away at any time."""
     try:
         yield
-    except StorageError:
-        raise
     except Exception as error:
         raise _gone(error) from error
 
