@@ -67,11 +67,17 @@ def test_a_second_run_finds_every_key_committed_and_a_changed_option_reruns_what
 
 def test_every_option_arrives_at_its_stage(start: Start, tmp_path: Path) -> None:
     code, _, err = finish(
-        start("count_factor=3", "options=collect.limit=1", "collect.threads=2", "count_scale=1e-7")
+        start(
+            "count_factor=3",
+            "options=collect.limit=1",
+            "collect.threads=2",
+            "count_scale=1e-7",
+            flags=("--channel=mine",),
+        )
     )
     assert code == 0, err
     store = FileStore(tmp_path / "runs/demo")
-    counted = read_pointer(store, "dev", "count")
+    counted = read_pointer(store, "mine", "count")
     assert counted is not None
     manifest = json.loads(store.read(counted.manifest_uri)[0])
     assert manifest["options"] == {"factor": 3, "pause": False, "scale": 1e-7, "unit": "characters"}

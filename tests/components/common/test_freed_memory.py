@@ -1,8 +1,13 @@
-"""Page faults of a step that frees what it asks for, in a process of its own."""
+"""What a process keeps of the memory that it is done with."""
 
+import mmap
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
+
+from yanmo.common.freed_memory import drop_pages
 
 STEPS = """
 import resource, sys
@@ -36,3 +41,23 @@ def test_a_step_faults_no_pages_that_the_one_before_has_freed():
 
 def test_what_the_environment_says_is_left_alone():
     assert faults("keep", MALLOC_TRIM_THRESHOLD_="131072")[0] == "False"
+
+
+def test_pages_of_a_mapped_file_that_were_read_are_let_go(tmp_path: Path):
+    (tmp_path / "file").write_bytes(os.urandom(8 << 20))
+    with (
+        (tmp_path / "file").open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages,
+    ):
+        first = sum(pages[:: mmap.PAGESIZE])
+        assert resident(tmp_path / "file") == 8 << 10
+        drop_pages(pages)
+        assert resident(tmp_path / "file") == 0
+        assert sum(pages[:: mmap.PAGESIZE]) == first
+
+
+def resident(path: Path) -> int:
+    """KiB of a mapped file that count as memory of this process."""
+    maps = Path("/proc/self/smaps").read_text().split("VmFlags:")
+    (ours,) = (one for one in maps if f"{path}\n" in one)
+    return int(re.findall(r"^Rss: +(\d+) kB$", ours, re.M)[0])

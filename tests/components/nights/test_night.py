@@ -25,6 +25,7 @@ def test_no_text_steers_or_breaks_what_shows_it() -> None:
     shown = plain(hostile, 50)
     assert len(shown) == 50 and shown.isprintable()
     shown.encode()
+    assert plain("长" * 50, 50) == "长" * 50 and plain("长" * 51, 50) == "长" * 49 + "…"
 
 
 @pytest.mark.parametrize("wrong", [{"date": "2026-13-01"}, {"date": "../x"}, {"state": "won"}])

@@ -20,6 +20,7 @@ from yanmo.train.health.watchdog import (
     doing_path,
     figures_path,
     heartbeat_path,
+    read_figures,
 )
 from yanmo.train.metrics.declared import DOINGS, METRICS
 from yanmo.train.metrics.gauges import MetricsGauges, _in_few_words
@@ -205,6 +206,12 @@ def test_how_often_a_checkpoint_is_due_is_shown_where_time_says_it(tmp_path, sec
     telemetry = Telemetry("train", METRICS)
     MetricsGauges(telemetry, tmp_path).starting(dataclasses.replace(OPTIONS, checkpoint_seconds=seconds))
     assert telemetry.value("checkpoint_interval_seconds") == said
+
+
+def test_a_rank_that_has_ended_nothing_counts_nothing(tmp_path):
+    RankFigures().write(tmp_path / "figures")
+    figures = read_figures(tmp_path / "figures")
+    assert figures is not None and set(vars(figures).values()) == {0}
 
 
 def test_while_no_step_ends_rates_say_0_ages_grow_and_all_else_stays(tmp_path):

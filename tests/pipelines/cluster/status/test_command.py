@@ -110,7 +110,7 @@ def test_work_that_failed_is_shown_with_its_card_until_it_is_committed(
 
 
 def job_that_failed() -> list[dict[str, Any]]:
-    """Synthetic: a Job whose second pod left a card."""
+    """Synthetic: a Job whose second pod left a card, beside one whose pod runs."""
     meta = {"name": "rerun-train-1", "labels": {"yanmo.dev/stage": "train"}}
     condition = {"type": "Failed", "status": "True", "message": "exit code 78 matching FailJob"}
     card = "train failed with exit code 78 (the machine lacks something)\nwhy: out of \u202ememory\n"
@@ -125,8 +125,9 @@ def job_that_failed() -> list[dict[str, Any]]:
     jobs = "jobs?limit=500&labelSelector=app.kubernetes.io%2Fname%3Dyanmo"
     of_job = "pods?limit=500&labelSelector=batch.kubernetes.io%2Fjob-name%3Drerun-train-1"
     job = {"metadata": meta, "status": {"conditions": [condition]}}
+    runs = {"metadata": {"name": "rerun-curate-1"}, "status": {"active": 1}}
     return [
-        one(f"GET /apis/batch/v1/namespaces/kubeflow/{jobs}", 200, {"items": [job]}),
+        one(f"GET /apis/batch/v1/namespaces/kubeflow/{jobs}", 200, {"items": [job, runs]}),
         one(f"GET /api/v1/namespaces/kubeflow/{of_job}", 200, {"items": pods}),
     ]
 
@@ -139,6 +140,7 @@ def test_the_last_message_of_a_failed_jobs_pods_is_shown(
         command.main([])
     out = capfd.readouterr().out
     assert "why: out of \\u202ememory" in out and "the first" not in out, server.asked
+    assert not [asked for asked in server.asked if "events" in asked], "why a Job that runs has no pod"
 
 
 def test_a_released_lease_is_no_work(store: FileStore, capfd: pytest.CaptureFixture[str]) -> None:
