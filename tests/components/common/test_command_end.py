@@ -147,3 +147,19 @@ def test_sigterm_while_a_pool_starts_a_thread_does_not_keep_the_process() -> Non
     """concurrent.futures does not know such a thread, which would wait for work for ever."""
     ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 128 + signal.SIGTERM, ended.stderr
+
+
+ASKED_FOR_STACKS = """
+import signal, threading
+from yanmo.common.command_end import stacks_on_request
+
+stacks_on_request()
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.raise_signal(signal.SIGUSR1)
+"""
+
+
+def test_sigusr1_writes_the_stacks_of_all_threads_to_stderr_and_ends_nothing() -> None:
+    ended = subprocess.run([sys.executable, "-c", ASKED_FOR_STACKS], capture_output=True, text=True)
+    assert ended.returncode == 0 and ended.stdout == ""
+    assert len(re.findall(r"^(?:Current thread|Thread) 0x", ended.stderr, re.M)) == 2, ended.stderr
