@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +36,20 @@ TEXTS = [
     "<|eos|>",
     "\u3000晓\r\n龘",
 ]
+SHAPE = {
+    "context_length": "max_position_embeddings",
+    "embedding_length": "hidden_size",
+    "block_count": "num_hidden_layers",
+    "feed_forward_length": "intermediate_size",
+    "vocab_size": "vocab_size",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.value_length": "head_dim",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "rope.freq_base": "rope_theta",
+}
+"""llama.cpp's name -> the one of config.json."""
 Ask = Callable[[str, Any], Any]
 
 
@@ -102,7 +118,26 @@ def test_the_file_holds_the_weights_and_the_vocabulary(lab: Lab, tmp_path: Path,
     held = {name.removeprefix("tokenizer.ggml."): value for name, value in found.values.items()}
     assert held["tokens"] == [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
     assert (held["model"], held["add_bos_token"], held["eos_token_id"]) == ("plamo2", False, 1)
-    assert found.values["qwen3.attention.key_length"] == 16 and found.values["qwen3.context_length"] == 64
+    kinds = Counter(zip(held["token_type"], map(kind_of, held["tokens"]), strict=True))
+    assert set(kinds) == {(1, "piece"), (2, "unknown"), (3, "mark"), (6, "byte")}, "llama.cpp's token types"
+    assert kinds[2, "unknown"] == 1 and kinds[6, "byte"] == 256
+    config = json.loads((tmp_path / "model" / "config.json").read_text(encoding="utf-8"))
+    assert {key: found.values[f"qwen3.{key}"] for key in SHAPE} == pytest.approx(
+        {key: config[name] for key, name in SHAPE.items()}, rel=1e-6
+    )
+    merged = json.loads((tmp_path / "model" / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    scores = [
+        8 * score if kind == 1 else -10_000
+        for (_, score), kind in zip(merged, held["token_type"], strict=True)
+    ]
+    assert held["scores"] == pytest.approx(scores, rel=1e-6)
+
+
+def kind_of(piece: str) -> str:
+    if piece == "<unk>":
+        return "unknown"
+    whole = re.fullmatch(r"<(\||0x).*>", piece)
+    return "piece" if not whole else "mark" if whole[1] == "|" else "byte"
 
 
 def test_beside_it_lie_card_record_and_a_modelfile(lab: Lab, tmp_path: Path):
