@@ -42,6 +42,13 @@ def test_tokens_are_counted_with_a_tokenizer_as_training_counts_them(
     assert estimated["classes"]["词"]["after"]["tokens"] == sum(len(t) + 1 for t in texts)
 
 
+def test_a_text_has_its_tokens_and_the_mark_of_its_end(with_tokenizer: Any) -> None:
+    path = with_tokenizer.output("tokenizer").path("tokenizer.json")
+    texts = [row["text"] for row in with_tokenizer.rows()]
+    encode = Tokenizer.from_file(str(path)).encode
+    assert TokenCount(path).of(texts).tolist() == [len(encode(text).ids) + 1 for text in texts]
+
+
 def test_quotas_in_tokens_are_met_to_the_token(with_tokenizer: Any, balance: Run) -> None:
     arguments = ("--quotas", "shi=2000,ci=3000,*=0", "--unit", "tokens", "--tokenizer", "latest")
     figures = balance(*arguments).report()["classes"]

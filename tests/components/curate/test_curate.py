@@ -252,6 +252,37 @@ def test_a_pinned_document_cannot_be_taken_down_silently(
     assert test[0]["id"] not in {r["id"] for r in curated.rows("test")}
 
 
+@pytest.mark.parametrize("what", ["a copy of it", "the document, which is no longer in the sources"])
+def test_nor_by_what_stands_for_it(
+    curate: Run,
+    lines: list[Record],
+    write_jsonl: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    what: str,
+) -> None:
+    test = curate(FIXTURE).rows("test")[0]
+    (its,) = (line for line in lines if line["title"] == test["title"])
+    others, ids = [line for line in lines if line is not its], tmp_path / "ids.txt"
+    if what == "a copy of it":
+        copy = {**its, "text": its["text"].replace("。", "！")}
+        whole = curate(write_jsonl("copy.jsonl", [copy, *others]), store="other")
+        (id,) = (
+            row["id"]
+            for split in ("train", "valid", "test")
+            for row in whole.rows(split)
+            if row["title"] == test["title"]
+        )
+        assert id != test["id"]
+        source = write_jsonl("both.jsonl", [*lines, copy])
+    else:
+        id, source = test["id"], write_jsonl("others.jsonl", others)
+    ids.write_text(id)
+    curate(source, "--exclude", str(ids), expect=65)
+    shown = "as copies" if what == "a copy of it" else id
+    assert f"holds 1 of the documents to take down ({shown})" in capsys.readouterr().err
+
+
 BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]] = [
     ("malformed", lambda r: [*r, "{a", "{a"], (), r"2 of 186 lines are malformed.*a\.jsonl:185: not JSON"),
     (

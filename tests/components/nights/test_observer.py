@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ def test_each_end_of_a_stage_is_told(tmp_path: Path, end: str, code: int, state:
     assert (row.run_id, row.state) == ("run-1", state) and row.seconds >= 0
     record = read_record(store, "nightly", "run-1")
     assert record is not None and list(record.stages) == ["toy"]
+    assert re.fullmatch("[0-9a-f]{64}", record.stages["toy"].key), "what it worked on"
     if state == "failed":
         page = store.read("nights/nightly/index.html")[0].decode()
         assert f"toy failed with exit code {code}" in page and "why: " in page

@@ -217,6 +217,14 @@ def test_a_training_is_finished_whatever_else_has_changed(channel: Channel, what
     assert channel.handed_on(*fields, others=others)[0].startswith("finish")
 
 
+def test_what_was_left_to_the_texts_then_and_is_now_hinders_nothing(channel: Channel) -> None:
+    cache = channel.cache(text_form="modern-1")
+    channel.begun(cache)
+    assert channel.handed_on()[0].startswith("finish")
+    channel.begun(cache, asked="curate.sources=texts curate.text_form=modern-1")
+    assert channel.handed_on()[0] == "new", "it was the form's word, and is no more"
+
+
 def test_a_list_of_texts_that_was_there_already_hinders_nothing(channel: Channel) -> None:
     path = listed(channel, DOWN)
     channel.begun(channel.cache(exclude=digest_of(DOWN)))

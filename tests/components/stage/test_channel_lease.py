@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -63,6 +64,17 @@ def test_a_night_that_was_killed_keeps_nobody_out(tmp_path: Path) -> None:
     other = holder(tmp_path)
     other.kill()
     other.wait()
+    with alone_in(FileStore(tmp_path), "train", "main", waits=False, ttl=3):
+        pass
+
+
+def test_a_night_that_was_killed_elsewhere_keeps_nobody_out_for_longer_than_its_lease(tmp_path: Path) -> None:
+    """Whose process cannot be looked at: it counts as dead when its lease stays as it is."""
+    other = holder(tmp_path)
+    other.kill()
+    other.wait()
+    (lease,) = leases(tmp_path)
+    lease.write_text(json.dumps({**json.loads(lease.read_text()), "machine": "elsewhere/1/2"}))
     with alone_in(FileStore(tmp_path), "train", "main", waits=False, ttl=3):
         pass
 

@@ -33,6 +33,11 @@ def test_lines_stay_inside_their_frame(train):
     assert all(-0.01 <= t.at <= 100.01 for t in (*chart.x_ticks, *chart.y_ticks))
 
 
+def test_lines_fill_their_frame():
+    chart = line_chart({"train": [(0, 9.0), (10, 8.0)]})
+    assert (min(places(chart)), max(places(chart))) == (0, 100)
+
+
 def test_fewer_than_two_points_make_no_chart():
     assert line_chart({"train": [], "valid": []}) is None
     assert line_chart({"train": [(0, 1.0)]}) is None

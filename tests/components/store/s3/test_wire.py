@@ -611,10 +611,19 @@ def test_a_password_of_any_characters_is_never_shown(
 
 
 @pytest.mark.parametrize(
-    ("variable", "holds"), [("AWS_CA_BUNDLE", None), ("SSL_CERT_FILE", "no certificate")]
+    ("variable", "holds", "found"),
+    [
+        ("AWS_CA_BUNDLE", None, "No such file or directory"),
+        ("SSL_CERT_FILE", "no certificate", r"\[X509: NO_CERTIFICATE_OR_CRL_FOUND\]"),
+    ],
 )
 def test_a_ca_file_that_cannot_be_used_is_named_with_its_variable(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, holds: str | None
+    store: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    variable: str,
+    holds: str | None,
+    found: str,
 ) -> None:
     path = tmp_path / "ca.pem"
     if holds is not None:
@@ -622,7 +631,7 @@ def test_a_ca_file_that_cannot_be_used_is_named_with_its_variable(
     monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
     monkeypatch.setenv(variable, str(path))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:9")
-    with pytest.raises(EnvironmentFault, match=rf"{variable}={path}: expected a PEM file"):
+    with pytest.raises(EnvironmentFault, match=rf"{variable}={path}: expected a PEM file .*, found: {found}"):
         open_store("s3://bucket/prefix")
 
 

@@ -16,14 +16,12 @@ import pytest
 from processes import needs_proc
 from several_nodes import a_port, losses, model_of, wait_for_step, workers_of
 
-from yanmo.common.errors import EnvironmentFault
 from yanmo.stage.failing import rerun_command
 from yanmo.store.opening import open_store
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
 from yanmo.train.config import STAGE, TrainConfig
 from yanmo.train.health.watchdog import JOINING
-from yanmo.train.nodes.record import NodesRecord
 
 pytestmark = pytest.mark.process
 
@@ -219,17 +217,6 @@ def test_other_options_on_a_node_are_refused_before_training(nodes, store):
     assert {number: code for number, (code, _) in ended.items()} == {0: 75, 1: 64}, ended
     assert "node 1 has --threads 2, and node 0 1" in ended[1][1]
     assert "of 2 nodes 1 did not come" in ended[0][1]
-
-
-def test_another_version_on_a_node_is_a_fault_of_its_installation() -> None:
-    mine = NodesRecord.of(TrainConfig(), "a")
-    assert mine.refusal(1, mine) is None
-    other = dataclasses.replace(mine, same={**mine.same, "torch": "0.1"})
-    refusal = mine.refusal(1, other)
-    assert isinstance(refusal, EnvironmentFault) and "node 1 has torch 0.1, and node 0" in str(refusal)
-    assert "the same image or installation" in str(refusal)
-    lacks = dataclasses.replace(mine, same={n: text for n, text in mine.same.items() if n != "torch"})
-    assert "node 1 has torch none" in str(mine.refusal(1, lacks))
 
 
 def test_a_supervisor_that_torchrun_started_says_how_to_start_it(nodes, monkeypatch):
