@@ -134,7 +134,7 @@ def test_a_pointer_that_was_moved_by_hand_is_set_back_and_it_is_said(stage, capl
     check_that_the_pointer_follows_the_history(stage.store)
 
 
-def test_a_copied_champion_without_a_history_is_compared_with(stage, tmp_path):
+def test_a_copied_champion_without_a_history_is_compared_with(stage, caplog):
     """As `yanmo store cp` makes a channel that is served; the first promotion begins its history."""
     copied = stage.model(1)
     evaluation = stage.evaluate(copied, 8.0)
@@ -149,3 +149,7 @@ def test_a_copied_champion_without_a_history_is_compared_with(stage, tmp_path):
     stage.evaluate(best, 7.6)
     assert stage.promote("--champion", f"evaluate/{evaluation.reference.key}") == 0, "a former champion's"
     assert stage.pointer("champion") == best.reference
+    assert caplog.text.count("measures a former champion; compared with") == 1
+    stage.evaluate(stage.model(4), 7.4)
+    assert stage.promote() == 0
+    assert caplog.text.count("measures a former champion") == 1
