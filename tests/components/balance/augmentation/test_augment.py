@@ -102,6 +102,7 @@ def test_quotas_are_exact_with_texts_that_change_their_length(balance: Run) -> N
     balanced = balance("--quotas", "wen=12000", "--augment", "wen:delete=0.1,wen:insert=0.1")
     assert balanced.characters("文") == 12000
     rules = balanced.report()["augmentation"]["rules"]
+    assert balanced.report()["augmentation"]["shared"] == 0, "no copy has a run of held-out text"
     assert rules["insert+delete"] > 5
 
 
