@@ -53,9 +53,9 @@ class FileTask:
     """Folder to write to."""
     judged: int
     """One document in so many is checked, and the first of each file; 0 checks none."""
-    sentences: int = 0
+    sentences: int
     """Sentences on which agreement with jieba is measured."""
-    user: bytes = b""
+    user: bytes
     """Lines of the user dictionaries that jieba is to load."""
     file_bytes: int = FILE_BYTES
 

@@ -155,6 +155,8 @@ def test_a_file_with_chats_becomes_a_cache_whose_spans_are_the_answers(
         marks=marks,
         out=tmp_path,
         judged=1,
+        sentences=0,
+        user=b"",
     )
     done = tokenize_file(job)
     assert done.judged == 3

@@ -22,6 +22,8 @@ def job_of(tokenizer, tmp_path, commit_documents):
             marks=Marks(0, 1),
             out=tmp_path,
             judged=more.pop("judged", 1),
+            sentences=more.pop("sentences", 0),
+            user=b"",
             **more,
         )
 
