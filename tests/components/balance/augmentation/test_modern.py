@@ -69,6 +69,18 @@ def test_words_are_left_out_between_the_first_and_the_last_of_a_clause() -> None
     assert few.startswith("我们") and few.endswith("博物馆。")
 
 
+def test_two_neighbouring_clauses_change_places_unless_one_is_empty_or_quoted() -> None:
+    two = "我们今天去看花，他们明天来喝茶。"
+    assert modern.reorder(two, 1.0, Random(1)) == "他们明天来喝茶，我们今天去看花。"
+    assert modern.reorder(two, 0.0, Random(1)) == two
+    for kept in (
+        "我们今天去看花。",
+        "我们今天去看花，，他们明天来喝茶。",
+        "他说：“我们今天去看花，他们来。”",
+    ):
+        assert modern.reorder(kept, 1.0, Random(1)) == kept
+
+
 @pytest.fixture(scope="module")
 def novels() -> list[str]:
     """Modern documents of the bundled corpus."""
