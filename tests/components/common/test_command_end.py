@@ -13,6 +13,7 @@ import pytest
 
 from yanmo.cli import COMMANDS
 from yanmo.common.errors import ExitCode
+from yanmo.common.names import STAGES
 from yanmo.options.help import version
 
 ASKED = [[name] for name in COMMANDS] + [["promote", "history"], ["promote", "rollback"]]
@@ -21,6 +22,14 @@ ASKED += [["store", "ls"], ["cache", "show"], ["tokenizer", "compare"]]
 
 def yanmo(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "yanmo.cli", *words], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("stage", [*STAGES, "resolve"])
+def test_a_pods_command_answers(stage: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", f"yanmo.{stage}", "--version"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{version()}\n", "")
 
 
 @pytest.mark.process(few=3)

@@ -105,10 +105,14 @@ def test_no_size_of_text_fails_because_of_the_third_split(
 
 
 def test_a_text_too_small_for_three_splits_says_what_follows(
-    curate: Run, capsys: pytest.CaptureFixture[str]
+    curate: Run,
+    lines: list[dict[str, Any]],
+    write_jsonl: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    curate(FIXTURE)
+    curate(write_jsonl("a.jsonl", [*lines, {**lines[0], "text": lines[0]["text"][::-1], "genre": "曲"}]))
     stderr = capsys.readouterr().err
+    assert "test documents are few in 诗 (13), 词 (8), 文 (6), 赋 (2), 曲 (0)" in stderr
     assert "no confirmation split: the text is too small for three" in stderr
     assert "--without-confirmation" in stderr and "another --channel" in stderr
 
