@@ -132,17 +132,20 @@ class _File:
     tokenizer: Path | None
 
 
-def read_rows(paths: Sequence[Path], by: str, tokenizer: Path | None, workers: int) -> Rows:
+def read_rows(
+    paths: Sequence[Path], by: str, tokenizer: Path | None, workers: int, documents: int = 0
+) -> Rows:
     """Return the table of all documents.
 
     Args:
         paths: files of the train split, for tasks.
         tokenizer: a tokenizer.json, for tasks, or None to estimate tokens.
+        documents: how many there are, about.
 
     Raises:
         DataError: there are no documents, or an id is not a sha256.
     """
-    tables, known, unlabelled = Tables(), 0, parts_of(by)
+    tables, known, unlabelled = Tables(documents=documents), 0, parts_of(by)
     tables.run(_ROWS)
     files = (_File(path=path, by=by, tokenizer=tokenizer) for path in paths)
     with ordered_map(read_file, files, workers) as results:

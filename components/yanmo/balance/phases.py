@@ -72,7 +72,8 @@ class Task:
                 "--unit tokens without --tokenizer: each character and line break counts as one token"
             )
         files, workers = paths_for_tasks(documents, "train-*.parquet"), tasks_at_a_time(options.workers)
-        rows = read_rows(files, options.by, tokenizer, workers)
+        count = sum(documents.manifest.counts["documents"]["train"].values())
+        rows = read_rows(files, options.by, tokenizer, workers, count)
         if rows.unlabelled:
             part, labels = rows.unlabelled[0], labels_of(documents.paths("train-*.parquet")[0])
             what = "this label" if part == options.by else f"the label {part}"

@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 Ints = npt.NDArray[np.signedinteger[Any]]
 REASONS = ("", *PLAN_REASONS)
 """What the column `reason` numbers."""
-_SPILLED = 400
-"""Bytes that a document takes in DuckDB's folder at most: 380 of each of 1.4 million were measured."""
 
 _CLUSTERED = f"""
 create or replace table texts as
@@ -101,7 +99,7 @@ class Corpus:
                 "files, and at --text-field, --min-han-characters and the other filters (yanmo curate --help "
                 "filters)"
             )
-        tables = Tables(options.workers, needs=count * _SPILLED)
+        tables = Tables(options.workers, count)
         read_documents(tables, columns, "" if options.split_by == "cluster" else options.split_by, allowed)
         find_exact_copies(tables)
         tables.run("create view kept as select * from texts where reason = 0")

@@ -1,7 +1,8 @@
 """Tables of one run in DuckDB, for what is decided over a whole corpus.
 
-They are in memory up to a limit and lie in a temporary folder beyond it. DuckDB gives rows in no order of its
-own: a query whose rows are used one after the other ends with ORDER BY of a total key.
+They lie in a file of a temporary folder: of a table in memory DuckDB keeps some bytes of each row, whatever
+else it moves to disk, so that 7 million rows of 33 columns do not fit into 128 MB. DuckDB gives rows in no
+order of its own: a query whose rows are used one after the other ends with ORDER BY of a total key.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ import pyarrow as pa
 from yanmo.common.control_group import free_memory
 from yanmo.common.errors import DiskFull
 
-_MEMORY, _PER_THREAD, _BESIDE = 64 << 20, 64 << 20, 100 << 20
-"""Bytes that DuckDB's buffers may take, more of them for each thread, and bytes that it takes beside them."""
+_MEMORY, _PER_THREAD, _PER_DOCUMENT, _BESIDE = 64 << 20, 64 << 20, 16, 100 << 20
+"""Bytes that DuckDB's buffers may take, more of them for each thread and each document, and bytes that it
+takes beside them. It sorts and joins on disk, but less than 128 MB was too little for 7 million documents."""
 _LEAST = 64 << 20
+_ON_DISK = 400
+"""Bytes that a document takes in DuckDB's folder at most."""
 _PREFIX = "yanmo-tables-"
 _MAKING_SECONDS = 60.0
 _MOST_THREADS = 8
@@ -37,33 +41,43 @@ _FULL = {
     "quota": errno.EDQUOT,
     "max_temp_directory_size": errno.ENOSPC,
 }
+_OF_THE_MACHINE = (
+    duckdb.IOException,
+    duckdb.OutOfMemoryException,
+    duckdb.TransactionException,
+    duckdb.FatalException,
+)
+"""What DuckDB raises where there is no room: also when what it has made is written at last."""
 
 
 class Tables:
     """A database of its own, which ends with this object."""
 
-    def __init__(self, threads: int = 1, needs: int = 0) -> None:
+    def __init__(self, threads: int = 1, documents: int = 0) -> None:
         """Args:
-        needs: bytes that the tables may take on disk, for an error to say so.
+        documents: how many the tables are of, about; they may take so much more memory, and an error says
+            what they may take on disk.
         """
-        self._needs = needs
+        self._needs = documents * _ON_DISK
         threads = min(max(threads, 1), _MOST_THREADS)
         self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         with contextlib.suppress(OSError):  # a file system without locks, on which nothing is removed either
             fcntl.flock(lock, fcntl.LOCK_EX)
         _remove_left(self.folder.parent)
-        limit = _MEMORY + threads * _PER_THREAD
+        limit = _MEMORY + threads * _PER_THREAD + documents * _PER_DOCUMENT
         if (free := free_memory()) is not None:
             limit = max(_LEAST, min(limit, free - _BESIDE))
         self._database = duckdb.connect(
+            self.folder / "tables.db",
             config={
+                "fsync_mode": "NONE",  # nobody reads it after this process
                 "memory_limit": f"{limit >> 10}KiB",
                 "temp_directory": str(self.folder),
                 "threads": threads,
                 "preserve_insertion_order": False,
                 "autoinstall_known_extensions": False,
-            }
+            },
         )
         self._database.execute("set enable_progress_bar = false")  # it would go into the log
         weakref.finalize(self, _end, self._database, self.folder, lock)
@@ -128,7 +142,7 @@ class Tables:
         """Say where there is no room: DuckDB's own errors are of no use to who has to make some."""
         try:
             yield
-        except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+        except _OF_THE_MACHINE as error:
             for words, number in _FULL.items():
                 if words in str(error):
                     full = DiskFull(number, str(error), str(self.folder.parent))

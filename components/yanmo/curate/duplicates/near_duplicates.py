@@ -50,12 +50,13 @@ _TOGETHER = 1 << 18
 _KEYS_TOGETHER = 1 << 20
 """Keys of bands that one query groups, unless one band has more: planning a query takes 4 ms."""
 
+_ROWS_TOGETHER = 150_000
+"""Rows of signed files that one query reads, so that it takes no more memory for more files."""
+
 _BANDS = f"""
-create table bands as
-select position, rank, {", ".join(BAND_COLUMNS)}
-from texts join {parquet("$signed")} as signed
-    on file = signed.file_index and row = signed.file_row_number
-where is_long
+insert into bands select position, rank, {", ".join(BAND_COLUMNS)}
+from (select * from texts where is_long and file >= $first and file < $last)
+join {parquet("$signed")} as signed on file = $first + signed.file_index and row = signed.file_row_number
 """
 
 _PROPOSE = f"""
@@ -83,8 +84,24 @@ def _keys_of(bands: Sequence[str]) -> str:
 
 def _read_bands(tables: Tables, signed: Sequence[Path]) -> None:
     """Make the table `bands` of the texts that are compared, if it is not there."""
-    if not tables.rows("select 1 from duckdb_tables() where table_name = 'bands'"):
-        tables.run(_BANDS, signed=literally(signed))
+    if tables.rows("select 1 from duckdb_tables() where table_name = 'bands'"):
+        return
+    columns = ", ".join(f"{name} uinteger" for name in BAND_COLUMNS)
+    tables.run(f"create table bands (position integer, rank integer, {columns})")
+    rows = tables.rows("select file, count(*) from documents group by file order by file")
+    for first, last in _files_together(rows):
+        tables.run(_BANDS, first=first, last=last, signed=literally(signed[first:last]))
+
+
+def _files_together(rows: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the first file and the one behind the last of those that have some `_ROWS_TOGETHER` rows."""
+    first, gathered = 0, 0
+    for file, count in rows:
+        if gathered and gathered + count > _ROWS_TOGETHER:
+            yield first, file
+            first, gathered = file, 0
+        gathered += count
+    yield first, rows[-1][0] + 1
 
 
 def propose(tables: Tables, signed: Sequence[Path]) -> None:

@@ -72,7 +72,10 @@ class SetsFile:
         if not self._length:
             return None
         with self._path.open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if hasattr(mmap, "MADV_RANDOM"):  # sets are read in no order: what is read ahead of one is not used
+            pages.madvise(mmap.MADV_RANDOM)
+        return pages
 
     @cached_property
     def hashes(self) -> Hashes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -21,8 +20,20 @@ from yanmo.store.file_store import FileStore
 from yanmo.store.output import Output, open_reference
 from yanmo.store.pointers import read_pointer
 
-LIMIT = 300_000
-"""Bytes: more than any file but the shingle sets has here."""
+FULL = """
+import resource, runpy
+from yanmo.curate.duplicates import near_duplicates
+
+write_sets = near_duplicates.write_sets
+
+def full(task):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+    return write_sets(task)
+
+near_duplicates.write_sets = full
+runpy.run_module("yanmo.curate", run_name="__main__")
+"""
+"""The stage on a disk that is full from the moment on at which it writes the first set of shingles."""
 
 
 def command(store: Path, source: Path) -> list[str]:
@@ -71,10 +82,8 @@ def test_a_full_disk_ends_the_run_with_78_and_leaves_nothing_and_the_same_comman
     whole = shutil.copytree(mapped, tmp_path / "whole")
     subprocess.run(command(whole, source), check=True, capture_output=True)
 
-    def full() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, resource.RLIM_INFINITY))
-
-    ended = subprocess.run(command(mapped, source), capture_output=True, text=True, preexec_fn=full)
+    words = command(mapped, source)[3:]
+    ended = subprocess.run([sys.executable, "-c", FULL, *words], capture_output=True, text=True)
     assert ended.returncode == ExitCode.ENVIRONMENT, ended.stderr
     assert "file too large" in ended.stderr and "set-0" in ended.stderr
     assert not [path for path in mapped.glob("cas/curate_similar/*/*/**/*") if path.is_file()]
