@@ -95,16 +95,16 @@ BATCHES = ((1e9, 2**19), (5e9, 2**20), (2e10, 2**21), (math.inf, 2**22))
 """Tokens of a step for models below so many parameters: GPT-3's."""
 
 MEASURED = {
-    "curate": (9.3, 0.88, 353, 430),
-    "balance": (45, 0.89, 279, 403),
-    "tokenize": (28, 0.78, 258, 428),
+    "curate": (9.3, 0.88, 353, 16, 430),
+    "balance": (45, 0.89, 279, 16, 403),
+    "tokenize": (28, 0.78, 258, 0, 428),
 }
 """Stage -> MB of text per CPU second; speed of each of two workers by one alone; MB of memory of the main
-process and of a worker. 1.0 GB in texts of 2.7 KB, 2 cores of an Intel Xeon, 2026-11-29
-(benchmarks/NOTES.md#memory-of-the-data-stages). curate takes three times as long for texts as short as the
-bundled ones."""
-BYTES_OF_A_CHARACTER, TOKENS_OF_A_CHARACTER = 3, 0.94
-"""UTF-8; the demo's vocabulary on its own text (benchmarks/NOTES.md)."""
+process, and bytes more for each document; MB of a worker. 1.0 GB in texts of 2.7 KB, 2 cores of an Intel
+Xeon, 2026-11-29 (benchmarks/NOTES.md#memory-of-the-data-stages). curate takes three times as long for texts
+as short as the bundled ones."""
+BYTES_OF_A_CHARACTER, CHARACTERS_OF_A_DOCUMENT, TOKENS_OF_A_CHARACTER = 3, 900, 0.94
+"""UTF-8; those texts'; the demo's vocabulary on its own text (benchmarks/NOTES.md)."""
 CORE_HOUR_PRICE = 0.0425
 """USD: c5.2xlarge, 8 vCPU for 0.34 (docs.aws.amazon.com/autoscaling/ec2/userguide)."""
 
@@ -250,10 +250,11 @@ def training_rows(
 
 def curation_rows(characters: list[float], workers: int) -> Iterator[str]:
     """A line of a table for each corpus and stage."""
-    for count, (stage, (speed, each, main, more)) in itertools.product(characters, MEASURED.items()):
+    for count, (stage, (speed, each, main, of_each, more)) in itertools.product(characters, MEASURED.items()):
         hours = count * BYTES_OF_A_CHARACTER / 1e6 / speed / 3600
         took = hours / (workers * (each if workers > 1 else 1))
         cells = [number(count / 1e9), stage, str(workers), number(hours), number(took)]
+        main += count / CHARACTERS_OF_A_DOCUMENT * of_each / 1e6
         cells += [number((main + workers * more) / 1e3), number(took * workers * CORE_HOUR_PRICE)]
         yield f"| {' | '.join(cells)} |"
 

@@ -45,7 +45,7 @@ def curation(language: int) -> str:
         "| billion characters | stage | processes | CPU hours | hours | GB of memory | USD |",
         "| 十亿字 | 阶段 | 进程 | CPU 小时 | 小时 | 内存 GB | 美元 |",
     )
-    return table(head[language], curation_rows([1e9, 1e10], 16), numbers=5)
+    return table(head[language], curation_rows([1e9, 1e10, 1e12], 16), numbers=5)
 
 
 def published(language: int) -> str:
