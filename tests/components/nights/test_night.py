@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from yanmo.nights.night import Row, plain
+from yanmo.nights.record import StageEnd
 from yanmo.store.objects import as_part
 
 
@@ -34,3 +35,5 @@ def test_what_is_no_row_is_refused(wrong: dict[str, str]) -> None:
     assert Row(**good).name == "2026-11-23-r"
     with pytest.raises(ValueError):
         Row(**{**good, **wrong})
+    with pytest.raises(ValueError):
+        StageEnd(task="train", state="done", at="yesterday")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from yanmo.nights.index import rows_shown
 from yanmo.options.command_line import load
 from yanmo.options.fields import by_kind
 from yanmo.options.one_line import read_line
@@ -317,6 +318,13 @@ def test_a_trained_model_that_nobody_can_judge_is_given_up_after_three_runs(chan
         assert channel.handed_on()[0].startswith("finish")
     assert channel.handed_on()[0] == "new"
     assert channel.states() == {training.key: GIVEN_UP}
+
+
+def test_a_night_that_fails_at_its_begin_is_on_the_index(channel: Channel) -> None:
+    channel.cache()
+    assert channel.run("resolve.unfinished=train/0000", run_id="night-7")[0] == 65
+    [row] = rows_shown(channel.store, "main")
+    assert (row.run_id, row.state) == ("night-7", "failed") and "train/0000" in row.sentence.en
 
 
 def test_a_pipeline_without_a_training_finishes_none(channel: Channel) -> None:
