@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.chinese.text_runs import Runs, han_only, run_hashes, units
+from yanmo.chinese.text_runs import Runs, _unit_spans, han_only, run_hashes, units
 
 TEXT = st.text(st.sampled_from("天地玄黄，\n〇ab1 -カé𠀀_"), max_size=30)
 
@@ -95,6 +95,12 @@ def test_equal_units_have_equal_numbers_wherever_they_stand(texts: list[str]) ->
     )
     of_han, from_whole = units(han_only(texts)), units(texts, "classical-1")
     assert [part.tolist() for part in from_whole] == [part.tolist() for part in of_han]
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXT)
+def test_units_are_found_in_their_places(text: str) -> None:
+    assert [text[begin:end] for begin, end in _unit_spans(text)] == units_of(text)
 
 
 def test_words_are_whole_and_code_is_text() -> None:
