@@ -11,6 +11,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from yanmo.balance.document_table import TokenCount
+from yanmo.balance.report import _MOST_ROWS, log_report
 from yanmo.common.errors import DataError
 from yanmo.stage.run import main
 from yanmo.tokenize import work as tokenize
@@ -65,3 +66,17 @@ def test_what_is_no_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
 def test_the_estimate_counts_characters_line_breaks_and_the_end() -> None:
     assert TokenCount().of(pa.chunked_array([["天地", "玄\n黄"], [""]])).tolist() == [3, 4, 1]
     assert TokenCount().of(["天"]).tolist() == [2]
+
+
+def test_the_log_shows_the_largest_classes_and_how_many_more_there_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    classes = {}
+    for number in range(_MOST_ROWS + 3):
+        side = {"documents": 1, "characters": number + 1, "shares": {"characters": 0.1, "tokens": 0.1}}
+        classes[f"c{number}"] = {"quota": "", "epochs": 1.0, "before": side, "after": side}
+    log_report({"by": "genre", "classes": classes, "warnings": ["quotas are not met"]})
+    *rows, more, warning = caplog.messages
+    assert [row.split()[0] for row in rows] == ["genre", *(f"c{n}" for n in range(3, _MOST_ROWS + 3))]
+    assert (more, warning) == ("... and 3 smaller classes; report.json has all", "quotas are not met")
