@@ -174,6 +174,7 @@ class Cluster:
         try:
             with _or_gone():
                 task.ref = self._remote.remote(*task.call)
+                hash(task.ref)  # by its id, which the cluster gives
         except StorageError as error:
             _set(task.future, None, error)
             return
