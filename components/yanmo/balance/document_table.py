@@ -132,9 +132,7 @@ class _File:
     tokenizer: Path | None
 
 
-def read_rows(
-    paths: Sequence[Path], by: str, tokenizer: Path | None, workers: int, documents: int = 0
-) -> Rows:
+def read_rows(paths: Sequence[Path], by: str, tokenizer: Path | None, workers: int, documents: int) -> Rows:
     """Return the table of all documents.
 
     Args:

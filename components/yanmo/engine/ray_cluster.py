@@ -174,7 +174,7 @@ class Cluster:
         try:
             with _or_gone():
                 task.ref = self._remote.remote(*task.call)
-                hash(task.ref)  # by its id, which the cluster gives
+                hash(task.ref)  # waits for its id, which a cluster that is gone does not give
         except StorageError as error:
             _set(task.future, None, error)
             return

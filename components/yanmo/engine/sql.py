@@ -27,7 +27,7 @@ from yanmo.common.errors import DiskFull
 
 _MEMORY, _PER_THREAD, _PER_DOCUMENT, _BESIDE = 64 << 20, 64 << 20, 16, 100 << 20
 """Bytes that DuckDB's buffers may take, more of them for each thread and each document, and bytes that it
-takes beside them. It sorts and joins on disk, but less than 128 MB was too little for 7 million documents."""
+takes beside them. It sorts and joins on disk, but 128 MB were too little for 7 million documents."""
 _LEAST = 64 << 20
 _ON_DISK = 400
 """Bytes that a document takes in DuckDB's folder at most."""

@@ -191,7 +191,7 @@ def test_the_choice_does_not_depend_on_the_order_of_input_files(balance: Run, un
     assert len(paths) > 1
     chosen = []
     for order in (paths, paths[::-1]):
-        rows = read_rows(order, "genre", None, workers=1)
+        rows = read_rows(order, "genre", None, workers=1, documents=0)
         augmentation = Augmentation(
             rules="*:synonym=0.5,*:reorder=0.5",
             words=CLASSICAL_WORDS,

@@ -43,6 +43,13 @@ def test_a_full_disk_ends_with_78_and_names_the_folder_and_what_it_needs(tempora
     assert "(TMPDIR)" in shown and "up to 3,000 MB are needed there" in shown and str(temporary) in shown
 
 
+def test_a_disk_that_is_full_when_a_small_table_is_written_is_named_too(temporary: Path) -> None:
+    """DuckDB finds it at the commit."""
+    tables = Tables()
+    with no_file_above(0), pytest.raises(DiskFull):
+        tables.run("create table small as select 1 as i")
+
+
 @pytest.mark.long
 def test_the_folder_goes_with_the_tables(temporary: Path) -> None:
     tables = Tables()

@@ -121,6 +121,7 @@ def test_the_file_holds_the_weights_and_the_vocabulary(lab: Lab, tmp_path: Path,
     kinds = Counter(zip(held["token_type"], map(kind_of, held["tokens"]), strict=True))
     assert set(kinds) == {(1, "piece"), (2, "unknown"), (3, "mark"), (6, "byte")}, "llama.cpp's token types"
     assert kinds[2, "unknown"] == 1 and kinds[6, "byte"] == 256
+    assert found.values["qwen3.attention.key_length"] == 16 and found.values["qwen3.context_length"] == 64
     config = json.loads((tmp_path / "model" / "config.json").read_text(encoding="utf-8"))
     assert {key: found.values[f"qwen3.{key}"] for key in SHAPE} == pytest.approx(
         {key: config[name] for key, name in SHAPE.items()}, rel=1e-6
