@@ -16,7 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar, cast
 
 from yanmo.common import child_processes
@@ -129,6 +129,10 @@ class Workers:
         )
 
 
+_asking_ends = threading.Lock()
+"""How a process ended can be read once: of two threads that ask, one would hear 255. A start asks of all."""
+
+
 class _Worker:
     """A process and this end of the pipe to it."""
 
@@ -136,7 +140,8 @@ class _Worker:
         self._pipe, theirs = child_processes.CONTEXT.Pipe()
         self.process = child_processes.CONTEXT.Process(target=_serve, args=(theirs,), daemon=True)
         try:
-            self.process.start()
+            with _asking_ends:
+                self.process.start()
         except (OSError, EOFError) as error:
             self._pipe.close()
             raise WorkerLost(
@@ -160,7 +165,9 @@ class _Worker:
     def end(self) -> str:
         """Wait until it has ended, and say how it did: it does when the pipe is closed."""
         self._pipe.close()
-        self.process.join()
+        wait([self.process.sentinel])
+        with _asking_ends:
+            self.process.join()
         child_processes.ALIVE.discard(self._pid)
         code = self.process.exitcode or 0
         return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"

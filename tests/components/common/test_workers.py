@@ -68,6 +68,17 @@ def test_a_lost_worker_is_one_answer_whatever_ended_it_and_wherever(how: str, pl
         assert list(results) == [4] * 20, "a new pool takes its place"
 
 
+def test_workers_that_are_lost_while_others_start_say_how_they_ended() -> None:
+    def lost() -> str:
+        with pytest.raises(WorkerLost) as found:
+            workers.call(os._exit, 3)
+        return str(found.value)
+
+    with Workers(4) as workers:
+        asked = [workers.in_thread(lost) for _ in range(300)]
+        assert all("ended with exit code 3 in _exit" in one.result() for one in asked)
+
+
 @pytest.mark.parametrize("how", ERRORS)
 def test_an_error_in_a_worker_ends_the_stage_as_it_would_have_here(how: str) -> None:
     expected = ERRORS[how]()
