@@ -71,16 +71,12 @@ def compared(texts: Sequence[str], form: str) -> list[str]:
     return han_only(texts) if is_by_characters(form) else list(texts)
 
 
-def units(texts: Sequence[str], form: str = "") -> tuple[Hashes, Ints]:
-    """The units of all texts as numbers, one after the other, and the index of the text each lies in.
-
-    Args:
-        form: the units of what is `compared` of texts in this form; "" for texts that are so already.
-    """
+def units(texts: Sequence[str]) -> tuple[Hashes, Ints]:
+    """The units of all texts as numbers, one after the other, and the index of the text each lies in."""
     codes = np.frombuffer("\0".join([*texts, ""]).encode("utf-32-le"), dtype=np.uint32)
     if not len(codes):
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    kinds = _kinds(is_by_characters(form))[codes]
+    kinds = _kinds()[codes]
     numbers, is_unit = codes.astype(np.uint64), kinds == _UNIT
     letters = np.flatnonzero(kinds == _LETTER)
     if len(letters):  # a word is a unit at its first letter

@@ -28,7 +28,7 @@ PARTS = {
 }
 """Part -> the stage that commits it beside its own output. A pointer of its name follows the newest one."""
 _PIECES = {
-    **dict.fromkeys(("curate_map", "curate_sign", "curate_similar"), "curate"),
+    **dict.fromkeys(("curate_map", "curate_similar"), "curate"),
     "token_shard": "tokenize",
 }
 """What a stage keeps of its work for its next run, without a pointer."""

@@ -20,6 +20,7 @@ from yanmo.curate.config import CurateOptions
 from yanmo.curate.duplicates.clusters import components, keep_best
 from yanmo.curate.limits import PLAN_REASONS, check_filters, check_malformed, summary
 from yanmo.curate.map_report import EXAMPLES, OF_GENRE, MapReport
+from yanmo.curate.mapped_files import TABLES, TEXTS
 from yanmo.curate.mapped_texts import mapped_rows
 from yanmo.curate.mapping import DROPPED
 from yanmo.curate.plan import find_exact_copies, read_documents
@@ -72,7 +73,6 @@ class Corpus:
     def read(
         cls,
         mapped: Sequence[Output],
-        signed: Sequence[Output],
         options: CurateOptions,
         allowed: Allowed | None = None,
     ) -> Corpus:
@@ -91,7 +91,7 @@ class Corpus:
             )
         check_malformed(report, options)
         check_filters(report, options)
-        columns = [path for part in signed for path in part.paths("signed-*.parquet")]
+        columns = [path for part in mapped for path in part.paths(TABLES)]
         count = sum(pq.read_metadata(path).num_rows for path in columns)
         if not count:
             raise DataError(
@@ -105,7 +105,7 @@ class Corpus:
         tables.run("create view kept as select * from texts where reason = 0")
         tables.run("create table passages (position integer, value double, note varchar)")
         corpus = cls(
-            paths=[path for part in mapped for path in paths_for_tasks(part, "mapped-*.parquet")],
+            paths=[path for part in mapped for path in paths_for_tasks(part, TEXTS)],
             signed=columns,
             form=mapped[0].manifest.metadata["text_form"],
             tables=tables,
@@ -267,5 +267,5 @@ class Handed:
     corpus: Corpus | None = None
     """Read once, by the first who asks for it."""
     read: list[Output] = field(default_factory=list)
-    """What it was read from: the mapped files and the signed ones, which the next night uses again."""
+    """What it was read from: the mapped files, which the next night uses again."""
     evaluation_set: Output | None = None

@@ -73,13 +73,9 @@ def comparable(texts: Sequence[str], form: str) -> list[str]:
 
     Technical pages differ in names, numbers and code: `tiup dm` and `tiup cluster`, GB18030 and GBK.
     """
-    return compared(in_first_form(texts, form), form)
-
-
-def in_first_form(texts: Sequence[str], form: str) -> Sequence[str]:
-    """Return texts in classical-1 where they are in a form made of it by options, others as they are."""
-    is_other = is_by_characters(form) and form != TEXT_FORM
-    return normalize(texts).texts if is_other else texts
+    if is_by_characters(form) and form != TEXT_FORM:  # a form made of classical-1 by options
+        texts = normalize(texts).texts
+    return compared(texts, form)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from yanmo.curate.map_report import SHOWN_MALFORMED, Judged, MapReport
+from yanmo.curate.mapped_files import CHAT_COLUMNS, DIGEST_BYTES, MAPPED, Documents, write_mapped
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.sources.batches import Batch, read_batches
 from yanmo.curate.sources.listing import Source
@@ -29,45 +31,20 @@ from yanmo.curate.sources.ranges import Cut, Range, lines_in
 from yanmo.curate.sources.raw_files import check_seen
 from yanmo.curate.text.cleaning import clean_and_normalize, columns_of
 from yanmo.curate.text.filters import judge
-from yanmo.curate.text.normalize import MARK
+from yanmo.curate.text.normalize import LACUNA, MARK
 from yanmo.curate.text.record_rules import RecordRules
 from yanmo.engine.maps import add_made, is_remote, ordered_map
 from yanmo.formats.decisions import DECISIONS, MALFORMED, decided
-from yanmo.formats.records import DOCUMENTS, DOCUMENTS_WITH_TURNS, TEXT_FORM, document_id, write_parquet
+from yanmo.formats.records import DOCUMENTS_WITH_TURNS, document_id, write_parquet
 from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
 
-REVISION = 8
-"""Raised when the same file and options give other documents, or files of other names."""
+REVISION = 9
+"""Raised when the same file and options give other documents or keys, or files of other names."""
 
 _FEW = 4
 """A document of fewer such characters is compared by its whole text; otherwise all such would be copies."""
-
-DIGEST_BYTES = 16
-
-DOCUMENT_COLUMNS = ("id", "text", "genre", "labels", "title", "author", "source", "license")
-"""Columns of documents v1 that `map` fills."""
-
-CHAT_COLUMNS = ("loss_spans", "turns")
-"""Further columns of a mapped file that holds a chat."""
-
-MAPPED = pa.schema(
-    [
-        *(
-            DOCUMENTS.field(n)
-            for n in ("id", "text", "genre", "labels", "title", "author", "source", "license")
-        ),
-        pa.field("cluster", pa.binary(DIGEST_BYTES), nullable=False),
-        pa.field("whole", pa.binary(DIGEST_BYTES), nullable=False),
-        pa.field("characters", pa.int32(), nullable=False),
-        pa.field("marks", pa.int32(), nullable=False),
-        *(DECISIONS.field(n) for n in ("path", "line", "changes")),
-    ],
-    metadata={"yanmo.schema": "mapped", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
-)
-"""cluster: digest of what is compared (mapped_texts.py), equal for exact copies. whole: digest of all fields,
-to order copies with the same id. marks: number of punctuation marks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +81,7 @@ def build_mapped(
     batch_bytes: int,
     on_bytes: Callable[[int], None],
 ) -> Result:
-    """Write the documents of `sources` as `mapped-000000.parquet` ..., what is dropped, and `report.json`."""
+    """Write the documents of `sources` (mapped_files.py), what is dropped of them, and `report.json`."""
     report, rows = MapReport(), 0
     tasks = _tasks(attempt.directory, sources, options, workers, batch_bytes, on_bytes, report)
     less = "fewer --workers or a smaller --batch-bytes"
@@ -115,19 +92,15 @@ def build_mapped(
             report.merge(done.report)
     if not report.files:  # a part without a record is a part of the corpus as well
         empty = MAPPED.with_metadata({**MAPPED.metadata, b"yanmo.text_form": options.form}).empty_table()
-        write_parquet(empty, attempt.path(_file_name(0)))
+        names = write_mapped(attempt.directory, 0, Documents(empty, [], np.zeros(0, np.int64)))
         write_parquet(DECISIONS.empty_table(), attempt.path(_dropped_name(0)))
-        attempt.add_all([_file_name(0), _dropped_name(0)])
+        attempt.add_all([*names, _dropped_name(0)])
     attempt.write("report.json", json.dumps(report.to_json(), ensure_ascii=False, indent=1))
     return Result(counts={"documents": rows}, metadata={"text_form": options.form, "source": sources[0].name})
 
 
 DROPPED = "dropped-*.parquet"
 """What the filters dropped of a part, and its malformed lines, as DECISIONS."""
-
-
-def _file_name(number: int) -> str:
-    return f"mapped-{number:06d}.parquet"
 
 
 def _dropped_name(number: int) -> str:
@@ -233,9 +206,9 @@ def map_task(task: _Task) -> _Mapped:
 def _map(task: _Task) -> _Mapped:
     rows, report = dict[str, int](), MapReport()
     for number, batches in enumerate(_batches(task, report), task.number):
-        table, part, dropped = documents_of(batches)
-        write_parquet(table, task.out / _file_name(number))
-        rows[_file_name(number)] = table.num_rows
+        documents, part, dropped = documents_of(batches)
+        names = write_mapped(task.out, number, documents)
+        rows |= dict.fromkeys(names, 0) | {names[0]: len(documents.table)}
         if dropped.num_rows or not number:
             write_parquet(dropped, task.out / _dropped_name(number))
             rows[_dropped_name(number)] = 0
@@ -259,9 +232,9 @@ def _batches(task: _Task, report: MapReport) -> Iterator[Sequence[tuple[Batch, R
         yield task.batches
 
 
-def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table, MapReport, pa.Table]:
-    """Return the documents that pass the filters, as MAPPED, what happened to all records, and those
-    that are dropped, as DECISIONS.
+def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[Documents, MapReport, pa.Table]:
+    """Return the documents that pass the filters, what happened to all records, and those that are
+    dropped, as DECISIONS.
 
     Args:
         batches: of at least one file, with rules that differ in fields only.
@@ -296,7 +269,7 @@ def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[pa.Table
         row |= {"line": documents[i].line, "path": documents[i].path, "changes": judged.changes[i]}
         row |= {"characters": int(normalized.characters[i]), "reason": reason}
         dropped.append({name: row[name] for name in DECISIONS.names if name in row})
-    return _table(judged, kept, options.form), report, decided(dropped)
+    return _documents(judged, kept, options.form), report, decided(dropped)
 
 
 def _digest(text: str) -> bytes:
@@ -308,14 +281,15 @@ def cluster_digest(compared: str, text: str) -> bytes:
     return _digest(compared if len(compared) >= _FEW else text)
 
 
-def _table(judged: Judged, kept: list[int], form: str) -> pa.Table:
+def _documents(judged: Judged, kept: list[int], form: str) -> Documents:
     ids, normalized = judged.ids, judged.normalized
     chosen = [judged.documents[i] for i in kept]
     texts = [normalized.texts[i] for i in kept]
+    compared = comparable(texts, form)
     columns: dict[str, Any] = {
         "id": [ids[i] for i in kept],
         "text": texts,
-        "cluster": [cluster_digest(*both) for both in zip(comparable(texts, form), texts, strict=True)],
+        "cluster": [cluster_digest(*both) for both in zip(compared, texts, strict=True)],
         "whole": [
             _digest("\0".join((ids[i], d.genre, d.author, d.license, repr(d.labels), *map(repr, d.turns))))
             for i, d in zip(kept, chosen, strict=True)
@@ -331,4 +305,5 @@ def _table(judged: Judged, kept: list[int], form: str) -> pa.Table:
         columns |= columns_of(chosen)
         for name in CHAT_COLUMNS:
             schema = schema.append(DOCUMENTS_WITH_TURNS.field(name))
-    return pa.table([pa.array(columns[f.name], type=f.type) for f in schema], schema=schema)
+    table = pa.table([pa.array(columns[f.name], type=f.type) for f in schema], schema=schema)
+    return Documents(table, compared, normalized.counts[kept, LACUNA])

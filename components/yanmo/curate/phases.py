@@ -23,7 +23,7 @@ from yanmo.curate import mapping
 from yanmo.curate.config import MAP, CurateOptions, of_phases
 from yanmo.curate.corpus import Corpus, Handed
 from yanmo.curate.dry_run import benchmarks_of, show_plan
-from yanmo.curate.duplicates import near_duplicates, signing
+from yanmo.curate.duplicates import near_duplicates
 from yanmo.curate.likely_form import with_likely_form
 from yanmo.curate.limits import reasons_in
 from yanmo.curate.map_report import sort_genres
@@ -55,7 +55,6 @@ log = logging.getLogger(__name__)
 _READ = (*MAP, "clusters", "checks")
 """Phases whose options the corpus depends on; checks only refuse it."""
 _IN_WORKERS = (
-    "yanmo.curate.duplicates.signing",
     "yanmo.curate.mapping",
     "yanmo.curate.split.containment",
     "yanmo.curate.document_files",
@@ -129,10 +128,9 @@ def corpus_of(run: CurateRun, made: Handed) -> Corpus:
     if made.corpus is None:
         options = run.options
         mapped = _map_all(run, bundles(sorted(made.sources, key=lambda s: (s.name, s.sha256))))
-        signed = each(functools.partial(_signed, run), mapped, options.workers)
-        made.read = [*mapped, *signed]
+        made.read = mapped
         trim_heap()
-        corpus = Corpus.read(mapped, signed, of_phases(options, _READ)[1], made.allowed)
+        corpus = Corpus.read(mapped, of_phases(options, _READ)[1], made.allowed)
         if options.near_duplicate_similarity:
             corpus.drop_near_duplicates(_similar(run, corpus, mapped, made.allowed))
         if made.excluded:
@@ -155,12 +153,6 @@ def _map_all(run: CurateRun, chosen: Sequence[tuple[Source, ...]]) -> list[Outpu
     return mapped
 
 
-def _signed(run: CurateRun, mapped: Output) -> Output:
-    """Return what is decided by of a mapped file's documents."""
-    build = functools.partial(signing.build_signed, mapped=mapped, workers=run.options.workers)
-    return run.part("curate_sign", signing.REVISION, {}, {"mapped": mapped}, build)
-
-
 def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output], allowed: Allowed | None) -> Path:
     """Return the file of the pairs of near duplicates in the corpus."""
     options = run.options
@@ -172,8 +164,7 @@ def _similar(run: CurateRun, corpus: Corpus, mapped: Sequence[Output], allowed: 
         similarity=options.near_duplicate_similarity,
         workers=options.workers,
     )
-    revision = [near_duplicates.REVISION, signing.REVISION]
-    semantic: dict[str, Any] = {"similarity": options.near_duplicate_similarity, "revision": revision}
+    semantic: dict[str, Any] = {"similarity": options.near_duplicate_similarity}
     if allowed:  # which copy is the best depends on it
         semantic["licenses"] = sorted(allowed.folded)
     digests = digest([part.content_digest for part in mapped])

@@ -83,7 +83,7 @@ def _as_flags(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _PARTS = {
-    "curate": ("curate_map", "curate_sign", "curate_similar", "evaluation_set"),
+    "curate": ("curate_map", "curate_similar", "evaluation_set"),
     "balance": ("balance_count",),
     "tokenize": ("token_shard", "tokenizer"),
     "evaluate": ("baselines", "writing", "contamination"),

@@ -93,8 +93,8 @@ def test_equal_units_have_equal_numbers_wherever_they_stand(texts: list[str]) ->
     assert (
         len(set(zip(named, numbers.tolist(), strict=True))) == len(set(named)) == len(set(numbers.tolist()))
     )
-    of_han, from_whole = units(han_only(texts)), units(texts, "classical-1")
-    assert [part.tolist() for part in from_whole] == [part.tolist() for part in of_han]
+    of_han, is_han = units(han_only(texts)), np.array([bool(han_only([unit])[0]) for unit in named], bool)
+    assert [part.tolist() for part in of_han] == [numbers[is_han].tolist(), owner[is_han].tolist()]
 
 
 @settings(max_examples=100, deadline=None)

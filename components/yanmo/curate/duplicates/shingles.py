@@ -40,18 +40,18 @@ _BASE = 0x9E3779B97F4A7C15  # as in text_runs.run_hashes
 _MIX = 0xBF58476D1CE4E5B9
 
 
-def band_keys(texts: Sequence[str], form: str = "") -> tuple[Keys, Ints32]:
-    """Return the band keys and the numbers of units of what is compared of texts.
+def band_keys(texts: Sequence[str]) -> tuple[Keys, Ints32]:
+    """Return the band keys and the numbers of units of texts.
 
     Args:
-        form: their form; "" for texts that are comparable already.
+        texts: what is compared of documents.
 
     Returns:
         keys: shape (BANDS, texts); equal for equal bands. Texts with fewer than SHINGLE units have no
             shingle, and keys that mean nothing.
         sizes: shape (texts,)
     """
-    codes, owner = units(texts, form)
+    codes, owner = units(texts)
     sizes = np.bincount(owner, minlength=len(texts)).astype(np.int32)
     return _fold(_minima(*hashes_of(codes, owner, SHINGLE), len(texts))), sizes
 

@@ -71,5 +71,5 @@ def test_shingles_do_not_reach_over_the_end_of_a_text() -> None:
 def test_keys_are_the_same_for_ever() -> None:
     keys = band_keys(["白日依山尽，黄河入海流。"])[0]
     assert [hex(k) for k in keys[:2, 0].tolist()] == ["0xfa96c8c6", "0xf57b3bed"], (
-        "the same text gets other keys: raise signing.REVISION and pin the new ones here"
+        "the same text gets other keys: raise mapping.REVISION and pin the new ones here"
     )

@@ -59,7 +59,7 @@ def mapped(tmp_path: Path, source: Path) -> Path:
     subprocess.run(command(store, source), check=True, capture_output=True)
     shutil.rmtree(store / "pointers")
     for stage in (store / "cas").iterdir():
-        if stage.name not in ("curate_map", "curate_sign"):
+        if stage.name != "curate_map":
             shutil.rmtree(stage)
     return store
 
