@@ -17,12 +17,12 @@ from yanmo.common.errors import DataError
 from yanmo.common.given_file import json_value
 from yanmo.common.words import plural
 from yanmo.curate.config import CurateOptions
+from yanmo.curate.duplicates import signing
 from yanmo.curate.duplicates.clusters import components, keep_best
 from yanmo.curate.limits import PLAN_REASONS, check_filters, check_malformed, summary
 from yanmo.curate.map_report import EXAMPLES, OF_GENRE, MapReport
-from yanmo.curate.mapped_files import TABLES, TEXTS
 from yanmo.curate.mapped_texts import mapped_rows
-from yanmo.curate.mapping import DROPPED
+from yanmo.curate.mapping import DROPPED, NAMES
 from yanmo.curate.plan import find_exact_copies, read_documents
 from yanmo.curate.sources.listing import Source
 from yanmo.engine.maps import paths_for_tasks
@@ -91,7 +91,7 @@ class Corpus:
             )
         check_malformed(report, options)
         check_filters(report, options)
-        columns = [path for part in mapped for path in part.paths(TABLES)]
+        columns = [path for part in mapped for path in part.paths(signing.NAMES)]
         count = sum(pq.read_metadata(path).num_rows for path in columns)
         if not count:
             raise DataError(
@@ -105,7 +105,7 @@ class Corpus:
         tables.run("create view kept as select * from texts where reason = 0")
         tables.run("create table passages (position integer, value double, note varchar)")
         corpus = cls(
-            paths=[path for part in mapped for path in paths_for_tasks(part, TEXTS)],
+            paths=[path for part in mapped for path in paths_for_tasks(part, NAMES)],
             signed=columns,
             form=mapped[0].manifest.metadata["text_form"],
             tables=tables,

@@ -18,7 +18,7 @@ import pyarrow as pa
 from yanmo.common.logs import Progress
 from yanmo.curate.corpus import Corpus
 from yanmo.curate.map_report import sort_genres
-from yanmo.curate.mapped_files import CHAT_COLUMNS, DOCUMENT_COLUMNS
+from yanmo.curate.mapping import CHAT_COLUMNS, DOCUMENT_COLUMNS
 from yanmo.engine.maps import add_made, ordered_map, remove_folder
 from yanmo.engine.row_pieces import Layout, Pieces, cut_file
 from yanmo.formats.documents import write_document_file

@@ -16,13 +16,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from yanmo.curate.duplicates import signing
 from yanmo.curate.map_report import SHOWN_MALFORMED, Judged, MapReport
-from yanmo.curate.mapped_files import CHAT_COLUMNS, DIGEST_BYTES, MAPPED, Documents, write_mapped
 from yanmo.curate.mapped_texts import comparable
 from yanmo.curate.sources.batches import Batch, read_batches
 from yanmo.curate.sources.listing import Source
@@ -35,7 +36,7 @@ from yanmo.curate.text.normalize import LACUNA, MARK
 from yanmo.curate.text.record_rules import RecordRules
 from yanmo.engine.maps import add_made, is_remote, ordered_map
 from yanmo.formats.decisions import DECISIONS, MALFORMED, decided
-from yanmo.formats.records import DOCUMENTS_WITH_TURNS, document_id, write_parquet
+from yanmo.formats.records import DOCUMENTS, DOCUMENTS_WITH_TURNS, TEXT_FORM, document_id, write_parquet
 from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,31 @@ REVISION = 9
 
 _FEW = 4
 """A document of fewer such characters is compared by its whole text; otherwise all such would be copies."""
+
+DOCUMENT_COLUMNS = ("id", "text", "genre", "labels", "title", "author", "source", "license")
+"""Columns of documents v1 that `map` fills."""
+
+CHAT_COLUMNS = ("loss_spans", "turns")
+"""Further columns of a mapped file that holds a chat."""
+
+NAMES, DROPPED = "mapped-*.parquet", "dropped-*.parquet"
+"""Of files of documents, as MAPPED, and of what the filters dropped and malformed lines, as DECISIONS."""
+
+MAPPED = pa.schema(
+    [*map(DOCUMENTS.field, ("text", "labels", "title")), *signing.SHARED],
+    metadata={"yanmo.schema": "mapped", "yanmo.version": "1", "yanmo.text_form": TEXT_FORM},
+)
+
+
+class Documents(NamedTuple):
+    """The documents of a batch that pass the filters, all in one order."""
+
+    table: pa.Table
+    """As MAPPED, with CHAT_COLUMNS where one of them is a chat."""
+    compared: list[str]
+    """What is compared of each."""
+    lacunae: npt.NDArray[np.int64]
+    """How many marks of lost characters each has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +94,7 @@ class _Mapped:
     """What a task wrote, and what happened to its records."""
 
     rows: dict[str, int]
-    """Name of a file -> documents in it; 0 of those that were dropped."""
+    """Name of a file -> texts in it."""
     report: MapReport
 
 
@@ -81,7 +107,7 @@ def build_mapped(
     batch_bytes: int,
     on_bytes: Callable[[int], None],
 ) -> Result:
-    """Write the documents of `sources` (mapped_files.py), what is dropped of them, and `report.json`."""
+    """Write the documents of `sources`, what is dropped of them, and `report.json`."""
     report, rows = MapReport(), 0
     tasks = _tasks(attempt.directory, sources, options, workers, batch_bytes, on_bytes, report)
     less = "fewer --workers or a smaller --batch-bytes"
@@ -92,19 +118,10 @@ def build_mapped(
             report.merge(done.report)
     if not report.files:  # a part without a record is a part of the corpus as well
         empty = MAPPED.with_metadata({**MAPPED.metadata, b"yanmo.text_form": options.form}).empty_table()
-        names = write_mapped(attempt.directory, 0, Documents(empty, [], np.zeros(0, np.int64)))
-        write_parquet(DECISIONS.empty_table(), attempt.path(_dropped_name(0)))
-        attempt.add_all([*names, _dropped_name(0)])
+        nothing = Documents(empty, [], np.zeros(0, np.int64))
+        attempt.add_all(list(_write(attempt.directory, 0, nothing, DECISIONS.empty_table())))
     attempt.write("report.json", json.dumps(report.to_json(), ensure_ascii=False, indent=1))
     return Result(counts={"documents": rows}, metadata={"text_form": options.form, "source": sources[0].name})
-
-
-DROPPED = "dropped-*.parquet"
-"""What the filters dropped of a part, and its malformed lines, as DECISIONS."""
-
-
-def _dropped_name(number: int) -> str:
-    return f"dropped-{number:06d}.parquet"
 
 
 def _tasks(
@@ -207,13 +224,23 @@ def _map(task: _Task) -> _Mapped:
     rows, report = dict[str, int](), MapReport()
     for number, batches in enumerate(_batches(task, report), task.number):
         documents, part, dropped = documents_of(batches)
-        names = write_mapped(task.out, number, documents)
-        rows |= dict.fromkeys(names, 0) | {names[0]: len(documents.table)}
-        if dropped.num_rows or not number:
-            write_parquet(dropped, task.out / _dropped_name(number))
-            rows[_dropped_name(number)] = 0
+        rows |= _write(task.out, number, documents, dropped)
         report.merge(part)
     return _Mapped(rows, report)
+
+
+def _write(folder: Path, number: int, documents: Documents, dropped: pa.Table) -> dict[str, int]:
+    """Write the files of a batch; returns the name of each, and how many texts are in it."""
+    mapped, signed, left_out = (
+        name.replace("*", f"{number:06d}") for name in (NAMES, signing.NAMES, DROPPED)
+    )
+    write_parquet(documents.table, folder / mapped, level=1)
+    signing.write_signed(*documents, folder / signed)
+    rows = {mapped: documents.table.num_rows, signed: 0}
+    if dropped.num_rows or not number:
+        write_parquet(dropped, folder / left_out)
+        rows[left_out] = 0
+    return rows
 
 
 def _batches(task: _Task, report: MapReport) -> Iterator[Sequence[tuple[Batch, RecordRules]]]:
@@ -273,7 +300,7 @@ def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[Document
 
 
 def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES]
+    return hashlib.sha256(text.encode()).digest()[: signing.DIGEST_BYTES]
 
 
 def cluster_digest(compared: str, text: str) -> bytes:

@@ -15,7 +15,7 @@ import numpy as np
 from yanmo.curate.duplicates.near_duplicates import propose_of_bands
 from yanmo.curate.duplicates.shingle_sets import Sets, similarities
 from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
-from yanmo.curate.mapped_files import BAND_COLUMNS
+from yanmo.curate.duplicates.signing import BAND_COLUMNS
 from yanmo.engine.sql import Tables
 
 DAMAGES = (0.02, 0.05, 0.1, 0.15, 0.2)

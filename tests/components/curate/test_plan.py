@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from yanmo.curate.mapped_files import SIGNED
+from yanmo.curate.duplicates.signing import SIGNED
 from yanmo.curate.plan import find_exact_copies, owner_digest, read_documents
 from yanmo.curate.split.hold_out import SplitSize, hold_out
 from yanmo.engine.sql import Tables

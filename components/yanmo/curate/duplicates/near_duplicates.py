@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from yanmo.curate.duplicates.shingle_sets import Sets, SetsFile, SetsTask, similarities, write_sets
 from yanmo.curate.duplicates.shingles import SHINGLE, band_keys
-from yanmo.curate.mapped_files import BAND_COLUMNS
+from yanmo.curate.duplicates.signing import BAND_COLUMNS
 from yanmo.curate.mapped_texts import comparable, mapped_rows
 from yanmo.engine.maps import brought_here, ordered_map, remove_folder
 from yanmo.engine.sql import Tables, literally, parquet
