@@ -95,14 +95,14 @@ BATCHES = ((1e9, 2**19), (5e9, 2**20), (2e10, 2**21), (math.inf, 2**22))
 """Tokens of a step for models below so many parameters: GPT-3's."""
 
 MEASURED = {
-    "curate": (9.3, 0.88, 353, 33, 430),
-    "balance": (45, 0.89, 279, 16, 403),
-    "tokenize": (28, 0.78, 258, 0, 428),
+    "curate": (10.6, 0.97, 353, 33, 430),
+    "balance": (46, 0.9, 279, 16, 403),
+    "tokenize": (30, 0.86, 258, 0, 428),
 }
 """Stage -> MB of text per CPU second; speed of each of two workers by one alone; MB of memory of the main
-process, and bytes more for each document; MB of a worker. 1.0 GB in texts of 2.7 KB, 2 cores of an Intel
-Xeon, 2026-11-29 (benchmarks/NOTES.md#memory-of-the-data-stages). curate takes three times as long for texts
-as short as the bundled ones."""
+process, and bytes more for each document; MB of a worker. 2.0 GB in texts of 2.7 KB (memory: 1.0 GB), 2
+cores of an Intel Xeon, 2026-11-29 (benchmarks/NOTES.md#memory-of-the-data-stages). curate takes three times
+as long for texts as short as the bundled ones."""
 BYTES_OF_A_CHARACTER, CHARACTERS_OF_A_DOCUMENT, TOKENS_OF_A_CHARACTER = 3, 900, 0.94
 """UTF-8; those texts'; the demo's vocabulary on its own text (benchmarks/NOTES.md)."""
 CORE_HOUR_PRICE = 0.0425
