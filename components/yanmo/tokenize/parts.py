@@ -34,7 +34,7 @@ from yanmo.tokenize.shards import Done, FileTask
 
 log = logging.getLogger(__name__)
 PART = "token_shard"
-REVISION = 2
+REVISION = 3
 """Raised by hand when the same text and tokenizer give other files."""
 _REQUESTS = 8
 _JUDGED = 1024

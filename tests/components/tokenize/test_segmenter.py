@@ -199,6 +199,21 @@ def test_tokenizer_loads_in_transformers_without_custom_code(tokenizer):
     assert loaded("<|bos|>春<|eos|>")["input_ids"][0] == 0
 
 
+def test_ways_that_are_as_good_are_chosen_between_as_tokenizers_does(tmp_path):
+    """It reads -7.2497394536341755 as -7.249739453634176, so that 茫茫, 茫 was 茫, 茫茫 here."""
+    random_ = random.Random(3)
+    letters = [chr(0x4E00 + number) for number in range(400)]
+    scores = [[piece, random_.uniform(-15, -5)] for letter in letters for piece in (letter, letter * 2)]
+    model = {"type": "Unigram", "unk_id": 0, "byte_fallback": True}
+    model["vocab"] = [*([name, -20.0] for name in BYTES), *scores]
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}), encoding="utf-8")
+    segmenter = Segmenter.read(tmp_path / "tokenizer.json")
+    texts = ["".join(random_.choices(letters, k=9)) + letter * 3 for letter in letters]
+    found = encoded(segmenter, texts)
+    assert found == [segmenter.reference.encode(text).ids for text in texts]
+    assert len({len(ids) for ids in found}) > 1
+
+
 CHILD = """
 import os, sys, numba, pyarrow as pa
 from pathlib import Path
