@@ -120,8 +120,18 @@ class Loop(Resumable):
         if self.profiler:
             self.profiler.step()
         if watched:
+            self._wait()
+            began = time.monotonic()
             self.metrics_log.monitor(self.step, self.monitor.end(self.step, batch))
-            self.watch.add("monitor", end)
+            self.watch.add("monitor", began)
+
+    def _wait(self) -> None:
+        """Wait for the device's part of the steps so far."""
+        began = time.monotonic()
+        seconds = self.ledger.wait()
+        if seconds:
+            self.watch.add("device", began)
+            self.figures.waited(seconds)
 
     def _without_update(self, loss: torch.Tensor) -> torch.Tensor:
         """Drop the gradient: a batch of nothing but questions teaches nothing: no momentum moves weights."""
@@ -143,6 +153,7 @@ class Loop(Resumable):
 
     def _read(self) -> bool:
         """Read the losses since the last call; return whether the training was rewound."""
+        self._wait()
         trouble, skipped = None, list[int]()
         for result in self.ledger.read():
             if not result.good:

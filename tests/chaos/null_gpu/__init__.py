@@ -120,13 +120,16 @@ def _name(line: str) -> str:
     return line.split()[-1].partition("@")[0]
 
 
-def environment(*, gibibytes: float = 0, capability: float = 9.0, arithmetic: bool = False) -> dict[str, str]:
+def environment(
+    *, gibibytes: float = 0, capability: float = 9.0, arithmetic: bool = False, microseconds: int = 0
+) -> dict[str, str]:
     """The environment of a process that sees the card: this one's, and what that needs.
 
     Args:
         gibibytes: of the card's memory; 0: those of an H100.
         capability: the card's compute capability; 7.5 has no bf16.
         arithmetic: whether operations are computed, on the CPU; torch's dispatch then takes 10 times as long.
+        microseconds: that a kernel takes on the card, after its launch.
     """
     folder = str(library().parent)
     others = os.environ.get("LD_LIBRARY_PATH")
@@ -138,6 +141,8 @@ def environment(*, gibibytes: float = 0, capability: float = 9.0, arithmetic: bo
     }
     if gibibytes:
         found["NULL_GPU_BYTES"] = str(int(gibibytes * 2**30))
+    if microseconds:
+        found["NULL_GPU_KERNEL_MICROSECONDS"] = str(microseconds)
     if arithmetic:
         found["NULL_GPU_ARITHMETIC"] = "1"
         paths = [str(HERE / "site"), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]

@@ -37,12 +37,14 @@ def main() -> None:
     parser.add_argument("--arithmetic", action="store_true", help="compute, on the CPU")
     parser.add_argument("--gibibytes", type=float, default=0, help="of the card's memory (default: 79.6)")
     parser.add_argument("--capability", type=float, default=9.0, help="the card's compute capability")
+    parser.add_argument("--microseconds", type=int, default=0, help="that a kernel takes on the card")
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args()
     reason = absent()
     if reason:
         sys.exit(f"no null GPU here: {reason}")
-    sees = environment(gibibytes=asked.gibibytes, capability=asked.capability, arithmetic=asked.arithmetic)
+    given = {name: value for name, value in vars(asked).items() if name != "command"}
+    sees = environment(**given)
     command = asked.command
     if has_device_file():
         command = ["unshare", "--mount", "bash", "-c", _DEVICES, "null_gpu", *command]

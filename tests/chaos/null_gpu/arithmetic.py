@@ -65,6 +65,10 @@ def _is_of_card(value: Any) -> bool:
 class Arithmetic(TorchDispatchMode):
     """Computes what the card would."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._launch = ctypes.CDLL(None).null_gpu_launch
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -78,6 +82,7 @@ class Arithmetic(TorchDispatchMode):
         collective = space in ("c10d", "_c10d_functional")  # they copy by themselves
         if collective or func.is_view or (space == "aten" and name in _UNCHANGED):
             return func(*args, **kwargs)
+        self._launch()
         on_cpu, options = tree_map(_to_cpu, (args, kwargs))
         options.pop("non_blocking", None)
         if "pin_memory" in options:

@@ -267,6 +267,11 @@ class RankFigures:
         self.data_seconds += data_seconds
         self.last_seconds = seconds
 
+    def waited(self, seconds: float) -> None:
+        """Count what the last steps' kernels took after they were launched."""
+        self.step_seconds += seconds
+        self.last_seconds += seconds
+
     def write(self, path: Path) -> None:
         """Write them; a reader sees the old file or the new one."""
         temporary = path.with_name(f".{path.name}")

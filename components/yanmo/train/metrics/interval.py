@@ -88,6 +88,22 @@ class Ledger:
         self._pending.clear()
         self._cpu_seconds = 0.0
 
+    def wait(self) -> float:
+        """Wait until the device has done the steps that were not read, and count it as training.
+
+        On a CUDA device a step's own seconds are those of launching its kernels.
+
+        Returns:
+            The seconds.
+        """
+        if not self._pending or not self._pending[-1].nats.is_cuda:
+            return 0.0
+        began = time.monotonic()
+        torch.cuda.current_stream(self._pending[-1].nats.device).synchronize()
+        seconds = time.monotonic() - began
+        self.interval.seconds += seconds
+        return seconds
+
     def read(self) -> list[StepResult]:
         """Return the steps since the last call that had a target, in order, and into the interval; all ranks
         call it together."""
@@ -116,7 +132,8 @@ class Ledger:
 class Stopwatch:
     """Wall seconds by what they went to, since the last `read`.
 
-    On a CUDA device a number is the time until the kernels were launched, not until they were done.
+    On a CUDA device what a step does is counted until its kernels were launched; `device` is how long they
+    were waited for.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-/* Kernels are counted, not run. Streams and events are there; whatever is waited for is over. */
+/* Kernels are counted, not run. Streams and events are there; whatever is waited for is over, unless a kernel takes
+   time (NULL_GPU_KERNEL_MICROSECONDS): then all streams are one, and who waits waits for it. */
 #include "null_gpu.h"
 
 #define SLOTS (1u << 19) /* torch has some 60,000 kernels */
@@ -11,6 +12,7 @@ typedef struct {
 static Kernel kernels[SLOTS];
 static uint64_t counts[NUMBER_OF_COUNTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int64_t done_at; /* nanoseconds of the monotonic clock when all that was launched is done */
 
 static Kernel *kernel(const void *function) {
     size_t at = ((uintptr_t)function * 11400714819323198485ull) >> 45;
@@ -25,8 +27,16 @@ void null_count(int what) {
     pthread_mutex_unlock(&lock);
 }
 
+static int64_t now(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return at.tv_sec * 1000000000ll + at.tv_nsec;
+}
+
 void null_launched(const void *function, const char *name) {
+    const char *microseconds = getenv("NULL_GPU_KERNEL_MICROSECONDS");
     pthread_mutex_lock(&lock);
+    if (microseconds) done_at = (done_at > now() ? done_at : now()) + 1000ll * atoi(microseconds);
     counts[LAUNCHES]++;
     Kernel *one = kernel(function);
     one->launches++;
@@ -36,10 +46,13 @@ void null_launched(const void *function, const char *name) {
 
 void null_waited(const char *how) {
     null_count(WAITS);
+    int64_t left = done_at - now();
+    if (left > 0) nanosleep(&(struct timespec){left / 1000000000, left % 1000000000}, NULL);
     if (getenv("NULL_GPU_SAYS_WAITS")) fprintf(stderr, "null gpu: %s\n", how);
 }
 
-/* What Python reads by ctypes. */
+/* What Python calls by ctypes. */
+void null_gpu_launch(void) { null_launched((const void *)null_gpu_launch, "computed by the CPU"); }
 uint64_t null_gpu_count(int what) { return counts[what]; }
 unsigned null_gpu_slots(void) { return SLOTS; }
 const char *null_gpu_kernel(unsigned at, uint64_t *launches) {
