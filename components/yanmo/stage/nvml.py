@@ -13,6 +13,8 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -67,19 +69,27 @@ class Nvml:
         return cls(pynvml)
 
     def gpus(self) -> list[Gpu]:
-        """Return the GPUs that this process may use (CUDA_VISIBLE_DEVICES), in its order."""
+        """Return the GPUs that this process may use, in its order.
+
+        As CUDA reads CUDA_VISIBLE_DEVICES: a UUID may be cut short, and with the first name of no GPU the
+        list ends (CUDA C++ Programming Guide, "CUDA Environment Variables").
+        """
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        count = _asked(self.bindings, "nvmlDeviceGetCount") or 0
+        every = [_asked(self.bindings, "nvmlDeviceGetHandleByIndex", n) for n in range(count)]
         if visible is None:
-            names = list(map(str, range(_asked(self.bindings, "nvmlDeviceGetCount") or 0)))
-        else:
-            names = [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1")]
-        found = (
-            _asked(self.bindings, "nvmlDeviceGetHandleByIndex", int(name))
-            if name.isdigit()
-            else _asked(self.bindings, "nvmlDeviceGetHandleByUUID", name)
-            for name in names
-        )
-        return [Gpu(self.bindings, handle) for handle in found if handle is not None]
+            return [Gpu(self.bindings, handle) for handle in every if handle is not None]
+        found = map(partial(self._named, every), map(str.strip, visible.split(",")))
+        return [Gpu(self.bindings, handle) for handle in takewhile(lambda one: one is not None, found)]
+
+    def _named(self, every: list[Any], name: str) -> Any:
+        if name.isdigit():
+            return every[int(name)] if int(name) < len(every) else None
+        handle = _asked(self.bindings, "nvmlDeviceGetHandleByUUID", name)  # also a part of a GPU (MIG)
+        if handle is not None or not name.startswith("GPU-"):
+            return handle
+        uuids = [_asked(self.bindings, "nvmlDeviceGetUUID", one) or "" for one in every]
+        return next((one for one, uuid in zip(every, uuids, strict=True) if uuid.startswith(name)), None)
 
     def driver(self) -> str:
         """Return the driver's version."""
@@ -87,11 +97,14 @@ class Nvml:
 
 
 @contextmanager
-def power_limit(nvml: Nvml | None = None) -> Iterator[Callable[[int], None]]:
-    """Yield what asks every GPU of this process to draw at most so many watts; 0 for its own limit.
+def power_limit(nvml: Nvml | None = None, count: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Yield what asks the first GPUs of this process to draw at most so many watts; 0 for their own limits.
 
     It needs administrator rights, which few pods have: where the driver refuses, a warning says so and the
     training goes on at the present limit. The old limit is restored at the end.
+
+    Args:
+        count: of the GPUs; None for all.
     """
     changed: list[tuple[Gpu, int]] | None = None
     now = 0
@@ -106,7 +119,7 @@ def power_limit(nvml: Nvml | None = None) -> Iterator[Callable[[int], None]]:
                 _set_power(gpu, 1000 * watts or old)
             return
         nvml = nvml or Nvml.open()
-        limits = [(gpu, gpu.ask("GetPowerManagementLimit")) for gpu in (nvml.gpus() if nvml else [])]
+        limits = [(gpu, gpu.ask("GetPowerManagementLimit")) for gpu in (nvml.gpus()[:count] if nvml else [])]
         before = [(gpu, old) for gpu, old in limits if old is not None]
         if not before:
             log.warning("a power limit of %d W was asked for, and no GPU here has one; no effect", watts)

@@ -97,7 +97,10 @@ def test_a_driver_that_hangs_keeps_no_scrape_and_its_old_figures_go(driver):
 
 @pytest.mark.parametrize(
     ("visible", "expected"),
-    [("1", [2]), (f"{UUIDS[1]},0", [2, 1]), ("", []), ("-1", []), ("7", []), ("0, 1", [1, 2])],
+    [
+        *(("1", [2]), (f"{UUIDS[1]},0", [2, 1]), ("", []), ("-1", []), ("7", []), ("0, 1", [1, 2])),
+        *(("0,-1,1", [1]), ("0,5,1", [1]), ("GPU-6666", [2]), ("GPU-3", []), ("MIG-1,0", [])),
+    ],
 )
 def test_only_the_gpus_of_this_process_are_watched(driver, monkeypatch, visible, expected):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

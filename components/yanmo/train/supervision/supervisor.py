@@ -217,7 +217,8 @@ def _one_start(
         gauges.show(_SHOWN_SECONDS)
         uploader.check()
 
-    with power_limit() as limit, uploader:
+    gpus = task.options.ranks if task.options.device == "cuda" else 0  # others' cards stay as they are
+    with power_limit(count=gpus) as limit, uploader:
         task = others.begin(task, uploader.work_name) if others else task
         ending = run_ranks(task, gauges, stopping, look)
     full = full_ranks(ending, was_killed=memory_kills() > killed_before)

@@ -106,6 +106,14 @@ def test_the_limit_holds_inside_and_the_old_one_comes_back(driver):
     assert driver.limits == {1: 700_000, 2: 650_000}
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_gpu_that_the_training_does_not_use_keeps_its_limit(driver, count):
+    with power_limit(Nvml(driver), count) as limit:
+        limit(450)
+        assert driver.limits == {1: 450_000 if count else 700_000, 2: 700_000}
+    assert driver.limits == {1: 700_000, 2: 700_000}
+
+
 def test_another_limit_at_another_hour_is_asked_for_once(driver):
     with limited(driver, 450, 450, 300):
         assert driver.limits == {1: 300_000, 2: 300_000}
