@@ -223,9 +223,21 @@ def _shortened(error: BaseException) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether the error says that the device or the machine had no memory left."""
-    words = ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")
-    by_words = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    """Return whether the error says that the device or the machine had no memory left.
+
+    On a GPU memory is asked for by torch's allocator, which has an error of its own for it, and beside it by
+    CUDA's context, cuBLAS, Triton and NCCL, which have none.
+    """
+    words = (
+        "DefaultCPUAllocator: can't allocate memory",
+        "DefaultCPUAllocator: not enough memory",
+        "CUDA error: out of memory",
+        "CUBLAS_STATUS_ALLOC_FAILED",
+        "Triton Error [CUDA]: out of memory",
+        "Cuda failure 2 'out of memory'",
+    )
+    own = isinstance(error, RuntimeError) and not isinstance(error, PeerFailed)
+    by_words = own and any(word in str(error) for word in words)
     return by_words or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 

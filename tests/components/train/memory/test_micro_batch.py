@@ -15,7 +15,7 @@ from yanmo.common.errors import EnvironmentFault
 from yanmo.store.manifest import Reference
 from yanmo.train.backends.hardware import memory_kills
 from yanmo.train.config import TrainConfig
-from yanmo.train.job import Status, WorkerJob, is_out_of_memory
+from yanmo.train.job import PeerFailed, Status, WorkerJob, is_out_of_memory
 from yanmo.train.memory.fitting import halve_micro_batch, largest_micro_batch
 from yanmo.train.supervision.ending import Ending
 from yanmo.train.supervision.ranks import full_ranks
@@ -65,6 +65,20 @@ def test_what_counts_as_out_of_memory():
             allocate()
         assert is_out_of_memory(caught.value), caught.value
     assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "Triton Error [CUDA]: out of memory",
+        "NCCL error in: x.cpp:1, unhandled cuda error\nLast error:\nCuda failure 2 'out of memory'",
+    ],
+)
+def test_what_takes_memory_of_a_gpu_beside_torchs_allocator_says_so_in_its_own_words(said):
+    assert is_out_of_memory(RuntimeError(said))
+    assert not is_out_of_memory(PeerFailed(f"rank 1 failed: {said}")), "another rank's memory, not this one's"
 
 
 def test_rows_that_fitted_on_other_ranks_are_cut_to_a_divisor(task):
