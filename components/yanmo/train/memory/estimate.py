@@ -306,7 +306,7 @@ def device_memory(options: TrainConfig, device: str) -> int:
 
 
 def room(options: TrainConfig, device: str) -> float:
-    """Return the bytes that a micro batch left to us may fill: of a GPU at most `--memory-share`."""
+    """Return the bytes that a rank may fill, 0 where nobody can say: of a GPU at most `--memory-share`."""
     share = options.memory_share if device == "cuda" else 1.0
     return FREE_SHARE * share * device_memory(options, device)
 
@@ -333,22 +333,22 @@ def check(options: TrainConfig, vocab_size: int, device: str) -> Estimate:
     Raises:
         EnvironmentFault: it does not; how much there is, and what would fit.
     """
-    found, limit = estimate(options, vocab_size, device), device_memory(options, device)
-    if not limit or found.total <= FREE_SHARE * limit:
+    found, limit = estimate(options, vocab_size, device), room(options, device)
+    if not limit or found.total <= limit:
         return found
     raise EnvironmentFault(
-        f"this training needs {found}, and there are {human_bytes(int(FREE_SHARE * limit))} to plan with; "
+        f"this training needs {found}, and there are {human_bytes(int(limit))} to plan with; "
         f"{_advice(options, vocab_size, device, limit)}"
     )
 
 
-def _advice(options: TrainConfig, vocab_size: int, device: str, limit: int) -> str:
+def _advice(options: TrainConfig, vocab_size: int, device: str, limit: float) -> str:
     """Return the options that would make it fit, the cheapest first."""
 
     def fits(**changes: object) -> bool:
         other = dataclasses.replace(options, **changes)  # type: ignore[arg-type]
         rows = largest_that_fits(other, vocab_size, device)
-        return estimate(other, vocab_size, device, rows).total <= FREE_SHARE * limit
+        return estimate(other, vocab_size, device, rows).total <= limit
 
     rows = largest_that_fits(options, vocab_size, device)
     if fits():

@@ -137,6 +137,12 @@ def test_auto_fills_no_more_than_the_share_of_a_gpu_that_a_rank_may_take():
     assert largest_that_fits(half, 8192, "cuda") == largest_that_fits(
         dataclasses.replace(asked, memory_gib=20), 8192, "cuda"
     )
+    fits = dataclasses.replace(asked, micro_batch=largest_that_fits(asked, 8192, "cuda"))
+    check(fits, 8192, "cuda")
+    with pytest.raises(
+        EnvironmentFault, match=r"there are 19\.8 GB to plan with; --micro-batch .* would fit"
+    ):
+        check(dataclasses.replace(fits, memory_share=0.5), 8192, "cuda")
     on_a_cpu = dataclasses.replace(half, device="cpu", memory_gib=4)
     assert room(on_a_cpu, "cpu") == room(dataclasses.replace(on_a_cpu, memory_share=1.0), "cpu")
 
