@@ -116,7 +116,10 @@ def on_devices(model: Decoder, device: str) -> list[Decoder]:
         raise EnvironmentFault(
             "--device cuda: this machine shows no GPU to torch; use one that does, or --device cpu or auto"
         )
-    return [copy.deepcopy(model).to(f"cuda:{i}") for i in range(number)]
+    copies = [copy.deepcopy(model).to(f"cuda:{i}") for i in range(number)]
+    for one in copies:
+        one.fuse()  # a copied matrix is no view of a joined one any more: it would be held twice
+    return copies
 
 
 def ran_on(device: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import torch
 import yanmo.model.scoring as scoring_module
 from chaos.null_gpu import counts, kernels
 from yanmo.common.errors import EnvironmentFault
+from yanmo.evaluate.document_bits import on_devices
 from yanmo.model.decoder import Decoder
 from yanmo.model.scoring import token_bits
 from yanmo.options.command_line import load
@@ -108,6 +109,17 @@ def scoring() -> dict[str, Any]:
     batches, before = [], counts()
     token_bits(decoder, documents, batch_tokens=2048, each_batch=lambda: batches.append(1))
     return {"batches": len(batches), "waits": counts()["waits"] - before["waits"]}
+
+
+def copies() -> dict[str, Any]:
+    """Bytes of a model whose matrices are joined, and what its copy on the card takes."""
+    decoder = Decoder(decoder_config(options_of("--size=small"), VOCABULARY))
+    decoder.fuse()
+    every = [tensor.untyped_storage() for tensor in (*decoder.parameters(), decoder.rotary)]
+    (_,) = on_devices(decoder, "cuda")
+    gc.collect()
+    held = sum({storage.data_ptr(): storage.nbytes() for storage in every}.values())
+    return {"model": held, "card": torch.cuda.memory_allocated()}
 
 
 def no_score() -> dict[str, Any]:
