@@ -91,7 +91,7 @@ def add_to_weight(d_weight: Tensor, gradient: Tensor, hidden: Tensor, scale: flo
     if hidden.dtype == torch.float32:
         d_weight.addmm_(gradient.T, hidden, alpha=scale)
     else:
-        d_weight += (gradient.T @ hidden).float() * scale
+        d_weight.add_(gradient.T @ hidden, alpha=scale)  # without a table of it in fp32
 
 
 def nats(probability: Tensor, logits: Tensor, target: Tensor) -> Tensor:
