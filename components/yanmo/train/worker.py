@@ -92,6 +92,7 @@ def train_rank(
     beat(IMPORTING)
     device = _import_torch(options, rank)
     from yanmo.formats.token_cache import TokenCache
+    from yanmo.train.backends.engine import collective_timeout
     from yanmo.train.backends.plain import open_engine
     from yanmo.train.backends.process_group import Collectives
     from yanmo.train.checkpoints.resumable import identity_of
@@ -122,7 +123,7 @@ def train_rank(
         curve=Curve.of(options, cache),
         folder=work.folder,
         identity=identity_of(options, samples, work.token_cache.content_digest, shape, _frozen_base(work)),
-        collectives=Collectives(engine.world_size, engine.device),
+        collectives=Collectives(engine.world_size, engine.device, collective_timeout(options)),
         ends_at=work.ends_at,
         reason=work.reason,
         note=work.note,

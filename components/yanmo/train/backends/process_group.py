@@ -182,13 +182,16 @@ class Collectives:
     In a GPU's own process group each message would wait for all earlier kernels; a second group, over gloo,
     does not touch the device. Every rank adds up in the order of ranks, so that sums are equal to the last
     digit everywhere, however many numbers are sent together.
+
+    Args:
+        timeout: of each, as the process group's.
     """
 
-    def __init__(self, world_size: int, device: torch.device) -> None:
+    def __init__(self, world_size: int, device: torch.device, timeout: timedelta | None = None) -> None:
         self._ranks = world_size
         self._group: Any = None
         if world_size > 1 and device.type != "cpu":
-            self._group = dist.new_group(backend="gloo")
+            self._group = dist.new_group(backend="gloo", timeout=timeout)  # torch's own is half an hour
 
     def sums(self, numbers: Tensor) -> list[float]:
         """Return the sum over ranks of each of the numbers.

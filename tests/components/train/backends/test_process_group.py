@@ -35,11 +35,35 @@ print(json.dumps([found, first]))
 """
 
 
-def outputs(ranks: int, tmp_path: Path) -> list[str]:
+ALONE = """
+import os, time
+from datetime import timedelta
+from pathlib import Path
+import torch
+from yanmo.train.backends import process_group
+process_group.join("gloo", timedelta(seconds=60))
+both = process_group.Collectives(2, torch.device("cuda"), timedelta(seconds=2))  # gloo's, beside NCCL's
+gave_up, end = Path("gave-up"), time.monotonic() + 60
+if os.environ["RANK"] == "0":
+    try:
+        both.any(True)
+    except RuntimeError as error:
+        print(type(error).__name__)
+    gave_up.touch()
+while not gave_up.exists() and time.monotonic() < end:
+    time.sleep(0.1)
+"""
+
+
+def outputs(ranks: int, tmp_path: Path, code: str = RANK) -> list[str]:
     env = {**os.environ, "WORLD_SIZE": str(ranks), "GLOO_SOCKET_IFNAME": "lo", MEETING: str(tmp_path / "met")}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", RANK], env={**env, "RANK": str(n)}, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", code],
+            env={**env, "RANK": str(n)},
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
         )
         for n in range(ranks)
     ]
@@ -57,6 +81,13 @@ def test_every_rank_has_every_value_in_the_order_of_ranks(ranks, tmp_path):
     assert [len(one["text"]) for one in found] == [70_000 * n for n in range(ranks)]
     assert found[-1]["pair"] == [ranks - 1, []] and found[0]["none"] is None
     assert first == [None, "", ["step-1", 2.5], "x" * 9]
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="names Linux's loopback interface")
+def test_ranks_on_gpus_wait_for_one_another_as_long_as_was_asked_for(tmp_path):
+    """torch's own limit of such a group is 30 minutes: shorter than --hang-seconds may be."""
+    assert outputs(2, tmp_path, ALONE) == ["RuntimeError\n", ""]
 
 
 def test_no_source_uses_a_collective_that_unpickles():
