@@ -24,7 +24,7 @@ _WIDEST, _WIDEST_OF_SMALL = 256, 192
 def half_precision(capability: Capability | None) -> str:
     """Return the precision of 16 bits in which a GPU's tensor cores multiply; fp32 where it has none.
 
-    bf16 from Ampere on. Before that (T4, RTX 20, V100) torch emulates bf16, and fp16 is what the card is for.
+    bf16 from Ampere on. Before that (T4, RTX 20) torch emulates bf16, and fp16 is what the card is for.
 
     Args:
         capability: None if unknown, which counts as a later one.

@@ -87,6 +87,23 @@ def test_scoring_waits_once_a_batch():
 
 
 @pytest.mark.process
+def test_a_copy_on_the_card_holds_no_weight_twice():
+    found = asked("copies")
+    assert found["model"] <= found["card"] < 1.02 * found["model"]
+
+
+@pytest.mark.process
+def test_a_card_older_than_torchs_kernels_is_refused_by_name():
+    """Volta: torch's wheels for CUDA 13 begin with 7.5."""
+    command = [sys.executable, "-m", "yanmo.train.backends.hardware"]
+    sees = environment(capability=7.0) | {"PYTHONPATH": str(ROOT / "components")}
+    done = subprocess.run(command, env=sees, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "7.0, and this build of torch begins with 7.5" in done.stderr
+    done = subprocess.run(command, env=sees | {"NULL_GPU_CAPABILITY": "75"}, capture_output=True, text=True)
+    assert done.returncode == 0 and json.loads(done.stdout)["capability"] == [7, 5]
+
+
+@pytest.mark.process
 def test_a_card_that_computes_nothing_gives_no_score():
     """Its bits are 0, better than those of any model: nothing may be promoted by them."""
     found = asked("no_score")

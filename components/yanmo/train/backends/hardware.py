@@ -111,10 +111,10 @@ def this_machine() -> Machine:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
         found = Machine.from_facts(json.loads(done.stdout.splitlines()[-1]))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError, AttributeError) as error:
-        last_line = (getattr(error, "stderr", "") or "").strip().splitlines()[-1:]
+        said = (getattr(error, "stderr", "") or "").strip().splitlines()
         raise EnvironmentFault(
-            f"{files[0]} exists, but torch could not be asked about it ({error}{': ' if last_line else ''}"
-            f"{''.join(last_line)}); repair the driver, or give --device cpu"
+            f"{files[0]} exists, but torch cannot use it ({said[-1] if said else error}); repair that, or "
+            "give --device cpu"
         ) from error
     if not found.gpus:
         log.warning(
@@ -130,6 +130,7 @@ def _look() -> Machine:
         return Machine(cpus=usable_cpus())
     count = torch.cuda.device_count()
     least = min(range(count), key=torch.cuda.get_device_capability)
+    _check_age(torch.cuda.get_device_name(least), torch.cuda.get_device_capability(least))
     return Machine(
         cpus=usable_cpus(),
         gpus=count,
@@ -138,6 +139,20 @@ def _look() -> Machine:
         compiles=not compile_problem("cuda"),
         memory=min(torch.cuda.get_device_properties(n).total_memory for n in range(count)),
     )
+
+
+def _check_age(name: str, capability: tuple[int, int]) -> None:
+    """Refuse a GPU that this build of torch has no kernels for: it would fail at its first."""
+    import torch
+
+    made_for = [a.partition("_")[2] for a in torch.cuda.get_arch_list() if a.startswith(("sm_", "compute_"))]
+    oldest = min((int(digits.rstrip("abcdef")) for digits in made_for), default=0)
+    major, minor = capability
+    if 10 * major + minor < oldest:
+        sys.exit(
+            f"{name}: its compute capability is {major}.{minor}, and this build of torch begins with "
+            f"{oldest / 10}: install an older build, or hide it by CUDA_VISIBLE_DEVICES"
+        )
 
 
 def machine_memory() -> int:

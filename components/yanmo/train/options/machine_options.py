@@ -63,7 +63,7 @@ class MemoryOptions(Options, group="memory"):
     precision: str = opt(
         "fp32",
         "precision of weights and activations; sums and optimizer states are fp32; fp16, with dynamic loss "
-        "scaling, is for GPUs without bf16 (T4, RTX 20, V100)",
+        "scaling, is for GPUs without bf16 (T4, RTX 20)",
         choices=PRECISIONS,
         often=True,
         auto="bf16 on GPUs of compute capability 8.0 and above, fp16 from 7.0, else {default}",
