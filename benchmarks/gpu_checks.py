@@ -63,6 +63,7 @@ PARTS: dict[str, list[Planned]] = {
         Planned("machine", "gpu_machine", 60),
         Planned("attention", "gpu_attention", 120),
         Planned("steps", "gpu_steps", 120),
+        Planned("waits", "gpu_steps", 60),
         Planned("compiled", "gpu_steps", 150),
         Planned("evaluation", "gpu_stages", 150),
     ],

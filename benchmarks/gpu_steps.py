@@ -31,6 +31,7 @@ from yanmo.train.models.decoders import decoder_config
 from yanmo.train.worker import samples_of
 
 STEPS, QUICK_STEPS = 50, 6
+_FREQUENT = 100
 _SHAPE = {"layers": 3, "width": 192, "heads": 3, "kv_heads": 1, "head_width": 64, "feed_forward": 512}
 _QUICK = {"layers": 2, "width": 64, "heads": 2, "kv_heads": 1, "head_width": 32, "feed_forward": 96}
 
@@ -101,9 +102,9 @@ def steps(setting: Any) -> Iterator[Measure]:
     cache = cache_of(setting)
     samples = samples_of(options(setting), cache)
 
-    def course(where: str, *, tf32: bool = False, **changes: Any) -> list[float]:
+    def course(where: str, *, tf32: bool = False, rows: Any = samples, **changes: Any) -> list[float]:
         asked = options(setting, **{**changes, "device": where})
-        return train(engine_of(asked, cache, where, tf32=tf32), samples, range(count))
+        return train(engine_of(asked, cache, where, tf32=tf32), rows, range(count))
 
     exact = course("cpu")
     order = furthest(exact, course("cpu", micro_batch=4))
@@ -115,12 +116,26 @@ def steps(setting: Any) -> Iterator[Measure]:
         max(10 * order, 1e-4),
         f"10 times what a micro batch of 4 rows changes on the CPU ({order:.1e}), 1e-4 at least",
     )
+    drawn = samples_of(options(setting, frequent_tokens=_FREQUENT), cache)
+    yield within(
+        f"most positions with {_FREQUENT} logits, {count} steps, loss in nats",
+        furthest(course(device, rows=drawn), course("cpu", rows=drawn)),
+        max(10 * order, 1e-4),
+        f"as fp32; {100 * drawn.frequent.covered:.0f} % of the text",
+    )
     rough = furthest(exact, course("cpu", precision="bf16"))
+    half = course(device, precision="bf16")
     yield within(
         f"bf16, {count} steps, loss in nats, from the CPU's fp32",
-        furthest(course(device, precision="bf16"), exact),
+        furthest(half, exact),
         3 * rough + 1e-3,
         f"3 times what bf16 changes on the CPU ({rough:.1e})",
+    )
+    yield within(
+        f"bf16, activations computed again, {count} steps, loss in nats",
+        furthest(course(device, precision="bf16", gradient_checkpointing=True), half),
+        3 * rough + 1e-3,
+        "the same operations; flash attention's backward adds up in no fixed order",
     )
     if device == "cuda":
         scaled = course(device, precision="fp16")
@@ -146,6 +161,34 @@ def steps(setting: Any) -> Iterator[Measure]:
         max(3 * short, 1e-3),
         f"on a GPU it orthogonalizes in bf16: 3 times what that changes on the CPU ({short:.1e})",
     )
+
+
+def waits(setting: Any) -> Iterator[Measure]:
+    """That no step of the torch backend reads from the device, which would let it run empty."""
+    if setting.device != "cuda":
+        yield skipped("steps without a wait", "nothing waits for a CPU")
+        return
+    alone()
+    cache = cache_of(setting)
+    for changes in ({}, {"optimizer": "muon"}, {"frequent_tokens": _FREQUENT}, {"compile": True}):
+        if changes.get("compile") and compile_problem("cuda"):
+            continue
+        asked = options(setting, precision="bf16", **changes)
+        engine, samples = engine_of(asked, cache, "cuda"), samples_of(asked, cache)
+        train(engine, samples, range(3))
+        batch = samples.batch(48, 16)
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            said = ""
+            for _ in range(3):
+                engine.accumulate(batch, batch.num_targets)
+                engine.step()
+        except RuntimeError as error:
+            said = str(error).partition("\n")[0]
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        label = ", ".join(f"{name}={value}" for name, value in changes.items()) or "AdamW"
+        yield holds(f"{label}: no step waits", not said, said or "torch.cuda.set_sync_debug_mode")
 
 
 def compiled(setting: Any) -> Iterator[Measure]:

@@ -7,6 +7,8 @@ import json
 import os
 import socket
 import sys
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from yanmo.train.config import TrainConfig
 from yanmo.train.data import Batch
 from yanmo.train.memory.estimate import estimate
 from yanmo.train.models.decoders import decoder_config
+from yanmo.train.row_draws import FrequentTokens
 
 VOCABULARY = 8192
 TINY = "--layers=2 --width=64 --heads=4 --kv-heads=2 --head-width=16 --feed-forward=128 --context=64"
@@ -57,7 +60,13 @@ def rows_of(options: TrainConfig, vocabulary: int = VOCABULARY, seed: int = 0) -
     ids = np.random.default_rng(seed).integers(0, vocabulary, (shape[0], shape[1] + 1))
     length = shape[1] if options.packing == "one" else 100
     segments = np.broadcast_to(np.arange(shape[1]) // length + 1, shape)
-    return Batch(ids[:, :-1], ids[:, 1:], np.ascontiguousarray(segments))
+    rows = Batch(ids[:, :-1], ids[:, 1:], np.ascontiguousarray(segments))
+    if not options.frequent_tokens:
+        return rows
+    text: Any = SimpleNamespace(vocab_size=vocabulary, tokens=[ids.ravel()], shard=np.zeros(1, np.int64))
+    frequent = FrequentTokens(text, text, options.frequent_tokens, seed)
+    kinds = np.stack([frequent.kinds(row, at) for at, row in enumerate(rows.targets_BT)])
+    return replace(rows, kinds_BT=kinds, frequent=frequent)
 
 
 def peaks(backend: str, *settings: str) -> dict[str, Any]:
