@@ -68,17 +68,18 @@ class Tables:
         limit = _MEMORY + threads * _PER_THREAD + documents * _PER_DOCUMENT
         if (free := free_memory()) is not None:
             limit = max(_LEAST, min(limit, free - _BESIDE))
-        self._database = duckdb.connect(
-            self.folder / "tables.db",
-            config={
-                "fsync_mode": "NONE",  # nobody reads it after this process
-                "memory_limit": f"{limit >> 10}KiB",
-                "temp_directory": str(self.folder),
-                "threads": threads,
-                "preserve_insertion_order": False,
-                "autoinstall_known_extensions": False,
-            },
-        )
+        with self._naming():
+            self._database = duckdb.connect(
+                self.folder / "tables.db",
+                config={
+                    "fsync_mode": "NONE",  # nobody reads it after this process
+                    "memory_limit": f"{limit >> 10}KiB",
+                    "temp_directory": str(self.folder),
+                    "threads": threads,
+                    "preserve_insertion_order": False,
+                    "autoinstall_known_extensions": False,
+                },
+            )
         self._database.execute("set enable_progress_bar = false")  # it would go into the log
         weakref.finalize(self, _end, self._database, self.folder, lock)
 

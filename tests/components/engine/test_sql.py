@@ -50,6 +50,12 @@ def test_a_disk_that_is_full_when_a_small_table_is_written_is_named_too(temporar
         tables.run("create table small as select 1 as i")
 
 
+@pytest.mark.usefixtures("temporary")
+def test_a_disk_that_is_full_before_there_is_a_table_is_named_too() -> None:
+    with no_file_above(0), pytest.raises(DiskFull):
+        Tables()
+
+
 @pytest.mark.long
 def test_the_folder_goes_with_the_tables(temporary: Path) -> None:
     tables = Tables()
