@@ -23,6 +23,7 @@ from yanmo.common import waiting
 from yanmo.common.errors import DataError, StorageError, is_out_of_space
 from yanmo.common.given_file import json_value
 from yanmo.common.logs import human_seconds
+from yanmo.common.names import maker_of
 from yanmo.store.manifest import FileEntry, Manifest, Role, content_digest, make_key
 from yanmo.store.objects import AlreadyExists, Damaged, ObjectStore, Written, check_name
 from yanmo.store.output import Output, Pause, find_output, manifest_name, superseded_name
@@ -91,7 +92,7 @@ class Attempt:
         try:
             self.store.link([(output.wanted(e), f"{self.prefix}/{name}") for output, e, name in files])
         except Damaged as error:
-            raise DataError(f"{error}; run the {self.stage} stage again with --force") from error
+            raise DataError(f"{error}; run the {maker_of(self.stage)} stage again with --force") from error
 
     def write(self, name: str, data: bytes | str, role: Role = "content") -> FileEntry:
         """Write the small file `name` at once and `add` it."""

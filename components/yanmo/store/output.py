@@ -67,7 +67,7 @@ class Output:
         try:
             found = self.store.fetch([self.wanted(e) for e in wanted])
         except Damaged as error:
-            again = f"run the {self.manifest.stage} stage again with --force, or restore the file"
+            again = f"run the {maker_of(self.manifest.stage)} stage again with --force, or restore the file"
             raise DataError(f"{error}; {again}") from error
         self._local |= {entry.path: path for entry, path in zip(wanted, found, strict=True)}
         return [self._local[entry.path] for entry in entries]
@@ -96,7 +96,8 @@ class Output:
     def part(self, name: str) -> Output:
         """Return the part that was committed with this output as `name` (a tokenizer, say)."""
         if name not in self.manifest.references:
-            raise DataError(f"{self}: has no part {name!r}; run the {self.manifest.stage} stage again")
+            maker = maker_of(self.manifest.stage)
+            raise DataError(f"{self}: has no part {name!r}; run the {maker} stage again")
         return open_reference(self.store, Reference(**self.manifest.references[name]))
 
     def input(self, name: str) -> Output | None:
