@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from yanmo.common.errors import DataError
+from yanmo.common.logs import human_bytes
 from yanmo.common.words import plural, some_of
 from yanmo.curate.config import CurateOptions
 from yanmo.curate.map_report import MapReport
@@ -48,6 +49,12 @@ def check_malformed(report: MapReport, options: CurateOptions) -> None:
             f"{report.malformed} of {report.lines} lines are malformed, more than the allowed share "
             f"{options.max_malformed_share:g}; mend them, or allow more by --max-malformed-share; the first: "
             f"{first}"
+        )
+    if report.unread > options.max_malformed_share * report.bytes:  # a line may be most of a file
+        raise DataError(
+            f"{human_bytes(report.unread)} of {human_bytes(report.bytes)} cannot be read, more than the "
+            f"allowed share {options.max_malformed_share:g}; mend them (fetch a file again that breaks off), "
+            f"or allow more by --max-malformed-share; the first: {first}"
         )
     for encoding in sorted(report.files.keys() - {"utf-8", "parquet"}):
         log.info("%d of %d file(s) are in %s", report.files[encoding], report.files.total(), encoding)

@@ -111,6 +111,10 @@ class MapReport:
     lines: int = 0
     """Records read, malformed ones included."""
     malformed: int = 0
+    bytes: int = 0
+    """Of all records."""
+    unread: int = 0
+    """Of these, bytes that are no record: a line that is no JSON or too long, the rest of a file."""
     first_malformed: list[Malformed] = dataclasses.field(default_factory=list)
     tally: Tally = dataclasses.field(default_factory=Tally)
     """`read`, each filter's name, and `cleaned_*`."""
@@ -126,6 +130,8 @@ class MapReport:
     def merge(self, other: MapReport) -> None:
         self.lines += other.lines
         self.malformed += other.malformed
+        self.bytes += other.bytes
+        self.unread += other.unread
         self.first_malformed = [*self.first_malformed, *other.first_malformed][:SHOWN_MALFORMED]
         self.tally.merge(other.tally)
         self.files.update(other.files)
@@ -137,7 +143,9 @@ class MapReport:
         return {
             "lines": self.lines,
             "malformed": self.malformed,
-            "first_malformed": [dataclasses.astuple(m) for m in self.first_malformed],
+            "bytes": self.bytes,
+            "unread": self.unread,
+            "first_malformed": [(m.file, m.line, m.why) for m in self.first_malformed],
             "files": dict(sorted(self.files.items())),
             "plain": self.plain,
             "chats": dict(sorted(self.chats.items())),
@@ -151,6 +159,8 @@ class MapReport:
         return cls(
             lines=value["lines"],
             malformed=value["malformed"],
+            bytes=value["bytes"],
+            unread=value["unread"],
             first_malformed=first,
             tally=Tally.from_json(value),
             files=Counter(value["files"]),

@@ -41,7 +41,7 @@ from yanmo.store.commit import Attempt, Result
 
 log = logging.getLogger(__name__)
 
-REVISION = 9
+REVISION = 10
 """Raised when the same file and options give other documents or keys, or files of other names."""
 
 _FEW = 4
@@ -139,10 +139,11 @@ def _tasks(
     if cut:
         with ordered_map(lines_in, cut.segments(), workers) as counted:
             lines = [number for some in counted for number in some]
+        report.files["utf-8"] += 1
+        is_known = False
         for part in cut.ranges(lines):
-            if not part.number:
-                options = _with_unknown_genre(options, part.read())
-                report.files["utf-8"] += 1
+            if not is_known:
+                options, is_known = _with_unknown_genre(options, part.read())
             yield _Task(options=options, number=part.number, out=out, part=part)
             on_bytes(part.bytes)
     elif is_remote():
@@ -156,10 +157,12 @@ def _tasks(
             yield _Task(options=options, number=number, out=out, batches=some)
 
 
-def _with_unknown_genre(options: RecordRules, first: Batch | None) -> RecordRules:
-    """Return the rules for a file, which may know no genres, by its first batch."""
-    unknown = first is not None and without_genre(first, options.fields)
-    return dataclasses.replace(options, fields=dataclasses.replace(options.fields, genre_unknown=unknown))
+def _with_unknown_genre(options: RecordRules, batch: Batch | None) -> tuple[RecordRules, bool]:
+    """Return the rules for a file, which may know no genres, and whether a batch has the document that says
+    so: its first."""
+    unknown = without_genre(batch, options.fields) if batch else None
+    fields = dataclasses.replace(options.fields, genre_unknown=bool(unknown))
+    return dataclasses.replace(options, fields=fields), unknown is not None
 
 
 def batches_of(
@@ -170,14 +173,15 @@ def batches_of(
     report: MapReport,
 ) -> Iterator[tuple[Batch, RecordRules]]:
     """Yield the batches of a file, each with the rules that hold for the file."""
-    number = -1
+    number, is_known = -1, False
     batches = read_batches(source, _columns(source, options), batch_bytes, on_bytes, options.reading)
     for number, batch in enumerate(batches):
         if batch.nothing:
             report.empty.append(f"{source.name} ({batch.nothing})")
             return
+        if not is_known:
+            options, is_known = _with_unknown_genre(options, batch)
         if not number:
-            options = _with_unknown_genre(options, batch)
             report.files[source.form if source.form == "parquet" else batch.encoding] += 1
             if batch.encoding != "utf-8":
                 log.debug("%s is in %s", source.shown, batch.encoding)
@@ -193,12 +197,11 @@ def _together(
     found: list[tuple[Batch, RecordRules]] = []
     size = 0
     for batch, rules in batches:
-        own = batch.data.nbytes if batch.source.form == "parquet" else len(batch.data)
-        if found and (found[-1][0].source is batch.source or size + own > batch_bytes):
+        if found and (found[-1][0].source is batch.source or size + batch.size > batch_bytes):
             yield found
             found, size = [], 0
         found.append((batch, rules))
-        size += own
+        size += batch.size
     if found:
         yield found
 
@@ -274,7 +277,10 @@ def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[Document
         plain = sum(d.genre == PLAIN for d in found) if rules.fields.genre_unknown else 0
         lines, first = len(found) + len(malformed), malformed[:SHOWN_MALFORMED]
         chats = Counter(document.layout for document in found if document.layout)
-        report.merge(MapReport(lines, len(malformed), first, plain=plain, chats=chats))
+        unread = batch.skipped + sum(one.unread for one in malformed)
+        size = batch.size + batch.skipped + sum(why.bytes for _, why in batch.bad)
+        counted = MapReport(lines, len(malformed), bytes=size, unread=unread, first_malformed=first)
+        report.merge(dataclasses.replace(counted, plain=plain, chats=chats))
         documents += found
         dropped += [{"path": m.file, "line": m.line, "reason": MALFORMED, "note": m.why} for m in malformed]
     genres = [d.genre for d in documents]

@@ -85,7 +85,7 @@ def _prepare(run: CurateRun, made: Handed) -> Prepared[Handed]:
     check_record_rules(options)
     preload(*_IN_WORKERS)
     files = find_files(options.sources, follow_links=options.follow_links)
-    made.sources = sources = digest_files(run.store, files)
+    made.sources = sources = digest_files(run.store, files, again=options.force)
     inputs: dict[str, KeyInput] = {"sources": sources_input(sources), **rules_input(options)}
     made.excluded = excluded_ids(options.exclude, options)
     if made.excluded:
@@ -96,7 +96,7 @@ def _prepare(run: CurateRun, made: Handed) -> Prepared[Handed]:
         inputs["licenses"] = {"content_digest": names, "uri": made.allowed.shown}
     if options.benchmarks:
         found = find_files(options.benchmarks, "--benchmarks", follow_links=options.follow_links)
-        made.benchmarks = digest_files(run.store, found)
+        made.benchmarks = digest_files(run.store, found, again=options.force)
         inputs["benchmarks"] = sources_input(made.benchmarks)
     pinned = run.inputs["evaluation_set"]
     if pinned is None:

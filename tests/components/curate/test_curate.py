@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -286,6 +287,18 @@ def test_nor_by_what_stands_for_it(
 BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]] = [
     ("malformed", lambda r: [*r, "{a", "{a"], (), r"2 of 186 lines are malformed.*a\.jsonl:185: not JSON"),
     (
+        "one line with the text of many",
+        lambda r: [*r, "\r".join(json.dumps(x, ensure_ascii=False) for x in r)],
+        (),
+        r"kB of .* kB cannot be read, more than the allowed share 0\.01; .*a\.jsonl:185: not JSON",
+    ),
+    (
+        "one line that is too long",
+        lambda r: [*r, "x" * 9_000_000],
+        ("--max-characters", "20000"),
+        r"9\.0 MB of .* cannot be read.*a\.jsonl:185: longer than",
+    ),
+    (
         "no genre",
         lambda r: [r[0], *({**x, "genre": ""} for x in r[1:])],
         (),
@@ -325,6 +338,43 @@ def test_bad_input_is_refused_with_what_to_do_and_commits_nothing(
     assert not curated.is_committed and read_pointer(curated.store, "dev", "evaluation_set") is None
     errors = capsys.readouterr().err
     assert re.search(message, errors), errors
+
+
+@pytest.mark.parametrize("damage", [b"", b"\\?"])
+def test_an_array_that_breaks_off_ends_the_run_and_loses_nothing_silently(
+    curate: Run,
+    lines: list[Record],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: bytes,
+) -> None:
+    data = json.dumps(lines, ensure_ascii=False).encode()
+    half = len(data) // 2
+    (tmp_path / "a.json").write_bytes(data[:half] + damage + data[half:] * bool(damage))
+    curate(tmp_path / "a.json", expect=65)
+    errors = capsys.readouterr().err
+    how = (
+        "cannot be read, more than .*; mend them .*no JSON"
+        if damage
+        else r"a\.json: breaks off: no JSON .*; fetch it"
+    )
+    assert re.search(how, errors), errors
+
+
+@pytest.mark.parametrize("first", ['{"meta": "v1"}', '{"text": null}', "?" * 70_000])
+@pytest.mark.parametrize("batch_bytes", ["65536", "1000000"])
+def test_what_is_no_document_says_nothing_of_a_file_s_genres(
+    curate: Run,
+    lines: list[Record],
+    write_jsonl: Callable[..., Path],
+    first: str,
+    batch_bytes: str,
+) -> None:
+    plain = [{"text": line["text"]} for line in lines]
+    path = write_jsonl("a.jsonl", [first, *plain])
+    allow = ("--batch-bytes", batch_bytes, "--max-malformed-share", "0.9", "--max-filter-share", "1")
+    report = curate(path, *allow, "--overlap-characters", "0").report()
+    assert (report["lines"], report["malformed"]) == (185, 1)
 
 
 def test_few_malformed_lines_are_skipped_and_named(

@@ -52,7 +52,11 @@ class SourceOptions(Options, group="sources"):
         choices=LAYOUTS,
     )
     max_malformed_share: float = opt(
-        0.01, "largest share of lines that may be malformed; above it the run fails", most=1, phase="checks"
+        0.01,
+        "largest share of lines that may be malformed, and of bytes that cannot be read; above it the run "
+        "fails",
+        most=1,
+        phase="checks",
     )
     dry_run: bool = opt(
         False,

@@ -27,6 +27,8 @@ class Batch:
     """Bytes of whole lines or blocks, or a record batch."""
     too_long: tuple[int, ...] = ()
     """Numbers of lines that were skipped because they are longer than `limit` bytes."""
+    skipped: int = 0
+    """Bytes of these."""
     limit: int = MAX_RECORD_BYTES
     layout: str = ""
     """What a document is in a text file; one of LAYOUTS but auto."""
@@ -38,8 +40,13 @@ class Batch:
     """All columns of its file, where a record shows only those that were read."""
     nothing: str = ""
     """Why there is no document in the file, of which this is the only batch."""
-    bad: tuple[tuple[int, str], ...] = ()
+    bad: tuple[tuple[int, Bad], ...] = ()
     """Line numbers of what is no record, and why."""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its data."""
+        return self.data.nbytes if self.source.form == "parquet" else len(self.data)
 
 
 class Found(NamedTuple):
@@ -54,6 +61,18 @@ class Found(NamedTuple):
 class Bad(str):
     """Why there is no record."""
 
+    bytes = 0
+    """What could not be read."""
+    is_torn = False
+    """Whether the file breaks off there: nobody knows how much is missing."""
+
+    @classmethod
+    def of(cls, why: str, size: int, *, is_torn: bool = False) -> Bad:
+        """Return it with what is known of it."""
+        bad = cls(why)
+        bad.bytes, bad.is_torn = size, is_torn
+        return bad
+
 
 class Nothing(str):
     """Why there is no record in a whole file."""
@@ -64,7 +83,8 @@ def as_batches(source: Source, records: Iterable[Found], batch_bytes: int, limit
     lines: list[bytes] = []
     numbers: list[int] = []
     too_long: list[int] = []
-    bad: list[tuple[int, str]] = []
+    bad: list[tuple[int, Bad]] = []
+    skipped = 0
 
     def taken() -> Batch:
         batch = Batch(
@@ -73,6 +93,7 @@ def as_batches(source: Source, records: Iterable[Found], batch_bytes: int, limit
             data=b"\n".join(lines),
             numbers=tuple(numbers),
             too_long=tuple(too_long),
+            skipped=skipped,
             bad=tuple(bad),
         )
         for some in (lines, numbers, too_long, bad):
@@ -84,16 +105,17 @@ def as_batches(source: Source, records: Iterable[Found], batch_bytes: int, limit
         if isinstance(value, Nothing):
             yield Batch(source=source, first=line, data=b"", nothing=str(value))
         elif isinstance(value, Bad):
-            bad.append((line, str(value)))
+            bad.append((line, value))
         elif len(data := _packed(value)) > limit:
             too_long.append(line)
+            skipped += len(data)
         else:
             lines.append(data)
             numbers.append(line)
             size += len(data)
         if size >= batch_bytes:
             yield taken()
-            size = 0
+            size = skipped = 0
     if lines or too_long or bad:
         yield taken()
 

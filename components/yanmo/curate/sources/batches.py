@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from yanmo.common.foreign import foreign
 from yanmo.curate.sources.batch import MAX_RECORD_BYTES as MAX_RECORD_BYTES
+from yanmo.curate.sources.batch import Bad as Bad
 from yanmo.curate.sources.batch import Batch as Batch
 from yanmo.curate.sources.batch import as_batches
 from yanmo.curate.sources.chat_layouts import OTHERS, Pair
@@ -87,7 +88,7 @@ def _text_batches(
     layout, limit = layout_of(source, how.layout), how.max_record_bytes
     head = next(text, b"") if source.form == "json" or layout == "auto" else b""
     if layout == "auto":
-        layout = likely_layout(head)
+        layout = likely_layout(head[:SAMPLE_BYTES])  # what says it is the same however a file is read
     if source.form in ("csv", "tsv"):
         batches = as_batches(source, table_records(source.form, text, limit), batch_bytes, limit)
     elif source.form == "json" and not are_json_lines(head):
@@ -112,7 +113,7 @@ def utf8_chunks(
     """
     chunks = unpacked(source, on_bytes)
     head = _head(chunks)
-    found = file_encoding(source.shown, head, source.settings.get("encoding", encoding))
+    found = file_encoding(source.shown, head[:SAMPLE_BYTES], source.settings.get("encoding", encoding))
     return found.encoding, as_utf8(itertools.chain((head,), chunks), found.encoding)
 
 
@@ -127,12 +128,13 @@ def _head(chunks: Iterator[bytes]) -> bytes:
 
 
 def _whole_file(source: Source, chunks: Iterator[bytes], limit: int) -> Iterator[Batch]:
-    data = bytearray()
+    data, size = bytearray(), 0
     for chunk in chunks:
+        size += len(chunk)
         if len(data) <= limit:
             data += chunk
-    if len(data) > limit:
-        yield Batch(source=source, first=1, data=b"", too_long=(1,))
+    if size > limit:
+        yield Batch(source=source, first=1, data=b"", too_long=(1,), skipped=size)
     else:
         yield Batch(source=source, first=1, data=bytes(data))
 
@@ -144,29 +146,38 @@ def _line_batches(
     buffer = bytearray()
     first, skipping = 1, False
     too_long: list[int] = []
+    skipped = 0
     searched = 0  # no record ends before here
+
+    def batch(data: bytearray) -> Batch:
+        return Batch(source=source, first=first, data=bytes(data), too_long=tuple(too_long), skipped=skipped)
+
     for chunk in chunks:
         buffer += chunk
         if skipping:
-            start = _first_end(buffer, boundaries)
+            start, size = _first_end(buffer, boundaries), len(buffer)
             skipping, searched = start < 0, 0
             first += _drop(buffer, start if start >= 0 else len(buffer) - _OVERHANG)
+            skipped += size - len(buffer)
         if skipping or len(buffer) < batch_bytes:
             continue
         end = _last_end(buffer, boundaries, searched)
         if end >= 0:
-            yield Batch(source=source, first=first, data=bytes(buffer[:end]), too_long=tuple(too_long))
+            yield batch(buffer[:end])
             first += _drop(buffer, end)
             too_long.clear()
+            skipped = 0
         elif len(buffer) > limit:
             too_long.append(first)
             skipping = True
+            skipped += len(buffer) - _OVERHANG
             first += _drop(buffer, len(buffer) - _OVERHANG)
         searched = max(0, len(buffer) - _OVERHANG) if end < 0 else 0
     if skipping:
+        skipped += len(buffer)
         buffer.clear()
     if buffer or too_long:
-        yield Batch(source=source, first=first, data=bytes(buffer), too_long=tuple(too_long))
+        yield batch(buffer)
 
 
 def _first_end(buffer: bytearray, boundaries: tuple[bytes, ...]) -> int:
@@ -242,15 +253,15 @@ def _without_long_rows(batch: Batch, limit: int) -> Iterator[Batch]:
     if rows.nbytes <= limit:
         yield batch
         return
-    start = 0
+    start = size = 0
     too_long: tuple[int, ...] = ()
     for at in [*(n for n in range(len(rows)) if rows.slice(n, 1).nbytes > limit), len(rows)]:
         if start < at or too_long:
             part = rows.take(pa.array(range(start, at), pa.int64()))  # a slice would hold all of it
             yield dataclasses.replace(
-                batch, first=batch.first + start, data=part, too_long=too_long, limit=limit
+                batch, first=batch.first + start, data=part, too_long=too_long, skipped=size, limit=limit
             )
-        start, too_long = at + 1, (batch.first + at,)
+        start, too_long, size = at + 1, (batch.first + at,), rows.slice(at, 1).nbytes
 
 
 def rows_at_a_time(metadata: Any, batch_bytes: int) -> int:

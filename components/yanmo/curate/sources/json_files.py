@@ -6,7 +6,7 @@
     {"title": "...", "content": [{"paragraphs": [...]}]}      what stands above a record holds for it
 
 A file with one object on each line is read as JSON lines, in which a broken one spoils no other. Of an array
-that breaks off, what came before is read.
+what comes before the place where it is no JSON is read; with one that breaks off, the run ends.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def json_records(
         problem = str(error)
     if has_records:
         if problem:
-            yield Found(values.line, Bad(f"no JSON from here on, so the rest is not read: {problem}"))
+            why = f"no JSON from here on, so the rest is not read: {problem}"
+            yield Found(values.line, Bad.of(why, values.rest(), is_torn=values.is_torn))
     elif problem or names or others:
         why = f"no field {columns[0]!r}, only {', '.join(list(names)[:10])}" if names else "no object in it"
         yield Found(values.line, Nothing(f"no JSON in line {values.line}: {problem}" if problem else why))
@@ -134,6 +135,8 @@ class _Values:
         self._is_at_end = False
         self.line = 1
         """Where the next value begins."""
+        self.is_torn = False
+        """Whether the text ends before it should; known once iteration has failed."""
 
     def __iter__(self) -> Iterator[tuple[int, Any, bool]]:
         """Line, value, and whether it is an element of an array."""
@@ -147,7 +150,13 @@ class _Values:
                 line, value = self.line, self._value()
                 yield line, value, is_inside
         if is_inside:
+            self.is_torn = True
             raise ValueError("the array is not closed")
+
+    def rest(self) -> int:
+        """Read to the end; return how many bytes were no values."""
+        left = len(self._text[self._at :].encode(errors="surrogateescape"))
+        return left + sum(map(len, self._chunks))
 
     def _skip(self) -> bool:
         """Go to the next character that says something; whether there is one."""
@@ -170,7 +179,9 @@ class _Values:
             except json.JSONDecodeError as error:
                 if len(self._text) - self._at > _MOST_CHARACTERS:
                     raise ValueError(f"more than {_MOST_CHARACTERS} characters in one value") from error
+                is_at_end = len(self._text) - error.pos < len("false,")
                 if not self._read():
+                    self.is_torn = is_at_end or error.msg.startswith("Unterminated string")
                     raise ValueError(error.msg) from error
                 continue
             if end == len(self._text) and self._read():

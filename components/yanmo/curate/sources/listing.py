@@ -240,22 +240,25 @@ def _cut(sources: Sequence[Source]) -> Iterator[tuple[Source, ...]]:
         yield tuple(found)
 
 
-def digest_files(store: ObjectStore, files: Iterable[Source]) -> list[Source]:
+def digest_files(store: ObjectStore, files: Iterable[Source], *, again: bool = False) -> list[Source]:
     """Return every file with its sha256, from the store's record if size and time are unchanged.
+
+    Args:
+        again: whether all are read, whatever the record says (`--force`).
 
     Raises:
         DataError: a file is empty or cannot be read.
     """
     chosen = list(files)
     many = _are_many_small(source.bytes for source in chosen)  # a record costs more than reading them
-    return [_digest_file(store, one, many and one.bytes < SMALL_BYTES) for one in chosen]
+    return [_digest_file(store, one, many and one.bytes < SMALL_BYTES, again) for one in chosen]
 
 
-def _digest_file(store: ObjectStore, file: Source, at_once: bool) -> Source:
+def _digest_file(store: ObjectStore, file: Source, at_once: bool, again: bool) -> Source:
     seen = {"uri": file.uri, "bytes": file.bytes, "version": file.version}
     name = f"sources/{hashlib.sha256(file.uri.encode()).hexdigest()}.json"
     old, version = ({}, "") if at_once else _remembered(store, name)
-    sha256 = old.get("sha256") if {k: old.get(k) for k in seen} == seen else None
+    sha256 = old.get("sha256") if not again and {k: old.get(k) for k in seen} == seen else None
     source = replace(file, sha256=sha256 if isinstance(sha256, str) else file_digest(file.uri))
     if not file.bytes:
         raise DataError(f"{source.shown}: is empty, as all of --sources: give files with text")

@@ -13,7 +13,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from yanmo.curate.sources.batches import AS_JSON_LINES, MAX_RECORD_BYTES, Batch
+from yanmo.common.errors import DataError
+from yanmo.curate.sources.batches import AS_JSON_LINES, MAX_RECORD_BYTES, Bad, Batch
 from yanmo.curate.sources.chat_layouts import GENRE as CHAT
 from yanmo.curate.sources.chat_layouts import PARAGRAPHS, TEXTS, Turn, layout_of_chat, turns_of
 from yanmo.curate.sources.encodings import decode_record
@@ -30,6 +31,7 @@ PLAIN = "text"
 _DATE = "date"
 _NOT_FINITE = re.compile(r"\b(?:NaN|Infinity)\b")
 _BLANK_LINES = re.compile(rb"\n[ \t\r\f\v\n]*\n")
+_LEADING = re.compile(rb"(?:[ \t\r\f\v]*\n)*")
 
 
 @dataclass(slots=True)
@@ -61,18 +63,23 @@ class Malformed:
     file: str
     line: int
     why: str
+    unread: int = 0
+    """Bytes that are no record at all; 0 where one lacks something, or where `Batch.skipped` has them."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {self.why}"
 
 
-def without_genre(first: Batch, fields: Fields) -> bool:
-    """Return whether the first record of a file, in its first batch, names no genre and is no chat."""
-    fields = fields.of_source(first.source.settings)
-    for line, record, _ in _records(first, fields):
-        if not isinstance(record, str):
-            return _document(line, record, fields, first) == _no_genre(fields)
-    return False
+def without_genre(batch: Batch, fields: Fields) -> bool | None:
+    """Return whether the first document of a batch names no genre and is no chat; None without a document."""
+    fields = fields.of_source(batch.source.settings)
+    for line, record, _ in _records(batch, fields):
+        found = record if isinstance(record, Bad) else _document(line, record, fields, batch)
+        if isinstance(found, RawDocument):
+            return False
+        if found == _no_genre(fields):
+            return True
+    return None
 
 
 def _no_genre(fields: Fields) -> str:
@@ -85,17 +92,25 @@ def genre_name(label: str) -> str:
 
 
 def parse(batch: Batch, fields: Fields) -> tuple[list[RawDocument], list[Malformed]]:
-    """Return the documents of a batch, and its malformed records."""
+    """Return the documents of a batch, and its malformed records.
+
+    Raises:
+        DataError: the file breaks off.
+    """
     name, fields = batch.source.name, fields.of_source(batch.source.settings)
     if batch.source.form == "md":  # a page's date says when it was written
         fields = replace(fields, labels=tuple(dict.fromkeys((*fields.labels, _DATE))))
     bad = [Malformed(name, line, _too_long(batch)) for line in batch.too_long]
-    bad += [Malformed(name, line, why) for line, why in batch.bad]
+    for line, why in batch.bad:
+        if why.is_torn:
+            shown = batch.source.shown
+            raise DataError(f"{shown}: breaks off: {why} (line {line}); fetch it again, or mend its end")
+        bad.append(Malformed(name, line, why, why.bytes))
     documents = []
     for line, record, encoding in _records(batch, fields):
-        found = record if isinstance(record, str) else _document(line, record, fields, batch)
+        found = record if isinstance(record, Bad) else _document(line, record, fields, batch)
         if isinstance(found, str):
-            bad.append(Malformed(name, line, found))
+            bad.append(Malformed(name, line, found, record.bytes if isinstance(record, Bad) else 0))
         else:
             found.encoding, found.path = encoding, name
             documents.append(found)
@@ -220,8 +235,8 @@ def _string(value: Any) -> str:
     return str(value) if _is_number(value) else ""
 
 
-Records = Iterator[tuple[int, Mapping[str, Any] | str, str]]
-"""Line number; the record, or a description of why there is none; encoding of the line."""
+Records = Iterator[tuple[int, Mapping[str, Any] | Bad, str]]
+"""Line number; the record, or why there is none; encoding of the line."""
 
 
 def _records(batch: Batch, fields: Fields) -> Records:
@@ -239,7 +254,7 @@ def _json_records(batch: Batch) -> Records:
         if not data or data.isspace():
             continue
         if len(data) > batch.limit:  # the reader let it through, depending on its chunks
-            yield line, _too_long(batch), "utf-8"
+            yield line, Bad.of(_too_long(batch), len(data)), "utf-8"
             continue
         encoding = "utf-8"
         try:
@@ -247,10 +262,11 @@ def _json_records(batch: Batch) -> Records:
         except orjson.JSONDecodeError as error:
             other = _other_json(data)
             if other is None:
-                yield line, _why_no_json(data.strip(), error), encoding
+                yield line, Bad.of(_why_no_json(data.strip(), error), len(data)), encoding
                 continue
             record, encoding = other
-        yield line, record if isinstance(record, dict) else _why_no_object(record), encoding
+        is_record = isinstance(record, dict)
+        yield line, record if is_record else Bad.of(_why_no_object(record), len(data)), encoding
 
 
 def _why_no_json(data: bytes, error: orjson.JSONDecodeError) -> str:
@@ -287,13 +303,14 @@ def _text_records(batch: Batch, fields: Fields) -> Records:
     for block, after in text_blocks(batch.data, layout):
         if block and not block.isspace():
             first = line + block[: len(block) - len(block.lstrip())].count(b"\n")
+            block = block[_LEADING.match(block).end() :]  # type: ignore[union-attr]  # where a file was cut
             try:
                 text, encoding = decode_record(block)
             except UnicodeDecodeError as error:
-                yield first, f"not UTF-8: {error.reason}", "utf-8"
+                yield first, Bad.of(f"not UTF-8: {error.reason}", len(block)), "utf-8"
                 continue
             if len(block) > batch.limit:
-                yield first, _too_long(batch), encoding
+                yield first, Bad.of(_too_long(batch), len(block)), encoding
             elif batch.source.form == "md" and layout == "file":
                 yield from _page_records(batch.source.name, first, text, encoding, fields)
             elif layout == "chapter":
@@ -354,7 +371,8 @@ def _row_records(batch: Batch) -> Records:
             texts = {name: decode_record(row[name])[0] for name in binary if row[name] is not None}
             yield line, {**row, **texts}, "utf-8"
         except UnicodeDecodeError as error:
-            yield line, f"not UTF-8: {error.reason}", "utf-8"
+            why = Bad.of(f"not UTF-8: {error.reason}", rows.nbytes // max(rows.num_rows, 1))
+            yield line, why, "utf-8"
 
 
 def _row(rows: pa.RecordBatch, index: int) -> dict[str, Any] | UnicodeDecodeError:

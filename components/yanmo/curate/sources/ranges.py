@@ -24,6 +24,8 @@ from yanmo.curate.sources.text_layouts import likely_layout
 _LEAST_BYTES = 1 << 16
 _COUNTED_TOGETHER = 16
 _STEP_BYTES = 1 << 20
+_OVERHANG = 3
+"""The most bytes of a boundary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,15 +124,23 @@ class Range:
             if not 0 <= start < behind:
                 return None
             end = _read_on(file, data, cut)
+            skipped = _rest_of(file, data, cut) if end < 0 else 0
         first = 1 + self.lines_before + data.count(b"\n", before, start) - data.count(b"\n", start, before)
         too_long: tuple[int, ...] = ()
         if end < 0:  # the last record has no end within the limit
             ends = [at + len(b) for b in cut.boundaries if (at := data.rfind(b, start, behind)) >= 0]
             end = max([start, *ends])
             too_long = (first + data.count(b"\n", start, end),)
+            skipped += len(data) - end
         text = b"".join(as_utf8(iter((bytes(data[start:end]),)), "utf-8"))
         return Batch(
-            source=cut.source, first=first, data=text, too_long=too_long, limit=cut.limit, layout=cut.layout
+            source=cut.source,
+            first=first,
+            data=text,
+            too_long=too_long,
+            skipped=skipped,
+            limit=cut.limit,
+            layout=cut.layout,
         )
 
 
@@ -148,6 +158,18 @@ def _read_on(file: BinaryIO, data: bytearray, cut: Cut) -> int:
         if not more:
             return len(data)
         data += more
+
+
+def _rest_of(file: BinaryIO, data: bytearray, cut: Cut) -> int:
+    """Return how many bytes the record at the end of `data` goes on for."""
+    size, tail = 0, bytearray(data[-_OVERHANG:])
+    while more := file.read(_STEP_BYTES):
+        tail += more
+        if (end := _first_end(tail, cut.boundaries, _OVERHANG)) >= 0:
+            return size + end - _OVERHANG
+        size += len(more)
+        del tail[:-_OVERHANG]
+    return size
 
 
 def _first_end(data: bytearray, boundaries: tuple[bytes, ...], place: int) -> int:

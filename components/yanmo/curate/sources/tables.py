@@ -81,6 +81,8 @@ class _Lines:
         self._chunks, self._limit = chunks, limit
         self._buffer = bytearray()
         self._waiting: deque[bytes] = deque()
+        self._cut = 0
+        """Bytes of a line without end that are not held."""
         self.number = 1
         """Of the next line."""
 
@@ -109,13 +111,15 @@ class _Lines:
             return cells
         self._waiting.extendleft(reversed(taken[1:]))
         self.number += 1
-        if len(taken[0]) > self._limit:
-            return Bad(f"longer than {self._limit / (1 << 20):.3g} MiB")
+        size = len(taken[0])
+        if size > self._limit:
+            size, self._cut = size + self._cut, 0
+            return Bad.of(f"longer than {self._limit / (1 << 20):.3g} MiB", size)
         if not is_text:
-            return Bad(problem)
+            return Bad.of(problem, size)
         if delimiter == "\t":  # many tables of this kind know no quotes
             return decode_record(taken[0])[0].rstrip("\r\n").split("\t")
-        return Bad(f"{problem}; a cell with quotes in it needs them doubled, and quotes around")
+        return Bad.of(f"{problem}; a cell with quotes in it needs them doubled, and quotes around", size)
 
     def _texts(self, taken: list[bytes]) -> Iterator[str]:
         size = 0
@@ -130,6 +134,7 @@ class _Lines:
     def _fill(self) -> bool:
         """Read on to the end of a line; whether there was one. Of a longer one `limit` bytes and one stay."""
         while b"\n" not in self._buffer:
+            self._cut += len(self._buffer[self._limit + 1 :])
             del self._buffer[self._limit + 1 :]
             chunk = next(self._chunks, None)
             if chunk is None:

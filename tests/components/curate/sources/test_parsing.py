@@ -155,6 +155,8 @@ GENRELESS: list[tuple[Any, str, bool]] = [
     ),
     (b"", "jsonl", False),
     ("甲一\n\n乙一".encode(), "txt", True),
+    (b'{"text": null}\n{"meta": 1}\n{"text": "x"}', "jsonl", True),
+    (b'{"text": null}\n{"text": "x", "genre": "shi"}\n{"text": "y"}', "jsonl", False),
     (pa.RecordBatch.from_pydict({"text": ["甲"]}), "parquet", True),
     (pa.RecordBatch.from_pydict({"text": ["甲"], "genre": ["词"]}), "parquet", False),
 ]
@@ -164,7 +166,7 @@ GENRELESS: list[tuple[Any, str, bool]] = [
 def test_a_file_knows_no_genres_where_its_first_document_names_none(
     data: Any, form: str, expected: bool
 ) -> None:
-    assert without_genre(batch(data, form), fields()) is expected
+    assert bool(without_genre(batch(data, form), fields())) is expected
     assert not without_genre(batch(data, form), fields(default_genre="wen"))
     assert not without_genre(batch(data, form, settings=Settings((("genre", "诗"),))), fields())
 
@@ -175,3 +177,14 @@ def test_documents_without_a_genre_of_their_own_get_the_plain_one_only_in_such_a
     assert [d.genre for d in documents] == [PLAIN, "诗"] and not bad
     documents, bad = parse(batch(lines), fields())
     assert [d.genre for d in documents] == ["诗"] and [m.line for m in bad] == [1]
+
+
+def test_blank_lines_where_a_file_was_cut_are_no_part_of_a_text() -> None:
+    whole, _ = parse(batch("甲一\r\n\r\n\r\n \r\n  乙一\r\n".encode(), "txt"), fields(default_genre="wen"))
+    part, _ = parse(batch("\r\n \r\n  乙一\r\n".encode(), "txt", first=3), fields(default_genre="wen"))
+    assert [(d.line, d.text) for d in part] == [(d.line, d.text) for d in whole[1:]]
+
+
+def test_bytes_that_are_no_record_are_counted() -> None:
+    _, bad = parse(batch(b'{"text": "x", "genre": "shi"}\n[1, 2]\n{cut\n{"no": 1}'), fields())
+    assert [(m.line, m.unread) for m in bad] == [(2, 6), (3, 4), (4, 0)]

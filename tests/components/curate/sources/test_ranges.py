@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from yanmo.common.errors import StorageError
 from yanmo.curate.sources import ranges
 from yanmo.curate.sources.batch import Batch
-from yanmo.curate.sources.batches import Reading
+from yanmo.curate.sources.batches import Reading, utf8_chunks
 from yanmo.curate.sources.listing import Source, digest_files, find_files
 from yanmo.curate.sources.ranges import Cut, Range, lines_in
 from yanmo.store.file_store import FileStore
@@ -61,6 +61,7 @@ def test_a_record_without_an_end_is_left_out_by_its_line_and_the_next_ones_stay(
     if size < 400:
         assert b"".join(b.data for b in found) == b"one\ntwo\nfour\nfive\n"
         assert [line for b in found for line in b.too_long] == [3]
+        assert sum(b.skipped for b in found) == 101
     four = next(b for b in found if b"four" in b.data)
     assert four.first + four.data[: four.data.index(b"four")].count(b"\n") == 4
 
@@ -113,3 +114,12 @@ def test_a_file_that_has_changed_is_refused(tmp_path: Path) -> None:
         file.write(b"more")
     with pytest.raises(StorageError, match="changed while it was read"):
         Range(cut, 0, 0).read()
+
+
+def test_a_file_has_the_same_encoding_cut_or_whole(tmp_path: Path) -> None:
+    """Its beginning says it, however much of it is read at a time."""
+    line = '{"text": "天地玄黄宇宙洪荒日月盈昃辰宿列张"}\n'
+    (tmp_path / "a.jsonl").write_bytes(line.encode() * 6000 + line.encode("gb18030") * 20_000)
+    source = source_of(tmp_path / "a.jsonl")
+    assert Cut.of(source, Reading(), 1) is not None
+    assert utf8_chunks(source, lambda _: None)[0] == "utf-8"

@@ -109,6 +109,7 @@ def test_a_line_of_monstrous_length_is_skipped_and_counted(
     lines = {b.first + i: line for b in batches for i, line in enumerate(b.data.split(b"\n")) if line}
     assert lines == {1: good[0], 3: good[1], 4: good[2], 6: good[3]}
     assert [n for b in batches for n in b.too_long] == [2, 5, 7]
+    assert sum(len(b.data) + b.skipped for b in batches) == len(data), "every byte is read or counted"
 
 
 def test_rows_come_from_parquet_with_the_columns_that_are_there(tmp_path: Path) -> None:

@@ -96,6 +96,8 @@ def test_an_unchanged_file_is_not_read_again(folder: Path, tmp_path: Path) -> No
     assert (
         digest_files(store, find_files(str(path)))[0].sha256 == first.sha256
     )  # from memory: nothing was read
+    assert digest_files(store, find_files(str(path)), again=True)[0].sha256 == file_sha256(path)  # --force
+    assert digest_files(store, find_files(str(path)))[0].sha256 == file_sha256(path)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
     assert digest_files(store, find_files(str(path)))[0].sha256 == file_sha256(path) != first.sha256
 
