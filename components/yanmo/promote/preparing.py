@@ -24,7 +24,7 @@ from yanmo.stage.stage_run import KeyInput, Prepared, StageRun
 from yanmo.store.champion_records import ChampionRecord, all_records, record_name
 from yanmo.store.manifest import Reference, digest
 from yanmo.store.output import Output, open_reference
-from yanmo.store.pointers import read_pointer
+from yanmo.store.pointers import place_flags, read_pointer
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ def _rolled_back(run: PromoteRun, made: Handed, model: Output) -> dict[str, KeyI
 def _measured_champion(run: PromoteRun, made: Handed, champion: Output, conditions: dict[str, str]) -> Output:
     """The champion's evaluation: the given one; else the one by which it was promoted."""
     given, channel = run.inputs["champion"], run.options.channel
-    command = evaluate_command(champion.manifest.key, conditions)
+    command = evaluate_command(champion.manifest.key, conditions, place_flags(run.store, channel))
     if given is None and run.options.champion == NONE:
         raise UsageError(
             f"--champion none: expected a channel without a champion, but {channel!r} has {champion} "

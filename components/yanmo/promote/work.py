@@ -44,7 +44,7 @@ from yanmo.store.champion_records import CHAMPION, follow, named
 from yanmo.store.commit import Result
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, PausedOutput, read_json
-from yanmo.store.pointers import read_pointer
+from yanmo.store.pointers import place_flags, read_pointer
 from yanmo.store.runs.unfinished import change_unfinished
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,8 @@ def _judged(run: PromoteRun, challenger: Evaluation, champion: Evaluation | None
     )
     if champion is None:
         return first_champion(challenger.mean, rules, evidence)
-    verdict = judge(paired_scores(challenger, champion), rules, evidence)
+    place = place_flags(run.store, run.options.channel)
+    verdict = judge(paired_scores(challenger, champion, place), rules, evidence)
     return confirmed(verdict, challenger, champion, rules, run.options.without_confirmation)
 
 

@@ -14,7 +14,7 @@ from yanmo.store.manifest import Reference
 from yanmo.store.named import LATEST, Wanted, carried_in, find_named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.store.pointers import POINTED
+from yanmo.store.pointers import POINTED, place_flags
 from yanmo.store.runs.run_record import read_run
 
 
@@ -47,7 +47,8 @@ def resolve_inputs(store: ObjectStore, options: StageOptions) -> dict[str, Outpu
             raise DataError(
                 f"input {field.name} is missing: {flag(field.name)} is {value!r} and channel "
                 f"{options.channel!r} of {store.uri} has no output of {' or '.join(pointers)}; run "
-                f"`yanmo {maker_of(made)}` first, or give {flag(field.name)}"
+                f"`yanmo {maker_of(made)}` first, with {place_flags(store, options.channel)}, or give "
+                f"{flag(field.name)}"
             )
         result[field.name] = output
     return result

@@ -21,6 +21,7 @@ from typing import Any
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.given_file import read_bounded
 from yanmo.common.names import NONE, name_problems
+from yanmo.common.shell_words import shell_line
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.store.objects import ObjectStore, is_name
 from yanmo.store.output import SHORTEST_KEY, Output, PausedOutput, find_by_digits
@@ -158,7 +159,8 @@ def _of_channel(
     if found is None:
         raise DataError(
             f"{_said(value, wanted)}: channel {channel!r} of {store.uri} has no {pointers[0]} yet. Make one "
-            f"first (`yanmo run --channel {channel}`, or `make demo` for the channel demo), or give {wanted}"
+            f"first (`yanmo run --channel {channel} {shell_line(['--store', store.uri])}`, or `make demo` "
+            f"for the channel demo), or give {wanted}"
         )
     return found
 

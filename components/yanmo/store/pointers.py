@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from yanmo.common.errors import DataError, UsageError
 from yanmo.common.names import PARTS, STAGES, maker_of, name_problems
+from yanmo.common.shell_words import shell_line
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, REFERENCE_SCHEMA, Reference
 from yanmo.store.objects import AlreadyExists, Changed, ObjectStore, amend
 from yanmo.store.output import Output, open_reference
@@ -56,6 +57,11 @@ def pointer_name(channel: str, name: str) -> str:
         for problem in name_problems(what, part):
             raise UsageError(problem)
     return f"pointers/{channel}/{name}.json"
+
+
+def place_flags(store: ObjectStore, channel: str) -> str:
+    """Return `--store URI --channel NAME`, for a command in a message: pasted, it is about the same place."""
+    return shell_line(["--store", store.uri, "--channel", channel])
 
 
 def read_pointer(store: ObjectStore, channel: str, name: str) -> Reference | None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from yanmo.common.errors import DataError
 from yanmo.formats.records import GENRES
 from yanmo.promote.config import OUTCOMES, STAGE
+from yanmo.promote.gate.evaluation import different_conditions
 from yanmo.promote.gate.verdict import Outcome
 from yanmo.promote.history import champion
 from yanmo.stage import run
@@ -100,6 +102,14 @@ def test_evaluations_of_different_conditions_are_not_compared(stage, caplog):
     assert stage.promote() == 65
     assert "split: valid and test" in caplog.text
     assert f"--model train/{champion_model.reference.key} --documents none --split valid" in caplog.text
+    assert f" --store {stage.store.uri} --channel dev --pointer champion_evaluation`" in caplog.text
+
+
+def test_a_budget_that_only_one_was_measured_with_is_named_by_its_option():
+    mine = SimpleNamespace(summary={"conditions": {"split": "test", "documents_per_genre": "32"}})
+    theirs = SimpleNamespace(summary={"conditions": {"split": "test", "chats": "answers"}})
+    found = different_conditions(mine, theirs)
+    assert found == "chats: none and answers; --budget-documents: 32 and all"
 
 
 def test_a_champion_without_evaluation_says_what_to_run(stage, caplog):
@@ -110,6 +120,7 @@ def test_a_champion_without_evaluation_says_what_to_run(stage, caplog):
     (stage.folder / evaluation.manifest_uri).unlink()
     assert stage.promote() == 65
     assert "has no evaluation to compare with; run `yanmo evaluate --model train/" in caplog.text
+    assert f"--store {stage.store.uri} --channel dev" in caplog.text
     add_to_run(stage.store, "dev", "night-7", {"evaluate": stage.pointer("evaluate")})
     for inputs in ("", "run:night-7"):
         caplog.clear()

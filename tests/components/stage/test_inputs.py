@@ -43,6 +43,7 @@ def test_a_missing_input_names_the_stage_that_makes_it(
     makers = {maker_of(name) for name in made}
     assert makers <= set(STAGES)
     assert any(f"run `yanmo {maker}` first" in str(found.value) for maker in makers), found.value
+    assert f" first, with --store {open_store(str(tmp_path)).uri} --channel " in str(found.value)
 
 
 def test_an_input_is_named_by_the_digits_that_a_log_shows(store: FileStore) -> None:

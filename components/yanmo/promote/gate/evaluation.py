@@ -171,15 +171,18 @@ def is_of(writing: Output, evaluation: Output) -> bool:
     return value is not None and bool(value["content_digest"] == evaluation.content_digest)
 
 
-def paired_scores(challenger: Evaluation, champion: Evaluation) -> dict[str, Floats]:
+def paired_scores(challenger: Evaluation, champion: Evaluation, place: str) -> dict[str, Floats]:
     """Genre -> (documents, 4): characters, challenger's bits, champion's bits, group.
+
+    Args:
+        place: `--store` and `--channel` of a command that measures the champion again.
 
     Raises:
         DataError: they were not measured on the same documents in the same way; says what to run.
     """
     found = different_conditions(challenger, champion)
     if found:
-        command = evaluate_command(champion.model.manifest.key, challenger.summary["conditions"])
+        command = evaluate_command(champion.model.manifest.key, challenger.summary["conditions"], place)
         raise DataError(
             f"{challenger.output} (challenger) and {champion.output} (champion) were not measured alike: "
             f"{found}. Measure the champion again: {command}"
@@ -191,19 +194,23 @@ def different_conditions(one: Evaluation, other: Evaluation) -> str:
     """In what two evaluations were measured otherwise, in words; "" where they can be compared."""
     mine, theirs = one.summary["conditions"], other.summary["conditions"]
     different = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
-    return "; ".join(f"{n}: {_short(mine.get(n))} and {_short(theirs.get(n))}" for n in different)
+    return "; ".join(f"{_OPTIONS.get(n, n)}: {_short(n, mine)} and {_short(n, theirs)}" for n in different)
 
 
-def evaluate_command(key: str, conditions: Mapping[str, str], *, is_champion: bool = True) -> str:
+def evaluate_command(
+    key: str, conditions: Mapping[str, str], place: str = "", *, is_champion: bool = True
+) -> str:
     """Return how to measure the model `key` to compare it with what was measured under `conditions`.
 
     Args:
+        place: `--store` and `--channel`; empty where the command becomes a part of an output, whose bytes do
+            not say where it lies.
         is_champion: its evaluation gets a pointer of its own, and how it writes is not measured again.
     """
     stride = re.fullmatch(r"stride-(\d+)/.*", conditions.get("scoring", ""))
     number = conditions.get("documents_per_genre")
     more = (f" --stride {stride[1]}" if stride else "") + (f" --budget-documents {number}" if number else "")
-    which = f"--split {conditions.get('split', 'test')}{more}"
+    which = f"--split {conditions.get('split', 'test')}{more}{place and f' {place}'}"
     if not is_champion:
         return f"`yanmo evaluate --model train/{key} {which}`"
     return f"`yanmo evaluate --model train/{key} --documents none {which} --pointer champion_evaluation`"
@@ -254,6 +261,11 @@ def _group_numbers(table: pa.Table) -> npt.NDArray[np.int64]:
     return np.unique(names, return_inverse=True)[1]
 
 
-def _short(value: Any) -> str:
-    text = str(value)
+_OPTIONS = {"documents_per_genre": "--budget-documents"}
+"""Condition -> the option that sets it, where its name is another."""
+_UNSET = {"documents_per_genre": "all"}
+
+
+def _short(name: str, conditions: Mapping[str, Any]) -> str:
+    text = str(conditions.get(name, _UNSET.get(name, "none")))
     return text[:12] + "..." if len(text) > 20 else text

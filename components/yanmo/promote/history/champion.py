@@ -25,7 +25,7 @@ from yanmo.store.champion_records import (
 from yanmo.store.manifest import Reference
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
-from yanmo.store.pointers import open_named, pointer_name, read_pointer
+from yanmo.store.pointers import open_named, place_flags, pointer_name, read_pointer
 from yanmo.store.record import utc_now
 
 
@@ -69,7 +69,7 @@ def open_champion(store: ObjectStore, channel: str, champion: Reference) -> Outp
     """
     back = (
         ". Or bring the champion before it back: `yanmo promote rollback --why damaged "
-        f"--store {store.uri} --channel {channel}`"
+        f"{place_flags(store, channel)}`"
     )
     try:
         model = open_named(store, champion, pointer_name(channel, CHAMPION))
@@ -107,7 +107,8 @@ def make_champion(store: ObjectStore, channel: str, promotion: Promotion) -> Cha
     if found := last.rollback_of(model.content_digest) if last else None:
         raise ChampionChanged(
             f"{named(model)} is not champion of channel {channel!r}: it was taken down {found}. To take that "
-            "back: yanmo promote rollback --to NUMBER (yanmo promote history has the numbers)"
+            f"back: yanmo promote rollback --to NUMBER {place_flags(store, channel)} (yanmo promote history "
+            "has the numbers)"
         )
     record = ChampionRecord(
         number=last.number + 1 if last else 1,

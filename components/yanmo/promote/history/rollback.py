@@ -14,7 +14,7 @@ from yanmo.promote.history.champion import append, check_model
 from yanmo.store.champion_records import CHAMPION, ChampionRecord, RolledBack, all_records, follow, named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import open_reference
-from yanmo.store.pointers import read_pointer
+from yanmo.store.pointers import place_flags, read_pointer
 from yanmo.store.record import utc_now
 
 
@@ -54,7 +54,8 @@ def plan_rollback(store: ObjectStore, channel: str, number: int = 0) -> Rollback
     pointed, records = read_pointer(store, channel, CHAMPION), all_records(store, channel)
     if not records:
         raise DataError(
-            f"channel {channel!r} of {store.uri} has no champion to roll back; see `yanmo promote history`"
+            f"channel {channel!r} of {store.uri} has no champion to roll back; see `yanmo promote history "
+            f"{place_flags(store, channel)}`"
         )
     if number > len(records) or number < 0:
         raise DataError(

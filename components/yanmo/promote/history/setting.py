@@ -14,6 +14,7 @@ from yanmo.promote.history.champion import Promotion, champion_of, check_model, 
 from yanmo.store.champion_records import ChampionRecord, follow, named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import SHORTEST_KEY, Output, find_by_digits, find_output, read_json
+from yanmo.store.pointers import place_flags
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +57,10 @@ def plan_set(store: ObjectStore, channel: str, what: str) -> SetPlan:
         model = find_by_digits(store, "train", digits)
         verdict = model and _newest_verdict(store, model)
         if model and not verdict:
+            place = place_flags(store, channel)
             raise DataError(
                 f"{model} was never judged, so nobody knows what it is worth; run `yanmo evaluate --model "
-                f"train/{model.manifest.key}`, then `yanmo promote --hold`, then this again"
+                f"train/{model.manifest.key} {place}`, then `yanmo promote --hold {place}`, then this again"
             )
     if verdict is None:
         raise DataError(f"{what}: no such output in {store.uri}; see `yanmo store ls`")

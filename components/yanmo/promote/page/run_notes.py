@@ -17,6 +17,7 @@ from yanmo.common.words import Words, together
 from yanmo.store.champion_records import shown_time
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output, PausedOutput
+from yanmo.store.pointers import place_flags
 from yanmo.store.runs.run_record import note_night, read_night
 
 log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ def _finished(begun: Mapping[str, Any], model: Output) -> Words:
 
 def waits(store: ObjectStore, channel: str, model: Output) -> Words:
     """That a winner waits for a person, and what makes it champion."""
-    place = f"--store {store.uri} --channel {channel}"
+    place = place_flags(store, channel)
     command = f"yanmo promote set train/{model.manifest.key[:12]} {place} --why ..."
     return Words(
         f"The champion stays as it is until a person moves it: {command}",

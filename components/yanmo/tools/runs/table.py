@@ -9,6 +9,7 @@ from typing import Any
 
 from yanmo.common.aligned_table import text_table
 from yanmo.common.logs import human_seconds
+from yanmo.common.shell_words import shell_line
 from yanmo.tools.evaluations import Bits, Evaluation
 from yanmo.tools.runs.gather import Gathered, Run
 
@@ -35,10 +36,12 @@ def lines(found: Gathered) -> Iterator[str]:
     yield ""
     yield from text_table(list(_rows(found)))
     if len(measured) > 1:
+        place = ["--store", found.uri, *(["--channel", found.channel] if found.channel else [])]
         yield ""
         yield (
             "An interval is of one run alone. The two best, compared text by text: `yanmo promote "
-            f"--challenger {measured[0].output} --champion {measured[1].output} --dry-run`"
+            f"--challenger {measured[0].output} --champion {measured[1].output} --dry-run "
+            f"{shell_line(place)}`"
         )
 
 

@@ -66,6 +66,7 @@ def test_what_is_unclear_is_refused_and_moves_nothing(stage, held, caplog, what,
 def test_a_model_that_was_never_judged_is_refused(stage, held, caplog):
     assert stage.tool("set", f"train/{stage.model(7).reference.key}", *SIGNED) == 65
     assert "was never judged" in caplog.text and "yanmo promote --hold" in caplog.text
+    assert caplog.text.count(f"--store {stage.store.uri} --channel dev`") == 2
 
 
 def test_a_damaged_model_is_not_set(stage, held, caplog):

@@ -45,6 +45,8 @@ def test_the_table_shows_what_differs_the_bits_the_cost_and_the_champion(three) 
     assert rows[1][-3:] == ["50", "s", "40,000"]
     best = by_run(lab.tool("--json"))[named(models[1])]["evaluation"]
     assert f"--challenger {best[:21]} --champion evaluate/" in said.out
+    assert f"--dry-run --store {lab.store.uri} --channel demo`" in said.out
+    assert f"--dry-run --store {lab.store.uri}`" in lab.tool().out
 
 
 def test_json_has_all_options_bits_and_costs(three) -> None:
