@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
+from collections.abc import Sequence
 from typing import Any
 
 from yanmo.common.errors import DataError
@@ -99,31 +99,53 @@ _OPTIONS = {
 
 def check_filters(report: MapReport, options: CurateOptions) -> None:
     """Raise `DataError` if a filter dropped more than its allowed share."""
-    for reason in reasons_in(report):
-        if reason not in PLAN_REASONS:
-            own = "--plugin-filters" if reason.startswith(PREFIX) else f"--filter-limits {reason}="
-            limit = _OPTIONS.get(reason, own)
-            check_share(report, reason, options.max_filter_share, "--max-filter-share ", limit)
+    filters = [reason for reason in reasons_in(report) if reason not in PLAN_REASONS]
+    for reason in filters:
+        own = "--plugin-filters" if reason.startswith(PREFIX) else f"--filter-limits {reason}="
+        limit = _OPTIONS.get(reason, own)
+        allowed, dry = options.max_filter_share, options.dry_run
+        check_share(report, reason, allowed, "--max-filter-share ", limit, among=filters, is_dry_run=dry)
 
 
-def check_share(report: MapReport, reason: str, allowed: float, option: str, limit: str = "") -> None:
+def check_share(
+    report: MapReport,
+    reason: str,
+    allowed: float,
+    option: str,
+    limit: str = "",
+    *,
+    among: Sequence[str] = (),
+    is_dry_run: bool = False,
+) -> None:
     """Raise `DataError` if `reason` dropped more than its allowed share, with examples of what is above it.
 
     Args:
         option: what allows more, up to the figure.
         limit: the option that decides which documents are dropped.
+        among: all reasons that `option` is about: its figure allows what each of them dropped of each genre.
     """
     for genre in genres_above(report, reason, allowed):
         shares = _shares(report, reason, genre)
         (documents, read), (characters, whole) = shares
-        share = max(documents / max(read, 1), characters / max(whole, 1))
+        enough, number = _enough(report, among or [reason], allowed)
         examples = [e for e in report.tally.examples[reason] if genre in (None, e["genre"])][:3]
         raise DataError(
             f"{reason} takes {documents:,} of {read:,} documents and {characters:,} of {whole:,} characters"
             f"{f' of genre {genre}' if genre else ''}, more than the allowed share {allowed:g}: "
             f"{'; '.join(map(_shown, examples))}. To drop fewer, {limit or _OPTIONS[reason]}; to allow so "
-            f"many, {option}{min(math.ceil(share * 100) / 100, 1):g}; to see what is dropped, --dry-run"
+            f"many, {option}{enough:g}"
+            + (f" (which also allows the other {plural(number - 1, 'such share')})" if number > 1 else "")
+            + ("" if is_dry_run else "; to see what is dropped, --dry-run")
         )
+
+
+def _enough(report: MapReport, reasons: Sequence[str], allowed: float) -> tuple[float, int]:
+    """The least share, in hundredths, that none of the reasons goes over; and how many go over `allowed`."""
+    above = sum(len(genres_above(report, reason, allowed)) for reason in reasons)
+    # by the comparison itself: 29 of 100 are more than 0.29 * 100 in floating point
+    hundredths = (n / 100 for n in range(100))
+    is_enough = (s for s in hundredths if not any(genres_above(report, r, s) for r in reasons))
+    return next(is_enough, 1.0), above
 
 
 def _shares(report: MapReport, reason: str, genre: str | None) -> list[tuple[int, int]]:

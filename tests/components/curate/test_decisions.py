@@ -90,6 +90,7 @@ def test_a_dry_run_shows_what_a_run_makes_and_leaves_nothing(
     assert (
         "characters kept" in said and "--max-filter-share 0." in said and "_origin.md:1 (0.0, Latin)" in said
     )
+    assert "to see what is dropped" not in said
 
 
 def test_a_dry_run_needs_no_cluster(curate: Run, lines: list[Record], write_jsonl: Run) -> None:
@@ -107,6 +108,22 @@ def test_a_share_counts_characters_and_shows_its_own_genre(
     assert re.search(r"not_han takes 3 of 1\d\d documents and .* of genre 诗", said) is not None
     shown = said.partition("allowed share 0.4: ")[2].partition(". To drop")[0]
     assert shown.count("a.jsonl:") == 3 and "words and" not in shown
+    assert "to see what is dropped, --dry-run" in said
+
+
+def test_the_share_that_an_error_names_is_enough(
+    curate: Run, lines: list[Record], write_jsonl: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where a later filter drops more of a genre than the one that is named."""
+    english = [{"text": ENGLISH + str(n), "genre": "诗", "title": ""} for n in range(20)]
+    short = [{"text": "短" + "，" * n, "genre": "诗", "title": ""} for n in range(60)]
+    source = write_jsonl("a.jsonl", [*lines, *english, *short])
+    curate(source, "--max-filter-share", "0.01", expect=65)
+    said = capsys.readouterr().err
+    share = re.search(r"--max-filter-share (0\.\d+) \(which also allows the other [1-9]", said)
+    assert share is not None
+    curate(source, "--max-filter-share", share[1])
+    curate(source, "--max-filter-share", str(float(share[1]) - 0.01), expect=65)
 
 
 def test_kfp_is_shown_the_page(folder: Path, tmp_path: Path) -> None:

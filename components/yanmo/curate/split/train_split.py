@@ -251,7 +251,8 @@ def _drop_overlaps(
     corpus.show_examples()
     corpus.show_examples_of(reason, chosen, genres_above(corpus.report, reason, options.max_overlap_share))
     try:
-        check_share(corpus.report, reason, options.max_overlap_share, "--max-overlap-share ")
+        allowed, dry = options.max_overlap_share, options.dry_run
+        check_share(corpus.report, reason, allowed, "--max-overlap-share ", is_dry_run=dry)
     except DataError as error:
         if fewer is None or _is_too_much(corpus, fewer(), options.max_overlap_share):
             raise
