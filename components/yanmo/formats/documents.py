@@ -31,14 +31,14 @@ _FILES, _SAMPLE = 16, 200_000
 """Sample of the training text: number of files, evenly spread, and characters in all."""
 
 
-def count_characters(text: pa.ChunkedArray) -> Ints:
-    """Characters of each text that are not white space, (texts,).
+_SPACE = r"[\x09-\x0d\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
+"""What str.isspace() holds for, as one class, in one pass over the text: 17 MB in 0.11 s on one core, where
+each of these 29 characters by itself takes 1.3 s, and Python 0.8 s."""
 
-    The only white space in normalized text is line breaks and, in some text forms, spaces.
-    """
-    total = pc.utf8_length(text)
-    for white in ("\n", " "):
-        total = pc.subtract(total, pc.count_substring(text, white))
+
+def count_characters(text: pa.ChunkedArray) -> Ints:
+    """Characters of each text that are not white space by str.isspace(), (texts,)."""
+    total = pc.subtract(pc.utf8_length(text), pc.count_substring_regex(text, _SPACE))
     return np.asarray(total.to_numpy(), dtype=np.int64)
 
 

@@ -26,7 +26,7 @@ from yanmo.formats.records import TEXT_FORM, check_schema
 
 Run = Callable[..., Any]
 
-GOLDEN = (6, "b8d6edda13ce1f74")
+GOLDEN = (7, "b8d6edda13ce1f74")
 
 
 def test_output_is_the_same_as_ever(balance: Run) -> None:

@@ -10,10 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from yanmo.formats.documents import document_batches, training_sample
+from yanmo.formats.documents import count_characters, document_batches, training_sample
 from yanmo.formats.records import DOCUMENTS, document_id, documents_schema, write_parquet
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.file_store import FileStore
+
+
+def test_characters_are_counted_without_what_python_calls_white_space() -> None:
+    texts = [f"明{chr(code)}月" for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    counted = count_characters(pa.chunked_array([texts[:9000], texts[9000:]]))
+    assert counted.tolist() == [sum(not c.isspace() for c in text) for text in texts]
 
 
 @settings(max_examples=30, deadline=None)
