@@ -22,6 +22,7 @@ from yanmo.common.errors import DataError, UsageError
 from yanmo.common.given_file import read_bounded
 from yanmo.common.names import NONE, name_problems
 from yanmo.common.shell_words import shell_line
+from yanmo.common.words import some_of
 from yanmo.store.manifest import MAX_REFERENCE_BYTES, Reference
 from yanmo.store.objects import ObjectStore, is_name
 from yanmo.store.output import SHORTEST_KEY, Output, PausedOutput, find_by_digits
@@ -157,12 +158,21 @@ def _of_channel(
 ) -> _Found:
     found = next(_pointed(store, channel, pointers), None)
     if found is None:
-        raise DataError(
-            f"{_said(value, wanted)}: channel {channel!r} of {store.uri} has no {pointers[0]} yet. Make one "
-            f"first (`yanmo run --channel {channel} {shell_line(['--store', store.uri])}`, or `make demo` "
-            f"for the channel demo), or give {wanted}"
-        )
+        raise none_yet(store, channel, pointers[0], wanted, value)
     return found
+
+
+def none_yet(store: ObjectStore, channel: str, pointer: str, wanted: Wanted, value: str) -> DataError:
+    """Return the error that a channel has nothing that `pointer` would name; says which channels have."""
+    listed = (info.name.split("/") for info in store.list("pointers"))
+    others = [parts[1] for parts in listed if parts[2:] == [f"{pointer}.json"] and parts[1] != channel]
+    one = f"{pointer} output" if POINTED.get(pointer) == pointer else pointer
+    hint = f"; a channel that has one: {some_of(others)}" if others else ""
+    return DataError(
+        f"{_said(value, wanted)}: channel {channel!r} of {store.uri} has no {one} yet. Make one first (`yanmo "
+        f"run --channel {channel} {shell_line(['--store', store.uri])}`, or `make demo` for the channel "
+        f"demo), or give {wanted}{hint}"
+    )
 
 
 def _of_run(store: ObjectStore, run_id: str, wanted: Wanted, value: str) -> Reference:

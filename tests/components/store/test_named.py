@@ -132,6 +132,20 @@ def test_a_tool_for_outputs_of_any_stage_takes_all_that_says_which(
             assert find(store, value, channel=OWN).reference == expected.reference, value
 
 
+@pytest.mark.parametrize("stage", [MODEL, "tokenize", "curate"])
+def test_the_latest_of_a_channel_without_one_is_missing_data_and_no_misspelling(
+    store: FileStore, tmp_path: Path, stage: str
+) -> None:
+    spellings(store, tmp_path, stage)
+    for channel in (OWN, OTHER):
+        assert find(store, LATEST, stage, channel=channel)
+    said = (
+        rf"channel 'new' .* has no {stage} output yet. Make one .*; a channel that has one: {OTHER}, {OWN}$"
+    )
+    with pytest.raises(DataError, match=said):
+        find(store, LATEST, stage, channel="new")
+
+
 WANTED = Wanted(where="--model", stages=(MODEL,), pointers=(MODEL,), channel="new")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from yanmo.common.errors import UsageError
-from yanmo.store.named import Wanted, find_named
+from yanmo.store.named import LATEST, Wanted, find_named, none_yet
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import Output
 
@@ -23,11 +23,13 @@ def find(
 
     Raises:
         UsageError: it can name none, or names several.
-        DataError: there is none, it is of another stage, or its manifest is damaged.
+        DataError: there is none, for `latest` none yet, it is of another stage, or its manifest is damaged.
     """
     some = (stage,) if stage else ()
     wanted = Wanted(where=where, stages=some, pointers=some, channel=channel, also=also)
     found = find_named(store, what, wanted)
+    if found is None and what == LATEST:
+        raise none_yet(store, channel, stage, wanted, what)
     if found is None:
         raise UsageError(f"{where} {what[:100]!r}: expected {wanted}")
     return found
