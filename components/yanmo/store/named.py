@@ -145,6 +145,8 @@ def _of_one_word(store: ObjectStore, word: str, wanted: Wanted, value: str) -> _
     outputs = list(filter(None, (find_by_digits(store, stage, word) for stage in stages)))
     if len(outputs) > 1:
         raise UsageError(f"{_said(value, wanted)}: could be {' or '.join(map(str, outputs))}: name the stage")
+    if not outputs and not name_problems("", word) and next(iter(store.list(f"pointers/{word}")), None):
+        raise none_yet(store, word, _some(wanted, value)[0], wanted, value)
     if not outputs:
         raise DataError(
             f"{_said(value, wanted)}: {store.uri} has no such key, and no channel of that name with one; "
@@ -169,8 +171,8 @@ def none_yet(store: ObjectStore, channel: str, pointer: str, wanted: Wanted, val
     one = f"{pointer} output" if POINTED.get(pointer) == pointer else pointer
     hint = f"; a channel that has one: {some_of(others)}" if others else ""
     return DataError(
-        f"{_said(value, wanted)}: channel {channel!r} of {store.uri} has no {one} yet. Make one first (`yanmo "
-        f"run --channel {channel} {shell_line(['--store', store.uri])}`, or `make demo` for the channel "
+        f"{_said(value, wanted)}: channel {channel!r} of {store.uri} has no {one} yet. Make one first "
+        f"(`yanmo run --channel {channel} {shell_line(['--store', store.uri])}`, or `make demo` for the channel "
         f"demo), or give {wanted}{hint}"
     )
 

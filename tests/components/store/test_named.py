@@ -146,6 +146,14 @@ def test_the_latest_of_a_channel_without_one_is_missing_data_and_no_misspelling(
         find(store, LATEST, stage, channel="new")
 
 
+def test_a_channel_where_an_output_is_wanted_is_not_said_to_be_missing(store: FileStore) -> None:
+    with pytest.raises(UsageError, match=rf"WHAT '{OTHER}': of which stage\? Give STAGE/KEY"):
+        find(store, OTHER, channel=OWN)
+    move_pointer(store, "young", "curate", committed(store, "curate").reference)
+    with pytest.raises(DataError, match=r"'young': channel 'young' .* has no tokenize output yet"):
+        find(store, "young", "tokenize", channel=OWN)
+
+
 WANTED = Wanted(where="--model", stages=(MODEL,), pointers=(MODEL,), channel="new")
 
 
