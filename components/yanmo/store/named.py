@@ -7,6 +7,7 @@ latest, champion           the same of the command's own channel
 run:ID                     what that run of the command's own channel made or found
 FILE, {"schema": ...}      a reference, as a pointer or an artifact of KFP holds it
 none                       nothing
+(left out, of a model)     the command's own channel
 """
 
 from __future__ import annotations
@@ -97,6 +98,11 @@ def _named(store: ObjectStore, value: str, wanted: Wanted) -> _Found:
         return _reference_in(value, wanted.where), wanted.where
     if value == NONE:
         return None, ""
+    if not value and MODEL in wanted.stages:
+        found = _of_channel_alone(store, wanted.channel, wanted)
+        if found is None:
+            raise none_yet(store, wanted.channel, MODEL, wanted, value)
+        return found
     if value == LATEST:
         return next(_pointed(store, wanted.channel, _some(wanted, value)), (None, ""))
     if value == CHAMPION and MODEL in wanted.stages:
@@ -136,9 +142,7 @@ def _by_name(store: ObjectStore, value: str, wanted: Wanted) -> _Found:
 def _of_one_word(store: ObjectStore, word: str, wanted: Wanted, value: str) -> _Found:
     """Return a channel, or a key alone."""
     if wanted.pointers and not name_problems("", word):
-        found = next(_pointed(store, word, _preferred(wanted)), None)
-        if found and MODEL in wanted.stages and not found[1].endswith(f"/{CHAMPION}.json"):
-            log.info("channel %s has no champion yet; taking its latest model", word)
+        found = _of_channel_alone(store, word, wanted)
         if found:
             return found
     stages = wanted.stages or wanted.pointers or tuple(sorted(set(POINTED.values())))
@@ -153,6 +157,14 @@ def _of_one_word(store: ObjectStore, word: str, wanted: Wanted, value: str) -> _
             f"expected {wanted}. `yanmo store ls` shows what there is, --store names another store"
         )
     return outputs[0].reference, value
+
+
+def _of_channel_alone(store: ObjectStore, channel: str, wanted: Wanted) -> _Found | None:
+    """Return what the name of a channel alone stands for; None where it has nothing of that kind."""
+    found = next(_pointed(store, channel, _preferred(wanted)), None)
+    if found and MODEL in wanted.stages and not found[1].endswith(f"/{CHAMPION}.json"):
+        log.info("channel %s has no champion yet; taking its latest model", channel)
+    return found
 
 
 def _of_channel(
@@ -172,8 +184,8 @@ def none_yet(store: ObjectStore, channel: str, pointer: str, wanted: Wanted, val
     hint = f"; a channel that has one: {some_of(others)}" if others else ""
     return DataError(
         f"{_said(value, wanted)}: channel {channel!r} of {store.uri} has no {one} yet. Make one first "
-        f"(`yanmo run --channel {channel} {shell_line(['--store', store.uri])}`, or `make demo` for the channel "
-        f"demo), or give {wanted}{hint}"
+        f"(`yanmo run --channel {channel} {shell_line(['--store', store.uri])}`, or `make demo` for the "
+        f"channel demo), or give {wanted}{hint}"
     )
 
 
@@ -216,7 +228,7 @@ def _preferred(wanted: Wanted) -> tuple[str, ...]:
 
 def _said(value: str, wanted: Wanted) -> str:
     shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
-    return f"{wanted.where} {shown!r}"
+    return f"{wanted.where} {shown!r}" if value else wanted.where
 
 
 def _reference_in(text: str | bytes, where: str) -> Reference:

@@ -95,7 +95,7 @@ def _opened(options: ExportOptions) -> tuple[Path, str, str]:
     if is_folder(options.model):
         return Path(options.model), Path(options.model).resolve().name, ""
     store = store_of(options, options.store or default_store())
-    output = model_output(store, options.model, options.channel)
+    output = model_output(store, options.model, options.channel, "MODEL")
     log.info("model=%s", output)
     output.paths("*")  # verified, all of them
     return output.path("config.json").parent, f"{output}", output.content_digest

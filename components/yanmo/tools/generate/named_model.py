@@ -194,9 +194,13 @@ def is_folder(what: str) -> bool:
     return bool(what) and len(what) < 1000 and Path(what).is_dir()
 
 
-def model_output(store: ObjectStore, what: str, channel: str) -> Output:
-    """The output of a model that `what` names; arguments and errors as of `open_model`."""
-    return find(store, what or channel, "train", channel=channel, where="--model", also="a folder, ")
+def model_output(store: ObjectStore, what: str, channel: str, where: str = "--model") -> Output:
+    """The output of a model that `what` names; arguments and errors as of `open_model`.
+
+    Args:
+        where: what the command calls it, for messages.
+    """
+    return find(store, what, "train", channel=channel, where=where, also="a folder, ")
 
 
 def _device(device: str) -> str:

@@ -118,6 +118,12 @@ def test_a_model_that_was_exported_writes_as_before_and_is_exported_alike(lab: L
         assert (out / name).read_bytes() == (again / name).read_bytes()
 
 
+def test_a_model_that_is_not_there_is_named_as_it_was_given(lab: Lab, tmp_path: Path, capsys):
+    assert export(lab, "nosuch", tmp_path / "out") == ExitCode.DATA
+    said = capsys.readouterr().err
+    assert "MODEL 'nosuch': " in said and "--model" not in said
+
+
 def test_no_code_and_no_path_of_a_folder_is_handed_on(lab: Lab, tmp_path: Path):
     """A config.json may ask its reader to run code, and may name a folder of whoever made it."""
     out = tmp_path / "out"

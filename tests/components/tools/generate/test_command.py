@@ -131,6 +131,8 @@ def test_a_channel_a_key_and_a_folder_name_the_same_model(run, store, folder, tm
     for name in ("poems", "poems/champion", f"train/{key}", f"train/{key[:6]}", "young"):
         assert run(*how, "--model", name)[:2] == wanted
     assert run(*how, "--channel", "poems")[:2] == wanted
+    code, _, err = run(*how, "--channel", "nobody")
+    assert code == ExitCode.DATA and "--model: channel 'nobody' of " in err and "no train output yet" in err
 
 
 CASES = {
