@@ -315,6 +315,13 @@ BAD: list[tuple[str, Callable[[list[Record]], list[Any]], tuple[str, ...], str]]
     ("blank", lambda r: ["", " "], (), "--sources: the files hold no documents"),
     ("small", lambda r: r[:3], (), "split: of 3 documents that filters and copies leave, there are 3 groups"),
     (
+        "one source",
+        lambda r: [{**x, "genre": "诗", "source": "one"} for x in r],
+        ("--split-by", "source"),
+        r"there is 1 group, as --split-by source keeps all texts of one source together, and 5 .*: "
+        "give text of more sources, or leave --split-by out",
+    ),
+    (
         "overlap",
         lambda r: [*r, *({**x, "text": x["text"][: len(x["text"]) // 3 + 9]} for x in r)],
         ("--max-overlap-share", "0"),

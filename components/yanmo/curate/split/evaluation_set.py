@@ -66,7 +66,7 @@ def build_evaluation_set(attempt: Attempt, corpus: Corpus, options: CurateOption
             left = plural(corpus.number_of("kept"), "document")
             raise DataError(
                 f"too little text to hold out a {split} split: of {left} that filters and copies leave, "
-                f"{_what_would_help(corpus.tables, split)}"
+                f"{_what_would_help(corpus.tables, split, options.split_by)}"
             )
     chosen = {split: corpus.at(held, f"held_{split}") for split, held in splits.items()}
     counts = write_splits(attempt, corpus, chosen, options.shard_characters, options.workers)
@@ -104,21 +104,26 @@ def what_lacks(corpus: Corpus, splits: Mapping[str, Ints], size: SplitSize) -> s
     return ""
 
 
-def _what_would_help(tables: Tables, split: str) -> str:
+def _what_would_help(tables: Tables, split: str, split_by: str) -> str:
     """Return why nothing is held out, and what to do: at most a fifth of a genre's groups is."""
     of_genre = "select genre, count(distinct unit) as units from grouped group by genre"
     number, largest = tables.rows(f"select count(*), coalesce(max(units), 0) from ({of_genre})")[0]
     if largest >= _LEAST_GROUPS:
         raising = f"raise --min-split-documents or --{split}-share"
         return f"none is short enough for the split: give more text, or {raising}"
-    where, help_ = "there are", "give more text"
+    what, more = f"{plural(largest, 'group')} of similar texts", "give more text"
+    if split_by != "cluster":
+        what = (
+            f"{plural(largest, 'group')}, as --split-by {split_by} keeps all texts of one {split_by} together"
+        )
+        more = f"give text of more {split_by}s, or leave --split-by out"
+    where = "there is" if largest == 1 else "there are"
     if number > 1:
         where = f"the largest of {number:,} genres has"
-        help_ += (
+        more += (
             ", or fewer genres: --genre-field names another field, `;genre=NAME` after a place one for all"
         )
-    groups_of = f"{plural(largest, 'group')} (of similar texts, or of one author)"
-    return f"{where} {groups_of}, and {_LEAST_GROUPS} are needed for one to be held out: {help_}"
+    return f"{where} {what}, and {_LEAST_GROUPS} are needed for one to be held out: {more}"
 
 
 def _warn_of_small_genres(corpus: Corpus, documents: dict[str, int]) -> None:
