@@ -89,7 +89,8 @@ def _add_text(model: Output, found: TrainingText) -> None:
 
 
 def is_trained_on(output: Output, document: str) -> bool:
-    """Return whether a token cache, or a model or one that it started from, holds a text or a copy of it.
+    """Return whether a token cache, what a tokenizer was counted from, or a model or one that it started from
+    holds a text or a copy of it.
 
     Raises:
         DataError: a table that has to be read is damaged.
@@ -128,6 +129,9 @@ def _documents_behind(cache: Output) -> Iterator[Output]:
 def _holds(cache: Output, document: str) -> bool:
     made_from = list(_documents_behind(cache))
     names = sorted({document, *_kept_for(made_from, {document})})
+    if cache.manifest.stage == "tokenizer":  # counted from these files alone, and keeps no index of them
+        files = [entry.path for one in made_from[:1] for entry in one.entries("train-*.parquet")]
+        return any(rows_with(made_from[0].path(file), names) for file in files)
     augmented = (o for o in made_from if o.manifest.stage == "balance" and o.manifest.options.get("augment"))
     return any(rows_of(output, names, "train") for output in (cache, *augmented))
 

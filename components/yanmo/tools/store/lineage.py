@@ -111,7 +111,9 @@ def learned(web: Web, document: str, holders: Sequence[KeyName], down: Sequence[
             own = _cache_of(web.outputs[name])
             (found.directly if own and is_trained_on(own, document) else found.by_start).append(name)
     found.evaluation_sets = [name for name in holders if name[0] == "evaluation_set"]
-    found.tokenizers = [name for name in down if name[0] == "tokenizer"]
+    found.tokenizers = [
+        name for name in down if name[0] == "tokenizer" and is_trained_on(web.outputs[name], document)
+    ]
     served = {by for name in (*found.directly, *found.by_start) for by in web.pointers.get(name, ())}
     found.champions = sorted(by.partition("/")[0] for by in served if by.endswith("/champion"))
     return found

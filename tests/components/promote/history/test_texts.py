@@ -117,6 +117,15 @@ def test_lineage_names_who_learned_a_text_and_a_run_with_a_list_has_not(stage, t
     assert f"train/{clean.reference.key}" not in said["directly"] + said["by_start"]
 
 
+def test_a_tokenizer_is_built_from_training_texts_alone(stage, texts, capsys):
+    cache = data(stage, texts)
+    rows = [row for path in cache.paths("documents-*.parquet") for row in pq.read_table(path).to_pylist()]
+    of_split = {row["split"]: row["id"] for row in rows}
+    tokenizer = [f"tokenizer/{stage.pointer('tokenizer').key}"]
+    assert learned(stage, of_split["train"], capsys)["tokenizers"] == tokenizer
+    assert learned(stage, of_split["valid"], capsys)["tokenizers"] == []
+
+
 @pytest.mark.long
 def test_only_texts_under_the_licences_that_a_run_allows_are_kept(stage, texts, caplog):
     assert curated(stage, texts) == 0
