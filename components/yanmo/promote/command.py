@@ -76,11 +76,19 @@ def _by_hand(store: ObjectStore, options: ByHandOptions) -> int:
     who, why = options.who.strip() or _user(), options.why.strip()
     if isinstance(options, RollbackOptions):
         back = plan_rollback(store, options.channel, options.to)
-        shown, move = str(back), functools.partial(roll_back, store, back, who=who, why=why)
+        shown, done, move = (
+            str(back),
+            "Rolled back",
+            functools.partial(roll_back, store, back, who=who, why=why),
+        )
     else:
         assert isinstance(options, SetOptions)
         plan = plan_set(store, options.channel, options.what)
-        shown, move = str(plan), functools.partial(set_champion, store, plan, who=who, why=why)
+        shown, done, move = (
+            str(plan),
+            "Promoted",
+            functools.partial(set_champion, store, plan, who=who, why=why),
+        )
     print(shown)
     if options.dry_run:
         print("dry run, nothing moved")
@@ -88,7 +96,8 @@ def _by_hand(store: ObjectStore, options: ByHandOptions) -> int:
         print("nothing moved")
     else:
         record = move()
-        print(f"{named(record.model)} is champion of channel {options.channel!r} (number {record.number})")
+        champion = f"{named(record.model)} is champion of channel {options.channel!r}"
+        print(f"{done}: {champion} (number {record.number})")
     return ExitCode.DONE
 
 

@@ -10,8 +10,10 @@ import logging
 from dataclasses import dataclass, replace
 
 from yanmo.common.errors import DataError, UsageError
+from yanmo.common.words import Words, together
+from yanmo.promote.gate.headline import conditions, headline
 from yanmo.promote.history.champion import Promotion, champion_of, check_model, make_champion
-from yanmo.store.champion_records import ChampionRecord, follow, named
+from yanmo.store.champion_records import ChampionRecord, all_records, follow, named
 from yanmo.store.objects import ObjectStore
 from yanmo.store.output import SHORTEST_KEY, Output, find_by_digits, find_output, read_json
 from yanmo.store.pointers import place_flags
@@ -70,6 +72,10 @@ def plan_set(store: ObjectStore, channel: str, what: str) -> SetPlan:
         raise DataError(f"{verdict}: does not say which model it judged; run `yanmo promote` again")
     check_model(model, "chosen model")
     (previous, last), judged = champion_of(store, channel), read_json(verdict, "verdict.json")
+    sentence = Words(**judged["sentence"])
+    if judged["promote"] and verdict.reference not in [r.verdict for r in all_records(store, channel)]:
+        # its page said so too: "Promoted" is what the rules say, and no pointer followed them
+        sentence = together(headline(judged, is_held=True), conditions(sentence))
     compared = judged.get("champion")
     return SetPlan(
         channel=channel,
@@ -81,7 +87,7 @@ def plan_set(store: ObjectStore, channel: str, what: str) -> SetPlan:
             last=last,
             compared_with=verdict.input("champion"),
         ),
-        sentence=str(judged["sentence"]["en"]),
+        sentence=sentence.en,
         is_other=previous is not None and previous.content_digest not in (compared, model.content_digest),
     )
 

@@ -28,6 +28,8 @@ def test_a_held_winner_is_approved_and_the_history_says_by_whom(stage, held, cap
     assert stage.tool("set", f"train/{held.reference.key[:8]}", *SIGNED) == 0
     said = capsys.readouterr().out
     assert "says of train/" in said and "Promoted" in said and "(number 2)" in said
+    assert ": Held: it won, by " in said and "waits for a person. " in said
+    assert [line.partition(":")[0] for line in said.splitlines() if "Promoted" in line] == ["Promoted"]
     assert stage.pointer("champion") == held.reference
     last = all_records(stage.store, "dev")[-1]
     assert (last.number, last.kind, last.who, last.why) == (2, "promotion", "li", "reads well")
@@ -84,6 +86,7 @@ def test_a_champion_that_moved_meanwhile_stays(stage, held):
     assert "It was not compared with the champion of now, train/" in str(
         plan_set(stage.store, "dev", held.reference.key)
     )
+    assert "Held" not in str(plan_set(stage.store, "dev", other.reference.key)), "it was promoted by a run"
     with pytest.raises(ChampionChanged, match="got another champion meanwhile"):
         set_champion(stage.store, plan, who="li", why="x")
     assert stage.pointer("champion") == other.reference and len(all_records(stage.store, "dev")) == 2
