@@ -83,7 +83,9 @@ def _named(
         missing = f"channel {options.channel} has none yet, so a new one is made"
         log.info("%s %s: %s", where, value, output or missing)
     else:
-        wanted = Wanted(where=where, stages=(stage,), pointers=(stage,), channel=options.channel)
+        # the form's name: whoever started the run typed that; the flag is what the pipeline makes of it
+        name = ResolveOptions.__dataclass_fields__[field].metadata["form"]
+        wanted = Wanted(where=name, stages=(stage,), pointers=(stage,), channel=options.channel)
         output = find_named(store, value, wanted)
         log.info("%s: %s", where, output or NONE)
     return output

@@ -89,7 +89,8 @@ def find_named(store: ObjectStore, value: str, wanted: Wanted) -> Output | None:
         return None
     is_short = len(value) <= _SHOWN and not value.lstrip().startswith("{")
     if wanted.stages:
-        check_stage(reference, wanted.stages, f"{wanted.where} {value}" if is_short else wanted.where)
+        where = f"{wanted.where} {value}" if is_short else wanted.where
+        check_stage(reference, wanted.stages, where, given=wanted.where)
     return open_named(store, reference, origin)
 
 

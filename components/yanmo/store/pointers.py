@@ -97,19 +97,23 @@ def _mend(name: str) -> str:
     return f"restore it, or run `yanmo {maker_of(made)}` again{pointer}"
 
 
-def check_stage(reference: Reference, stages: Collection[str], where: str, mend: str = "restore it") -> None:
+def check_stage(
+    reference: Reference, stages: Collection[str], where: str, mend: str = "restore it", *, given: str = ""
+) -> None:
     """Raise DataError unless `reference`, read from `where`, is to an output of one of `stages`.
 
     Args:
         mend: what to do, where it is a file of the store.
+        given: the option or word that was given, where it is no file of the store.
     """
     if reference.stage in stages:
         return
     first = min(stages)
     found = f"{where}: names {reference.stage}/{reference.key[:12]}, expected an output of "
     found += " or ".join(sorted(stages))
-    if where.startswith("--"):
-        raise DataError(f"{found}; give {first}/KEY, or leave the flag out for the channel's newest")
+    if given:
+        newest = ", or leave the flag out for the channel's newest" if given.startswith("--") else ""
+        raise DataError(f"{found}; give {first}/KEY{newest}")
     raise DataError(f"{found}: it was exchanged with another file or restored to the wrong place; {mend}")
 
 

@@ -134,6 +134,9 @@ def test_a_model_to_start_from_brings_its_tokenizer(store: FileStore) -> None:
         assert got == tuple(one.reference if one else None for one in wanted), flags
     with pytest.raises(DataError, match=r"expected an output of train"):
         resolve(store, options(store, f"--start-from=tokenizer/{tokenizer.manifest.key}"))
+    for flag, name in (("--start-from", "model_start"), ("--use-tokenizer", "model_tokenizer")):
+        with pytest.raises(DataError, match=f"^{name} 'train/abcd': .* no such output"):
+            resolve(store, options(store, f"{flag}=train/abcd"))
 
 
 def test_another_channels_champion_is_tuned_and_one_that_is_not_there_is_no_new_model(

@@ -149,6 +149,8 @@ def test_the_latest_of_a_channel_without_one_is_missing_data_and_no_misspelling(
 def test_a_channel_where_an_output_is_wanted_is_not_said_to_be_missing(store: FileStore) -> None:
     with pytest.raises(UsageError, match=rf"WHAT '{OTHER}': of which stage\? Give STAGE/KEY"):
         find(store, OTHER, channel=OWN)
+    with pytest.raises(DataError, match=r"^WHAT demo/train: names train/.*of curate; give curate/KEY$"):
+        find(store, f"{OTHER}/train", "curate", channel=OWN)
     move_pointer(store, "young", "curate", committed(store, "curate").reference)
     with pytest.raises(DataError, match=r"'young': channel 'young' .* has no tokenize output yet"):
         find(store, "young", "tokenize", channel=OWN)
