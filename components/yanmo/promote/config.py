@@ -108,14 +108,16 @@ class PromoteConfig(StageOptions, group="promote"):
 
 OUTCOMES = ("promoted", "not promoted", "not valid")
 """As in gate/verdict.py."""
+HELD = "held"
+"""Shown in the place of `promoted` where --hold leaves the pointer to a person."""
 _MODEL = Label(name="model", values=("challenger", "champion"))
 
 METRICS = (
     Metric(
         name="verdict",
-        help="1 for what the verdict says, 0 for the rest",
-        zh="判定的结论为 1，其余为 0",
-        labels=(Label(name="outcome", values=OUTCOMES),),
+        help="1 for what the verdict says (held: it won, and waits for a person), 0 for the rest",
+        zh="判定的结论为 1（held：胜出，待人决定），其余为 0",
+        labels=(Label(name="outcome", values=(*OUTCOMES, HELD)),),
         final=True,
     ),
     Metric(

@@ -9,9 +9,10 @@ from typing import Any
 
 from yanmo.common.errors import DataError
 from yanmo.formats.genre_names import bits_metrics
-from yanmo.promote.config import OUTCOMES
+from yanmo.promote.config import HELD, OUTCOMES
 from yanmo.promote.gate.guards import found
 from yanmo.promote.preparing import PromoteRun
+from yanmo.stage.exporter import Telemetry
 from yanmo.store.champion_records import last_record
 
 log = logging.getLogger(__name__)
@@ -39,11 +40,18 @@ def run_metrics(report: Mapping[str, Any], promoted: bool) -> dict[str, float]:
     return bits_metrics(challenger["mean"]["value"], genres) | measured
 
 
-def show_metrics(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any], promoted: bool) -> None:
+def show_metrics(
+    telemetry: Telemetry,
+    verdict: Mapping[str, Any],
+    report: Mapping[str, Any],
+    *,
+    promoted: bool,
+    is_held: bool,
+) -> None:
     """The verdict on /metrics."""
-    telemetry = run.telemetry
-    for outcome in OUTCOMES:
-        telemetry.set("verdict", outcome == verdict["outcome"], outcome=outcome)
+    said = HELD if is_held else verdict["outcome"]
+    for outcome in (*OUTCOMES, HELD):
+        telemetry.set("verdict", outcome == said, outcome=outcome)
     telemetry.set("nights_since_promotion", 0 if promoted else len(verdict["nights"]))
     for column in report["bits_per_character"]["columns"]:
         if column["id"] in ("challenger", "champion"):
@@ -53,6 +61,10 @@ def show_metrics(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any
             for genre, cell in column["rows"].items():
                 if cell["value"] is not None:
                     telemetry.set("bits_per_character", cell["value"], model=model, genre=genre)
+
+
+def show_champion_since(run: PromoteRun) -> None:
+    """Since when the channel has its champion, on /metrics."""
     try:
         record = last_record(run.store, run.options.channel)
     except DataError as error:  # a figure must not undo a verdict
@@ -60,4 +72,4 @@ def show_metrics(run: PromoteRun, verdict: dict[str, Any], report: dict[str, Any
         return
     if record:
         since = datetime.datetime.fromisoformat(record.champion_since)
-        telemetry.set("champion_since_timestamp_seconds", since.timestamp())
+        run.telemetry.set("champion_since_timestamp_seconds", since.timestamp())

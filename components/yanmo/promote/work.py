@@ -38,7 +38,7 @@ from yanmo.promote.gate.verdict import (
 )
 from yanmo.promote.history.champion import Promotion, champion_of, make_champion
 from yanmo.promote.preparing import PromoteRun
-from yanmo.promote.run_metrics import run_metrics, show_metrics
+from yanmo.promote.run_metrics import run_metrics, show_champion_since, show_metrics
 from yanmo.stage.stage_run import Finish
 from yanmo.store.champion_records import CHAMPION, follow, named
 from yanmo.store.commit import Result
@@ -74,7 +74,12 @@ def work(run: PromoteRun) -> Result:
         channel=run.options.channel,
         options=by_kind(run.options, "semantic"),
     )
-    run.attempt.write_json("verdict.json", _verdict_record(run, verdict, challenger, champion))
+    record = _verdict_record(run, verdict, challenger, champion)
+    # here, before the pointer moves, for metrics.prom; `finish` shows what became of it
+    held, dry = run.options.hold and not run.options.dry_run, run.options.dry_run
+    promoted, is_held = verdict.promote and not (held or dry), verdict.promote and held
+    show_metrics(run.telemetry, record, report, promoted=promoted, is_held=is_held)
+    run.attempt.write_json("verdict.json", record)
     run.attempt.write_json("report.json", report, role="record")
     run.attempt.write("summary.txt", summary_text(report, run.options.seed), role="record")
     run.attempt.write("report.html", render(report), role="record")
@@ -144,7 +149,11 @@ def finish(run: PromoteRun, output: Output) -> Finish:
     became = _became(run, output, verdict)
     promoted, is_held = became in ("champion", "champion already"), became == "held"
     report = read_json(output, "report.json")
-    show_metrics(run, verdict, report, promoted)
+    show_metrics(run.telemetry, verdict, report, promoted=promoted, is_held=is_held)
+    show_champion_since(run)
+    run.telemetry.recorded = (
+        None  # of a verdict that was found: what became of it then is not what became now
+    )
     model = open_evaluation(run.input("challenger")).model
     _no_longer_unfinished(run, model)
     kept = output.path("report.html")

@@ -1,6 +1,7 @@
 """The champion of a channel, through promote's command line."""
 
 import json
+import re
 import time
 from types import SimpleNamespace
 from typing import get_args
@@ -9,14 +10,14 @@ import pytest
 
 from yanmo.common.errors import DataError
 from yanmo.formats.records import GENRES
-from yanmo.promote.config import OUTCOMES, STAGE
+from yanmo.promote.config import HELD, OUTCOMES, STAGE
 from yanmo.promote.gate.evaluation import different_conditions
 from yanmo.promote.gate.verdict import Outcome
 from yanmo.promote.history import champion
 from yanmo.stage import run
 from yanmo.stage.run_telemetry import telemetry_of
 from yanmo.store.champion_records import all_records, last_record
-from yanmo.store.output import Pause, PausedOutput
+from yanmo.store.output import Pause, PausedOutput, open_reference
 from yanmo.store.runs.run_record import add_to_run
 
 
@@ -379,3 +380,13 @@ def test_the_verdict_is_on_metrics(stage, monkeypatch):
         assert nights == (len(stage.verdict()["nights"]) if seed > 2 else 0)
     assert outcomes == [["promoted"], ["promoted"], ["not promoted"], ["not promoted"]]
     assert set(get_args(Outcome)) == set(OUTCOMES)
+    stage.evaluate(stage.model(5), 7.5)
+    assert stage.promote("--hold") == 0
+    assert [kept[-1].value("verdict", outcome=outcome) for outcome in (*OUTCOMES, HELD)] == [0, 0, 0, 1]
+    output = open_reference(stage.store, stage.pointer("promote"))
+    recorded = output.path("metrics.prom").read_text(encoding="utf-8")
+    assert 'yanmo_promote_verdict{outcome="held"} 1.0' in recorded
+    assert re.search('yanmo_promote_mean_bits_per_character{model="challenger"} 7.4', recorded)
+    assert stage.promote() == 0
+    assert kept[-1].recorded is None and kept[-1].value("verdict", outcome="promoted") == 1
+    assert re.search(r"yanmo_promote_nights_since_promotion [1-9]", recorded)
