@@ -20,7 +20,7 @@ from yanmo.common.errors import DataError
 from yanmo.common.foreign import foreign
 from yanmo.common.given_file import read_object
 from yanmo.model.decoder import ARCHITECTURES, Decoder, DecoderConfig
-from yanmo.model.weights_check import WEIGHTS, check_weights, read_headers, weight_files
+from yanmo.model.weights_check import WEIGHTS, check_is_no_gguf, check_weights, read_headers, weight_files
 from yanmo.model.weights_file import read_tensor, write_tensors
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -248,6 +248,7 @@ def read_config(folder: Path) -> tuple[DecoderConfig, Symbols]:
     Raises:
         DataError: one is missing or damaged, or describes a decoder that is not supported.
     """
+    check_is_no_gguf(folder)
     path = folder / "config.json"
     value = read_object(path)
     kind = value.get("model_type")

@@ -54,6 +54,16 @@ class StoredTensor:
     bytes: int
 
 
+def check_is_no_gguf(folder: Path) -> None:
+    """Raise DataError where a folder holds a model for llama.cpp, and none in Hugging Face's layout."""
+    found = sorted(path.name for path in folder.glob("*.gguf")) if folder.is_dir() else []
+    if found and not (folder / "config.json").exists():
+        raise DataError(
+            f"{folder}: expected a model in Hugging Face's layout, found {found[0]}, which is for llama.cpp "
+            "and Ollama; name the model that it was exported from, or export that --for transformers"
+        )
+
+
 def weight_files(folder: Path) -> list[Path]:
     """Return the files that hold a model: model.safetensors, else those of the index, else every safetensors
     file.

@@ -13,7 +13,14 @@ from yanmo.common.errors import DataError, ExitCode, UsageError
 from yanmo.common.given_file import read_object
 from yanmo.formats.round_trip import check_round_trip, probe_texts, tokenizer_of
 from yanmo.formats.token_cache import GENRES_FILE, TOKENIZER, SpecialIds
-from yanmo.model.weights_check import WEIGHTS, check_weights, num_weights, read_headers, weight_files
+from yanmo.model.weights_check import (
+    WEIGHTS,
+    check_is_no_gguf,
+    check_weights,
+    num_weights,
+    read_headers,
+    weight_files,
+)
 from yanmo.store.commit import Attempt, Recipe, Result, commit_once
 from yanmo.store.manifest import file_sha256
 from yanmo.store.objects import ObjectStore
@@ -54,8 +61,12 @@ def _files(folder: Path) -> list[Path]:
 
     Raises:
         UsageError: it is no folder, or lacks something.
-        DataError: its weights are pickles, or some are missing.
+        DataError: its weights are pickles or for llama.cpp, or some are missing.
     """
+    if not folder.is_dir():
+        found = "a file" if folder.exists() else "nothing"
+        raise UsageError(f"{folder}: expected a folder with a model in Hugging Face's layout, found {found}")
+    check_is_no_gguf(folder)
     missing = [name for name in _NEEDED if not (folder / name).is_file()]
     if missing:
         lacks = ", ".join(missing)

@@ -92,6 +92,13 @@ class Read:
         return torch.frombuffer(bytearray(self.data), dtype=dtype, count=count, offset=at).view(sides)
 
 
+def test_a_gguf_export_that_is_given_as_a_model_is_called_one(lab: Lab, tmp_path: Path, capsys):
+    random_model(tmp_path / "model")
+    assert export(lab, tmp_path / "model", tmp_path / "out") == 0
+    assert export(lab, tmp_path / "out", tmp_path / "again") == ExitCode.DATA
+    assert "layout, found model.gguf, which is for llama.cpp and Ollama; name the" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_the_file_holds_the_weights_and_the_vocabulary(lab: Lab, tmp_path: Path, dtype: str, tied: bool):

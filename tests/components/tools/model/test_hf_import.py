@@ -5,12 +5,11 @@ from __future__ import annotations
 import torch
 
 from yanmo.model.hf_export import load
+from yanmo.tools.command_group import main
 from yanmo.tools.model.command import TOOL
 
 
 def imported(store, folder, capsys) -> tuple[int, str]:
-    from yanmo.tools.command_group import main
-
     code = main(TOOL, ["import", str(folder), "--store", str(store)])
     return code, capsys.readouterr().out.strip()
 
@@ -27,3 +26,10 @@ def test_an_imported_model_has_the_weights_it_came_with(store, folder, capsys):
 
 def test_an_address_is_no_folder(store, capsys):
     assert imported(store, "s3://models/Qwen2.5-0.5B", capsys) == (64, "")
+
+
+def test_a_folder_that_is_not_there_is_not_said_to_lack_files(store, tmp_path, caplog):
+    (tmp_path / "a.txt").write_text("x")
+    for name, found in (("nosuch", "nothing"), ("a.txt", "a file")):
+        assert main(TOOL, ["import", str(tmp_path / name), "--store", str(store)]) == 64
+        assert f"expected a folder with a model in Hugging Face's layout, found {found}" in caplog.text
