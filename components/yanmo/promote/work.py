@@ -187,7 +187,7 @@ def _said(verdict: dict[str, Any], held: Words | None, about: Words | None, is_o
     follow = conditions(Words(**verdict["sentence"]))
     won = headline(verdict, held is not None)
     first = (about, won, held) if is_old else (won, held, about)
-    return together(*first, follow)
+    return together(*first, None if conditions(won) == follow else follow)
 
 
 def _night(

@@ -93,6 +93,8 @@ def test_a_champion_measured_another_way_stays_champion(stage, caplog):
     assert stage.promote() == 0
     assert "already champion" in caplog.text
     assert stage.verdict()["sentence"]["en"] == "Not promoted: the challenger is the champion itself."
+    assert "Not promoted: the challenger is the champion itself." in caplog.text
+    assert "The challenger is" not in caplog.text, "the headline has said so"
 
 
 def test_evaluations_of_different_conditions_are_not_compared(stage, caplog):
