@@ -21,6 +21,7 @@ from typing import Any
 from yanmo.common.answers import answer
 from yanmo.common.control_group import usable_cpus
 from yanmo.common.errors import EnvironmentFault
+from yanmo.options.fields import flag, spelled
 from yanmo.options.yaml_file import dump_yaml
 from yanmo.train import job
 from yanmo.train.backends.hardware import compile_problem
@@ -34,6 +35,7 @@ _WARM_STEPS, _STEPS = 4, 12
 MOST_SETTINGS = 7
 _MOST_SECONDS = 300.0
 """Of a trial; its speed is that of the steps so far."""
+_SPEED = "tokens_per_second"
 Setting = dict[str, Any]
 Clock = Callable[[TrainRun, TrainConfig], float]
 
@@ -61,7 +63,7 @@ def best_settings(run: TrainRun, clock: Clock | None = None) -> Setting:
         )
     table = "".join(f"# {speed:.0f} {_shown(setting)}\n" for setting, speed in in_order)
     answer(f"# tokens per second, one trial each:\n{table}{dump_yaml(best)}")
-    return {**best, "tokens_per_second": round(fastest)}
+    return {**best, _SPEED: round(fastest)}
 
 
 def settings(options: TrainConfig, cores: int, tried: Sequence[tuple[Setting, float]]) -> Iterator[Setting]:
@@ -99,6 +101,12 @@ def short() -> Setting:
         **{name: value for name, value in in_trial.items() if value is not None},
         "steps": _WARM_STEPS + _STEPS,
     }
+
+
+def as_flags(best: Setting) -> str:
+    """Return what `best_settings` gives back as flags of `yanmo train`, and how fast it was."""
+    flags = (f"{flag(name)}={spelled(value)}" for name, value in best.items() if name != _SPEED)
+    return f"{' '.join(flags)} ({best[_SPEED]} tokens/s)"
 
 
 def _shown(setting: Setting) -> str:

@@ -61,9 +61,9 @@ def prepare(run: TrainRun) -> Prepared[None]:
             "it starts its ranks itself (docs/how-to/several-nodes.md)"
         )
     if run.options.benchmark:
-        from yanmo.train.supervision.benchmark import best_settings
+        from yanmo.train.supervision.benchmark import as_flags, best_settings
 
-        raise Skip(f"--benchmark trains no model; the fastest settings: {best_settings(run)}")
+        raise Skip(f"--benchmark trains no model; the fastest settings: {as_flags(best_settings(run))}")
     return Prepared(None)
 
 

@@ -78,6 +78,12 @@ def test_what_is_printed_is_a_table_and_the_fastest_as_an_options_file(measured,
     assert best.micro_batch == 2 and best.compile
 
 
+def test_the_fastest_is_said_as_flags(measured):
+    said, _, speed = benchmark.as_flags(measured(True)[0]).partition(" (")
+    best = load(TrainConfig, [*said.split(), "--batch-rows=4"], "yanmo train")
+    assert best.micro_batch == 2 and best.compile and speed == "3000 tokens/s)"
+
+
 @pytest.mark.parametrize(
     "options",
     [
