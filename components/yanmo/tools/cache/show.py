@@ -124,6 +124,11 @@ def _document(cache: TokenCache, tokenizer: Tokenizer, named: str) -> dict[str, 
     }
 
 
+def _on_a_line(token: str) -> str:
+    """Return a token as it is, but a line break and the like as Python writes them: `\\n`."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in token)
+
+
 def _print_document(found: dict[str, Any], tokenizer: Tokenizer, every_id: bool) -> None:
     print(
         f"document {found['number']}: {found['id']}\n"
@@ -133,6 +138,6 @@ def _print_document(found: dict[str, Any], tokenizer: Tokenizer, every_id: bool)
     )
     print(found["text"])
     ids = found["tokens"] if every_id else found["tokens"][:_MOST_IDS]
-    pieces = [f"{tokenizer.id_to_token(i)}/{i}" for i in ids]
+    pieces = [f"{_on_a_line(str(tokenizer.id_to_token(i)))}/{i}" for i in ids]
     more = found["length"] - len(ids)
     print("  " + " ".join(pieces) + (f" ... {more} more (--ids)" if more else "") + "\n")

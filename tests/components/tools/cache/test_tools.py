@@ -97,6 +97,13 @@ def test_a_document_comes_back_as_it_was_by_number_and_by_id(made, number):
         assert found["length"] == len(found["tokens"]) and (found["tokens"][0], found["tokens"][-1]) == (0, 1)
 
 
+def test_a_token_with_a_line_break_does_not_break_the_line_of_tokens(made):
+    ground, (first,) = made
+    code, output = ground.tool("show", first, "--document=0")
+    (line,) = [line for line in output.splitlines() if "<|bos|>/" in line]
+    assert code == 0 and "\\n/" in line and "<|eos|>/" in line
+
+
 @pytest.mark.parametrize(
     ("argv", "code"),
     [
