@@ -37,6 +37,11 @@ _LEGEND = (
     "recorded]."
 )
 _PRECEDENCE = "A flag wins over --config (a YAML file), which wins over {bundles}the default. "
+_ELSEWHERE = {
+    "config": "FILE: YAML file of options, such as the config.yaml beside an output; flags win over it",
+    "options": "LINE: options of stages in one line, such as 'train.steps=20 train.seed=1'; they win over "
+    "--config, and flags over them",
+}
 _EXIT_CODES = (
     "Exit codes: 0 done{paused}, 64 wrong options, 65 missing or damaged data, 70 a bug in Yanmo, 75 try "
     "again later, 78 something that this machine lacks."
@@ -163,8 +168,7 @@ def _list(commands: Mapping[str, type[Options]], prog: str, about: str, topic: s
         yield from _entry(name, (cls.__doc__ or "").partition("\n")[0].rstrip("."))
     yield ""
     for name, cls in commands.items() if topic else ():
-        yield from _page(cls, f"{prog} {name}", "")
-        yield ""
+        yield from _whole(cls, f"{prog} {name}")
     yield from textwrap.wrap(_EXIT_CODES.format(paused=""), _WIDTH)
 
 
@@ -174,16 +178,20 @@ def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
     name += "_" * (f"{name}_" in values_of(cls))  # --for is `for_`
     if not is_stage and name in ("", "all"):
         yield from _whole(cls, prog)
+        yield from textwrap.wrap(_EXIT_CODES.format(paused=""), _WIDTH)
     elif not name:
         yield from _front(cls, prog)
     elif name == "all":
         for group in groups:
             yield from _group(cls, f"{group.name}: {group.about}", group.options)
+        yield from _elsewhere(*_ELSEWHERE)
     elif shown_ones := [group for group in groups if name in _names(group)]:
         for group in shown_ones:
             is_meant = group.name.replace("-", "_") == name
             options = [each for each in group.options if is_meant or each.name == name]
             yield from _group(cls, f"{group.name}: {group.about}", options)
+    elif is_stage and name in _ELSEWHERE:
+        yield from _elsewhere(name)
     else:
         known = ["all", *(group.name for group in groups), *(flag(n)[2:] for n in values_of(cls))]
         raise UsageError(
@@ -193,6 +201,15 @@ def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
         )
     if name and is_stage:
         yield from textwrap.wrap(_LEGEND, _WIDTH)
+
+
+def _elsewhere(*names: str) -> Iterator[str]:
+    """Yield what takes options of a stage from a file or a line, as a group."""
+    yield "elsewhere: options in a file or a line"
+    for name in names:
+        value, _, about = _ELSEWHERE[name].partition(": ")
+        yield from _entry(f"--{name} {value}", about)
+    yield ""
 
 
 def _whole(cls: type, prog: str) -> Iterator[str]:
@@ -206,7 +223,6 @@ def _whole(cls: type, prog: str) -> Iterator[str]:
     yield from _paragraphs(cls.__doc__ or "")
     for group in groups_of(cls):
         yield from _group(cls, f"{group.name}: {group.about}", group.options)
-    yield from textwrap.wrap(_EXIT_CODES.format(paused=""), _WIDTH)
 
 
 def _paragraphs(text: str) -> Iterator[str]:

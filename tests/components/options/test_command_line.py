@@ -193,6 +193,8 @@ def test_help_all_shows_every_option_once_with_bounds_default_and_kind(
     assert "which way (a, b; default: a)" in flat
     assert "(-1 to 65535; default: 0) [not recorded]".replace("(", "(from ") in flat
     assert max(map(len, text.splitlines())) <= 100
+    assert "  --config FILE " in text and "  --options LINE " in text
+    assert "  --config FILE " in help_of(Toy, capsys, "--help", "config")
 
 
 @pytest.mark.parametrize("topic", ["toy", "steps", "run-id", "STORE", "run"])

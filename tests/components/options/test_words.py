@@ -171,6 +171,13 @@ def test_help_of_a_tool_shows_its_words_and_all_its_options(capsys: pytest.Captu
     assert "usage: yanmo x --why=TEXT [--OPTION=VALUE ...]" in help_of(capsys, Send, "-h")
 
 
+def test_help_of_all_commands_says_the_exit_codes_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        load_command({"copy": Copy, "send": Send}, ["--help", "all"], "yanmo x", "")
+    text = capsys.readouterr().out
+    assert text.count("Exit codes:") == 1 and "usage: yanmo x copy FIRST" in text and "--why TEXT" in text
+
+
 COMMANDS = {name: each.options for tool in (STORE, CACHE) for name, each in tool.subcommands.items()}
 
 
