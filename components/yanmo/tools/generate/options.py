@@ -43,8 +43,8 @@ class GenerateOptions(ToolOptions, group="generate"):
     genre: str = opt("", "genre whose tag the model reads before the text", often=True)
     form: str = opt(
         "",
-        "form of verse that what is written holds: four or eight lines of five or seven characters (wujue, "
-        "wulu, qijue, qilu, in Chinese), a tune of ci, or list, which shows all",
+        "form of verse that what is written holds: four or eight lines of five or seven characters (五绝, "
+        "五律, 七绝, 七律), a tune of 词, or list, which shows all",
         often=True,
     )
     rhyme: str = opt("", "character of the rhyme that --form keeps to; default: any", often=True)
