@@ -153,7 +153,7 @@ def _dropped(report: MapReport) -> Rows:
         rows.append((reason, f"{documents:,}", f"{characters:,}", f"{share:.1%}", ", ".join(examples)))
     if report.malformed:
         first = report.first_malformed[0]
-        rows.append((MALFORMED, f"{report.malformed:,}", "", "", f"{first.file}:{first.line}"))
+        rows.append((MALFORMED, f"{report.malformed:,}", "-", "-", f"{first.file}:{first.line}"))
     return [("reason", "documents", "characters", "share", "for instance"), *rows]
 
 

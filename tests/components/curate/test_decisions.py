@@ -84,6 +84,7 @@ def test_a_dry_run_shows_what_a_run_makes_and_leaves_nothing(
         number = sum(of["documents"] for of in genres.values())
         assert re.search(rf"{reason} +{number} ", said), reason
     assert "_origin.md:1 Latin" in said
+    assert re.search(r"malformed +\d+ +- +-  sub/a\.jsonl:186\n", said), "each in its own column"
     (folder / "_origin.md").write_text(ENGLISH * 20, encoding="utf-8")
     curate(folder, "--dry-run", "true", *ALLOW[:2], *ALLOW[4:], expect=65)  # as the run would end
     said = capsys.readouterr().err
@@ -145,6 +146,8 @@ def test_a_person_looks_at_decisions_and_at_what_cleaning_did(
     curate: Run, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "marked.txt").write_text("床前<b>明月</b>光，疑是地上霜。举头望明月。", encoding="utf-8")
+    ends = {"text": "海上生明月，天涯共此时。情人怨遥夜，竟夕起相思。\n", "genre": "诗", "title": "望月怀远"}
+    (folder / "ends.jsonl").write_text(json.dumps(ends, ensure_ascii=False) + "\n", encoding="utf-8")
     curated = curate(folder, *ALLOW)
     store = ("--store", str(curated.root))
     capsys.readouterr()
@@ -161,6 +164,9 @@ def test_a_person_looks_at_decisions_and_at_what_cleaning_did(
     place = f"{row['path']}:{row['line']}"
     assert command_group.main(TOOL, ["diff", "latest", place, "--sources", str(folder), *store]) == 0
     assert "床前[-<b>-]明月[-</b>-]光，疑是地上霜。" in capsys.readouterr().out
+    assert command_group.main(TOOL, ["diff", "latest", "ends.jsonl:1", "--sources", str(folder), *store]) == 0
+    said = capsys.readouterr().out
+    assert "changed by nothing but white space\n" in said and "[-\\n-]" in said
     (folder / "marked.txt").write_text("床前明月光，疑是地上霜。举头望明月。", encoding="utf-8")
     assert command_group.main(TOOL, ["diff", "latest", place, "--sources", str(folder), *store]) == 65
     assert command_group.main(TOOL, ["diff", "latest", "marked", "--sources", str(folder), *store]) == 64

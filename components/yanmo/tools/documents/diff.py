@@ -38,9 +38,16 @@ def run(store: ObjectStore, options: DiffOptions) -> int:
     raw = "\n".join(turn.text for turn in document.turns) if document.turns else document.text
     cleaned, normalized = clean_and_normalize([document], rules.cleaning, rules.steps)
     changes = [*cleaned[0].changes, *(step for step, changed in normalized.changed.items() if changed[0])]
-    print(f"{options.document}  changed by {', '.join(changes) or 'nothing'}\n")
+    print(f"{options.document}  changed by {', '.join(changes) or _unnamed(raw, normalized.texts[0])}\n")
     print(marked(raw, normalized.texts[0]))
     return 0
+
+
+def _unnamed(before: str, after: str) -> str:
+    """Return what changed a text where no step is named: every text form takes white space off its ends."""
+    is_white = "".join(before.split()) == "".join(after.split())
+    changed = "nothing but white space" if is_white else "no step that is counted"
+    return "nothing" if before == after else changed
 
 
 def _source(output: Output, curate: CurateOptions, path: str) -> Source:
