@@ -67,7 +67,7 @@ demo-chat: install
 	@$(BIN)/yanmo run --pipeline chat --store "$${STORE:-runs/demo}" --channel chat --set model_start=demo/champion \
 	    --set evaluate.budget_documents=60 --set evaluate.task_documents=25 --set evaluate.samples=8 --set train.threads=2
 	@echo "Ask it: $(BIN)/yanmo generate --chat 什么是词？ --model chat --store $${STORE:-runs/demo}"
-	@echo "With chats of your own, beside the text: --set data_sources=bundled,chats.jsonl (docs/tutorials/chat.md)"
+	@echo "With chats of your own, beside the text: --set data_sources=TEXT,chats.jsonl (docs/tutorials/chat.md)"
 
 # Novels in the vernacular, and documents with Latin, digits and code; pieces of a chapter stay together.
 demo-modern: install

@@ -67,8 +67,8 @@ def api_address(options: PlaceOptions) -> str:
     host = options.host or (IN_CLUSTER if inside else "")
     if not host:
         raise UsageError(
-            "--host is missing: expected the address of KFP's API or UI (or KFP_ENDPOINT), such as "
-            "http://localhost:8080 beside `kubectl -n kubeflow port-forward svc/ml-pipeline-ui 8080:80`"
+            "--host is missing: expected the address of KFP's API (or KFP_ENDPOINT), such as "
+            "http://localhost:8888 beside `kubectl -n kubeflow port-forward svc/ml-pipeline 8888`"
         )
     return _address("--host", host)
 

@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 class ExportOptions(ToolOptions, group="export"):
     """Write a model as a folder that transformers, vLLM or llama.cpp serve.
 
-        yanmo export demo exported/demo                      # the champion of the channel demo
-        yanmo export demo exported/demo-gguf --for llama.cpp
-        yanmo export train/1bcc4416 exported/small --dtype bf16
+        yanmo export demo exported/demo --store runs/demo    # the champion of the channel demo
+        yanmo export demo exported/demo-gguf --store runs/demo --for llama.cpp
+        yanmo export train/1bcc4416 exported/small --store runs/demo --dtype bf16
 
     Weights, tokenizer with chat template, the marks that end a text, and README.md, the model card that
     `yanmo train` wrote; an imported model has none. The folder is there whole or not at all, and one that
