@@ -279,8 +279,7 @@ def documents_of(batches: Sequence[tuple[Batch, RecordRules]]) -> tuple[Document
         chats = Counter(document.layout for document in found if document.layout)
         unread = batch.skipped + sum(one.unread for one in malformed)
         size = batch.size + batch.skipped + sum(why.bytes for _, why in batch.bad)
-        counted = MapReport(lines, len(malformed), bytes=size, unread=unread, first_malformed=first)
-        report.merge(dataclasses.replace(counted, plain=plain, chats=chats))
+        report.merge(MapReport(lines, len(malformed), size, unread, first, plain=plain, chats=chats))
         documents += found
         dropped += [{"path": m.file, "line": m.line, "reason": MALFORMED, "note": m.why} for m in malformed]
     genres = [d.genre for d in documents]

@@ -38,8 +38,8 @@ _LEGEND = (
 )
 _PRECEDENCE = "A flag wins over --config (a YAML file), which wins over {bundles}the default. "
 _ELSEWHERE = {
-    "config": "FILE: YAML file of options, such as the config.yaml beside an output; flags win over it",
-    "options": "LINE: options of stages in one line, such as 'train.steps=20 train.seed=1'; they win over "
+    "--config FILE": "YAML file of options, such as the config.yaml beside an output; flags win over it",
+    "--options LINE": "options of stages in one line, such as 'train.steps=20 train.seed=1'; they win over "
     "--config, and flags over them",
 }
 _EXIT_CODES = (
@@ -184,13 +184,13 @@ def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
     elif name == "all":
         for group in groups:
             yield from _group(cls, f"{group.name}: {group.about}", group.options)
-        yield from _elsewhere(*_ELSEWHERE)
+        yield from _elsewhere()
     elif shown_ones := [group for group in groups if name in _names(group)]:
         for group in shown_ones:
             is_meant = group.name.replace("-", "_") == name
             options = [each for each in group.options if is_meant or each.name == name]
             yield from _group(cls, f"{group.name}: {group.about}", options)
-    elif is_stage and name in _ELSEWHERE:
+    elif is_stage and name in ("config", "options"):
         yield from _elsewhere(name)
     else:
         known = ["all", *(group.name for group in groups), *(flag(n)[2:] for n in values_of(cls))]
@@ -203,12 +203,12 @@ def _page(cls: type, prog: str, topic: str) -> Iterator[str]:
         yield from textwrap.wrap(_LEGEND, _WIDTH)
 
 
-def _elsewhere(*names: str) -> Iterator[str]:
+def _elsewhere(topic: str = "") -> Iterator[str]:
     """Yield what takes options of a stage from a file or a line, as a group."""
     yield "elsewhere: options in a file or a line"
-    for name in names:
-        value, _, about = _ELSEWHERE[name].partition(": ")
-        yield from _entry(f"--{name} {value}", about)
+    for spelled, about in _ELSEWHERE.items():
+        if topic in spelled:
+            yield from _entry(spelled, about)
     yield ""
 
 

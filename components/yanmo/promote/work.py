@@ -75,9 +75,9 @@ def work(run: PromoteRun) -> Result:
         options=by_kind(run.options, "semantic"),
     )
     record = _verdict_record(run, verdict, challenger, champion)
-    # here, before the pointer moves, for metrics.prom; `finish` shows what became of it
-    held, dry = run.options.hold and not run.options.dry_run, run.options.dry_run
-    promoted, is_held = verdict.promote and not (held or dry), verdict.promote and held
+    # Here, before the pointer moves, for metrics.prom; `finish` shows what became of it.
+    hold, dry_run = run.options.hold, run.options.dry_run
+    promoted, is_held = verdict.promote and not (hold or dry_run), verdict.promote and hold and not dry_run
     show_metrics(run.telemetry, record, report, promoted=promoted, is_held=is_held)
     run.attempt.write_json("verdict.json", record)
     run.attempt.write_json("report.json", report, role="record")
@@ -151,9 +151,8 @@ def finish(run: PromoteRun, output: Output) -> Finish:
     report = read_json(output, "report.json")
     show_metrics(run.telemetry, verdict, report, promoted=promoted, is_held=is_held)
     show_champion_since(run)
-    run.telemetry.recorded = (
-        None  # of a verdict that was found: what became of it then is not what became now
-    )
+    # The record of a verdict that was found says what became of it then, not what becomes of it now.
+    run.telemetry.recorded = None
     model = open_evaluation(run.input("challenger")).model
     _no_longer_unfinished(run, model)
     kept = output.path("report.html")

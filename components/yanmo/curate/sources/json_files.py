@@ -6,13 +6,14 @@
     {"title": "...", "content": [{"paragraphs": [...]}]}      what stands above a record holds for it
 
 A file with one object on each line is read as JSON lines, in which a broken one spoils no other. Of an array
-what comes before the place where it is no JSON is read; with one that breaks off, the run ends.
+what comes before the place where it is no JSON is read; where a file breaks off, the run ends.
 """
 
 from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ _MOST_OTHERS = 10_000
 """Of a file that has no record so far."""
 _MOST_DIGITS = 300
 _WHITE = " \t\r\n,"
+_CUT_WORD = re.compile(r"[-+.\w]{0,6}")
+"""What is left of a text that ends in a number, in true, false or null, in an escape, or behind a mark."""
 
 
 def are_json_lines(head: bytes) -> bool:
@@ -73,11 +76,10 @@ def json_records(
             yield from (Found(line, one) for one in found)
     except ValueError as error:
         problem = str(error)
-    if has_records:
-        if problem:
-            why = f"no JSON from here on, so the rest is not read: {problem}"
-            yield Found(values.line, Bad.of(why, values.rest(), is_torn=values.is_torn))
-    elif problem or names or others:
+    if problem and (has_records or values.is_torn):  # of a torn object nobody knows what it held
+        why = f"no JSON from here on, so the rest is not read: {problem}"
+        yield Found(values.line, Bad.of(why, values.rest(), is_torn=values.is_torn))
+    elif not has_records and (problem or names or others):
         why = f"no field {columns[0]!r}, only {', '.join(list(names)[:10])}" if names else "no object in it"
         yield Found(values.line, Nothing(f"no JSON in line {values.line}: {problem}" if problem else why))
 
@@ -179,8 +181,9 @@ class _Values:
             except json.JSONDecodeError as error:
                 if len(self._text) - self._at > _MOST_CHARACTERS:
                     raise ValueError(f"more than {_MOST_CHARACTERS} characters in one value") from error
-                is_at_end = len(self._text) - error.pos < len("false,")
+                left = self._text[error.pos :].strip()
                 if not self._read():
+                    is_at_end = _CUT_WORD.fullmatch(left) is not None
                     self.is_torn = is_at_end or error.msg.startswith("Unterminated string")
                     raise ValueError(error.msg) from error
                 continue

@@ -24,8 +24,6 @@ from yanmo.curate.sources.text_layouts import likely_layout
 _LEAST_BYTES = 1 << 16
 _COUNTED_TOGETHER = 16
 _STEP_BYTES = 1 << 20
-_OVERHANG = 3
-"""The most bytes of a boundary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,13 +160,14 @@ def _read_on(file: BinaryIO, data: bytearray, cut: Cut) -> int:
 
 def _rest_of(file: BinaryIO, data: bytearray, cut: Cut) -> int:
     """Return how many bytes the record at the end of `data` goes on for."""
-    size, tail = 0, bytearray(data[-_OVERHANG:])
+    before = max(map(len, cut.boundaries))
+    size, tail = 0, data[-before:]
     while more := file.read(_STEP_BYTES):
         tail += more
-        if (end := _first_end(tail, cut.boundaries, _OVERHANG)) >= 0:
-            return size + end - _OVERHANG
+        if (end := _first_end(tail, cut.boundaries, before)) >= 0:
+            return size + end - before
         size += len(more)
-        del tail[:-_OVERHANG]
+        del tail[:-before]
     return size
 
 

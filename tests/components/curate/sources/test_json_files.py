@@ -87,6 +87,24 @@ def test_what_breaks_off_is_read_up_to_there(data: str, why: str) -> None:
     assert found[0] == (1, {"text": "甲"}) and isinstance(last, Bad) and why in last and line >= 2
 
 
+RECORD = '{"text": "甲", "n": -12.5e-7, "is": true, "no": null, "escaped": "\\u4e00"}'
+
+
+@pytest.mark.parametrize("data", [f"[{RECORD}, {RECORD}]", f'{{"data": [{RECORD}]}}', f"[{RECORD}]"])
+def test_a_file_that_breaks_off_is_told_from_one_that_is_no_json(data: str) -> None:
+    """Wherever it is cut: in a record, a word or a string; also before its first record is whole."""
+    for end in range(2, len(data)):
+        *_, (_, last) = read(data[:end])
+        assert isinstance(last, Bad) and last.is_torn, data[:end]
+    for other in (
+        data.replace("-12.5e-7", "!"),
+        data.replace(", ", ", // remark\n"),
+        data.replace("}", ",}"),
+    ):
+        *_, (_, last) = read(other)
+        assert not getattr(last, "is_torn", False), other
+
+
 def test_lines_of_json_are_told_from_one_value() -> None:
     assert are_json_lines(b'\n{"a": 1}\n{"a": 2}\n') and are_json_lines(b'{"a": 1}\n{"a": bro')
     assert not are_json_lines(b'{"a": 1}\n') and not are_json_lines(b'[{"a": 1},\n{"a": 2}]')
